@@ -1,0 +1,284 @@
+//! What a job may be called, and the one encoding of names into store keys.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The most characters a name may have.
+pub const NAME_CHARS_MAX: usize = 128;
+
+/// The most characters of a job's name and its host together, so that the encoded key still fits into a file name.
+const JOB_CHARS_MAX: usize = 160;
+
+/// A name that a person gave: 1 to 128 ASCII letters, digits and `. _ - / :`, without a leading dot or dash and
+/// without `..`. It is checked once, here, and is harmless everywhere after.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Name(String);
+
+impl Name {
+    pub fn new(text: &str) -> Result<Self, NameError> {
+        let reason = if text.is_empty() {
+            Some("it is empty".to_string())
+        } else if let Some(bad) = text.chars().find(|&c| !is_allowed(c)) {
+            Some(format!("{bad:?} is not allowed in it"))
+        } else if text.len() > NAME_CHARS_MAX {
+            Some(format!("it has {} characters", text.len()))
+        } else if text.starts_with(['.', '-']) {
+            Some(format!("it begins with {:?}", &text[..1]))
+        } else if text.contains("..") {
+            Some("it contains \"..\"".to_string())
+        } else {
+            None
+        };
+        match reason {
+            None => Ok(Self(text.to_string())),
+            Some(reason) => Err(NameError { name: shortened(text), reason }),
+        }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = NameError;
+    fn try_from(text: String) -> Result<Self, NameError> {
+        Self::new(&text)
+    }
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> Self {
+        name.0
+    }
+}
+
+/// Why a text is not a name. The text itself is escaped, for it may hold control characters.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "{name} is not a name: {reason}. A name has 1 to 128 letters (a-z, A-Z), digits and the signs . _ - / : \
+     without a leading dot or dash and without \"..\"."
+)]
+pub struct NameError {
+    name: String,
+    reason: String,
+}
+
+/// A job as the store knows it: its name and, where the job is each host's own (`--per-host`), the host.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Job {
+    pub name: Name,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
+}
+
+impl Job {
+    pub fn shared(name: Name) -> Self {
+        Self { name, host: None }
+    }
+
+    /// The job of one host. Host names are not ours to choose, so that what a name may not hold becomes a dash.
+    pub fn of_host(name: Name, host: &str) -> Result<Self, NameError> {
+        let host: String = host
+            .chars()
+            .map(|c| c.to_ascii_lowercase())
+            .map(|c| if matches!(c, 'a'..='z' | '0'..='9' | '.' | '-') { c } else { '-' })
+            .collect();
+        let host = host.trim_matches(['.', '-']);
+        let host = if host.is_empty() { "localhost" } else { host };
+        let chars = name.as_str().len() + 1 + host.len();
+        if chars > JOB_CHARS_MAX {
+            let reason = format!("with the host {host:?} it has {chars} characters, more than {JOB_CHARS_MAX}");
+            return Err(NameError { name: format!("{:?}", name.as_str()), reason });
+        }
+        Ok(Self { name, host: Some(host.to_string()) })
+    }
+
+    pub fn host(&self) -> Option<&str> {
+        self.host.as_deref()
+    }
+}
+
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            None => write!(f, "{}", self.name),
+            Some(host) => write!(f, "{}@{host}", self.name),
+        }
+    }
+}
+
+/// Where a value lives in a store: components of `a-z 0-9 = _ -` joined by single slashes, at most 255 bytes a
+/// component. That is legal as a file name on a file system that folds case, as a git ref and as a Redis key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(String);
+
+impl Key {
+    /// The store's own identity.
+    pub fn identity() -> Self {
+        Self("meta/store".to_string())
+    }
+
+    /// A job's record.
+    pub fn job(job: &Job) -> Self {
+        Self(format!("job/{}", encode(&job.to_string())))
+    }
+
+    /// A job's skipped triggers, apart from its record so that a skip never disturbs a renewal.
+    pub fn skips(job: &Job) -> Self {
+        Self(format!("skips/{}", encode(&job.to_string())))
+    }
+
+    /// A key of the conformance suite and of `store check`, apart from everything that matters.
+    pub fn probe(space: &str, name: &str) -> Self {
+        Self(format!("probe/{}/{}", encode(space), encode(name)))
+    }
+
+    /// What all keys of jobs begin with, for [`scan`](crate::register#scan).
+    pub const JOBS: &'static str = "job/";
+
+    /// Takes a key back from a store, refusing what this encoding cannot have made.
+    pub fn from_stored(text: &str) -> Option<Self> {
+        let sound = |part: &str| {
+            !part.is_empty()
+                && part.len() <= 255
+                && part.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'=' | b'_' | b'-'))
+        };
+        (text.contains('/') && text.split('/').all(sound)).then(|| Self(text.to_string()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The injective, lower-case encoding. Plain characters (`a-z 0-9 - _`) stand for themselves and each other one is
+/// `=` and its stand-in. A name with more of the others is written the other way round, behind `==`: they stand
+/// bare and the plain ones are escaped. Whichever is shorter wins, so that 160 characters never need more than 242.
+fn encode(text: &str) -> String {
+    let others = text.chars().filter(|&c| stand_in(c).is_some()).count();
+    let inverted = others > text.len() - others + 2;
+    let mut key = String::new();
+    if inverted {
+        key.push_str("==");
+    }
+    for c in text.chars() {
+        let other = stand_in(c);
+        if other.is_some() != inverted {
+            key.push('=');
+        }
+        key.push(other.unwrap_or(c));
+    }
+    key
+}
+
+fn stand_in(c: char) -> Option<char> {
+    match c {
+        'A'..='Z' => Some(c.to_ascii_lowercase()),
+        '.' => Some('0'),
+        '/' => Some('1'),
+        ':' => Some('2'),
+        '@' => Some('3'),
+        _ => None,
+    }
+}
+
+fn is_allowed(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | ':')
+}
+
+fn shortened(text: &str) -> String {
+    let mut start: String = text.chars().take(40).collect();
+    if start.len() < text.len() {
+        start.push('…');
+    }
+    format!("{start:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+    use alloc::vec::Vec;
+
+    fn job(name: &str) -> Job {
+        Job::shared(Name::new(name).unwrap())
+    }
+
+    #[test]
+    fn names_that_people_use_are_accepted() {
+        for name in ["a", "report", "A", "x.lock", "a/b", "db:main", "_x", "9", "a.b-c_d", "a/", &"z".repeat(128)] {
+            assert!(Name::new(name).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn everything_else_is_refused() {
+        let long = "z".repeat(129);
+        for name in ["", ".", ".a", "-a", "a..b", "..", "a b", "a\nb", "ä", "a@b", "a\0", "a%", "a\\b", &long] {
+            assert!(Name::new(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_never_repeats_a_control_character() {
+        let message = Name::new("a\u{1b}[31mb").unwrap_err().to_string();
+        assert!(!message.contains('\u{1b}'), "{message}");
+    }
+
+    /// Every string of up to four characters over an alphabet with one sign of each kind, and the awkward long ones.
+    #[test]
+    fn no_two_names_share_a_key() {
+        let alphabet = ['a', 'A', '0', '1', '3', '.', '/', ':', '-', '_'];
+        let mut names: Vec<String> = alloc::vec![String::new()];
+        let mut layer = names.clone();
+        for _ in 0..4 {
+            layer = layer.iter().flat_map(|n| alphabet.iter().map(move |c| format!("{n}{c}"))).collect();
+            names.extend(layer.iter().cloned());
+        }
+        names.extend(["A", "Aa", "aA", "."].iter().map(|s| s.repeat(128 / s.len())));
+        let mut seen = BTreeMap::new();
+        for name in names.iter().filter_map(|n| Name::new(n).ok()) {
+            let key = Key::job(&Job::shared(name.clone()));
+            assert_eq!(Key::from_stored(key.as_str()), Some(key.clone()), "{name}");
+            assert_eq!(seen.insert(key, name.clone()), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_longest_names_fit_into_a_file_name() {
+        for unit in ["A", "aA", "Aa", "aAA", "/", "z"] {
+            let name: String = unit.chars().cycle().take(95).collect();
+            let host = "h.".repeat(32);
+            let key = Key::job(&Job::of_host(Name::new(&name).unwrap(), &host).unwrap());
+            assert!(Key::from_stored(key.as_str()).is_some(), "{key}");
+        }
+        let name: String = "A/".chars().cycle().take(NAME_CHARS_MAX).collect();
+        assert!(Key::from_stored(Key::job(&job(&name)).as_str()).is_some());
+    }
+
+    #[test]
+    fn a_hosts_own_job_is_another_job() {
+        let name = Name::new("backup").unwrap();
+        let here = Job::of_host(name.clone(), "Web 1.local").unwrap();
+        assert_eq!(here.to_string(), "backup@web-1.local");
+        assert_ne!(Key::job(&here), Key::job(&Job::shared(name)));
+    }
+}

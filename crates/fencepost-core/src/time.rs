@@ -1,0 +1,111 @@
+//! The three clocks, kept apart by type so that no two of them are ever compared.
+//!
+//! * [`Wall`] is for people and for tokens. It steps, and no lease is judged by one client's wall clock.
+//! * [`Boot`] is this host's clock that runs through suspend. A holder counts its deadline on it.
+//! * [`StoreClock`] is the store's own reading, the only clock that two clients share.
+
+use alloc::string::String;
+use core::ops::Add;
+use core::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Milliseconds since 1970-01-01 UTC by a wall clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Wall(pub i64);
+
+impl Wall {
+    /// How long ago `earlier` was; zero where the clock has stepped back since.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+impl Add<Duration> for Wall {
+    type Output = Self;
+    fn add(self, length: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(length.as_millis()).unwrap_or(i64::MAX)))
+    }
+}
+
+/// Milliseconds on this host's boot clock, which goes on while the machine sleeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Boot(pub u64);
+
+impl Boot {
+    /// How long ago `earlier` was; zero if it lies ahead.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The moment `length` before this one.
+    pub fn before(self, length: Duration) -> Self {
+        Self(self.0.saturating_sub(millis(length)))
+    }
+}
+
+impl Add<Duration> for Boot {
+    type Output = Self;
+    fn add(self, length: Duration) -> Self {
+        Self(self.0.saturating_add(millis(length)))
+    }
+}
+
+/// A stretch of time in which a store's clock runs steadily.
+///
+/// A database server has one era for ever. The embedded store's era is the machine's boot: whatever held a lease
+/// in an earlier one is certainly gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Era(pub String);
+
+/// A store's reading of its own clock.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StoreClock {
+    /// The date, for tokens and for people.
+    pub wall: Wall,
+    pub era: Era,
+    /// Milliseconds that never step within an era, for judging leases.
+    pub tick: u64,
+}
+
+/// The last reading of the store's clock, and a moment that was certainly not after it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reference {
+    pub clock: StoreClock,
+    /// This host's boot clock before the reading was asked for.
+    pub asked: Boot,
+}
+
+impl Reference {
+    /// The latest the store's clock can possibly show at `now`.
+    pub fn at_most(&self, now: Boot) -> StoreClock {
+        let elapsed = now.since(self.asked);
+        StoreClock {
+            wall: self.clock.wall + elapsed,
+            era: self.clock.era.clone(),
+            tick: self.clock.tick.saturating_add(millis(elapsed)),
+        }
+    }
+}
+
+/// Whole milliseconds of a length of time, the unit of every record.
+pub fn millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Lengths of time in records are whole milliseconds.
+pub mod as_millis {
+    use core::time::Duration;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(length: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(super::millis(*length))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_millis)
+    }
+}

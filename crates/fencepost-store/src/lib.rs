@@ -1,0 +1,33 @@
+//! The stores of fencepost: a linearizable register per key, and the suite that proves it.
+//!
+//! A store has three methods and no opinions. It does not know what a lease is, never repeats a call by itself, and
+//! says of a call that failed whether it may have happened.
+
+pub use fencepost_core::name::Key;
+pub use fencepost_core::register::{Answer, Entry, Fate, StoreError, Swapped, Trouble, Version};
+pub use fencepost_core::time::{Era, StoreClock, Wall};
+
+/// The most bytes a value may have. Every store takes a value of this size.
+pub const VALUE_BYTES_MAX: usize = 64 * 1024;
+
+/// The most keys one [`Store::scan`] returns.
+pub const SCAN_KEYS_MAX: usize = 1000;
+
+/// A linearizable register per key.
+///
+/// All methods block. Each may be called from several threads at once, and a call that hangs hangs only its caller.
+pub trait Store: Send + Sync {
+    /// What stands under `key` now. Linearizable: it sees every swap that was won before the call began.
+    fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError>;
+
+    /// Replaces what stands under `key` if its version is `expected` (`None`: if there is nothing). A `new` of `None`
+    /// removes it.
+    ///
+    /// Linearizable, durable when it answers, and tried exactly once. Of any number of swaps that expect one state at
+    /// most one is won. A value longer than [`VALUE_BYTES_MAX`] is refused and changes nothing.
+    fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError>;
+
+    /// Keys that begin with `prefix`, in ascending order, after `after`, at most `limit` and at most
+    /// [`SCAN_KEYS_MAX`]. It may lag behind: no decision rests on it.
+    fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError>;
+}
