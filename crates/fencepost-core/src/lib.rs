@@ -7,11 +7,25 @@
 //! * [`name`]: what a job may be called, and the one encoding of names into store keys.
 //! * [`time`]: the three clocks, kept apart by type.
 //! * [`register`]: what a store answers.
+//! * [`token`]: fencing tokens and the identities that go with them.
+//! * [`record`]: the one record per job.
+//! * [`ledger`]: how runs end.
+//! * [`skips`]: the triggers that were waved off, counted under a key of their own.
+//! * [`lease`]: every rule about who may hold, renew and release.
+//! * [`transition`]: one change of a record, carried through lost swaps and unknown fates.
+//! * [`run`]: one guarded run, from the first look to the last swap.
 
 #![no_std]
 
 extern crate alloc;
 
+pub mod lease;
+pub mod ledger;
 pub mod name;
+pub mod record;
 pub mod register;
+pub mod run;
+pub mod skips;
 pub mod time;
+pub mod token;
+pub mod transition;

@@ -1,0 +1,413 @@
+//! Every rule about who may hold, renew and release, and nothing else.
+//!
+//! [`Rules`] is the list of the rules, one method each. The methods are the shipped code; the model replaces one at
+//! a time by a known bug and shows that it is found.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::fmt;
+use core::time::Duration;
+
+use thiserror::Error;
+
+use crate::ledger::{EndedBy, Ending, Outcome, Status, Trigger};
+use crate::name::Job;
+use crate::record::{FORMAT, Holder, Lease, Record, StopAsked, Until};
+use crate::time::{Boot, Reference, StoreClock, Wall};
+use crate::token::{Nonce, RunId, StoreId, Token};
+
+/// The shortest time-to-live that can be kept on a loaded machine.
+pub const TTL_MIN: Duration = Duration::from_secs(1);
+
+/// The longest one: what nobody renews for a month is not a lease.
+pub const TTL_MAX: Duration = Duration::from_secs(31 * 24 * 3600);
+
+/// A store's date this far from ours is wrong, or ours is: tokens made from it could not be trusted.
+pub const CLOCK_GAP_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// The part of a time-to-live that two clocks may drift apart while it lasts: a twentieth, on either side.
+const DRIFT_SHARE: u32 = 20;
+
+/// What this process's own clocks show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Now {
+    pub boot: Boot,
+    pub wall: Wall,
+}
+
+/// Who is asking. A lease by hand is known by its token alone: that is what `lease acquire` printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Me {
+    pub token: Token,
+    pub run: Option<RunId>,
+}
+
+/// What this host knows about a record besides the record.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Facts {
+    /// The holder's processes ran on this very system, and are gone.
+    pub holder_is_dead: bool,
+    /// The highest token of this job that this host ever saw granted.
+    pub high_water: Option<Token>,
+    /// Since when this host has seen the lease unchanged, for stores without a clock.
+    pub sighting: Option<Sighting>,
+}
+
+/// One state of a lease, and since when it was seen unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Sighting {
+    pub token: Token,
+    pub renewals: u64,
+    pub since: Boot,
+}
+
+/// How a lease stands.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Standing {
+    Free,
+    /// Held, and for how much longer at least unless it is renewed, where the store's clock tells.
+    Held {
+        remaining: Option<Duration>,
+    },
+    Over(Cause),
+}
+
+/// Why a lease that nobody released is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    Expired,
+    Died,
+    Rebooted,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "its lease expired",
+            Self::Died => "its processes died",
+            Self::Rebooted => "the machine was restarted",
+        })
+    }
+}
+
+/// The rules. Each is a function of its arguments alone.
+pub trait Rules: Clone + fmt::Debug + PartialEq + Eq + core::hash::Hash {
+    /// A holder stops believing this long after the moment *before* it sent the swap that won, never after the
+    /// moment it heard of it: the answer may have taken any time.
+    fn deadline(sent: Boot, _answered: Boot, ttl: Duration) -> Boot {
+        sent + (ttl - ttl / DRIFT_SHARE)
+    }
+
+    /// A lease ends at the latest moment the store's clock can show when its holder stops believing, so that the
+    /// store never ends a lease that its holder still believes in.
+    fn until(reference: Option<&Reference>, now: Boot, ttl: Duration) -> Option<Until> {
+        let latest = reference?.at_most(now);
+        Some(Until { era: latest.era, tick: latest.tick.saturating_add(crate::time::millis(ttl)) })
+    }
+
+    /// Ownership is (token, run) in the record, never the version: others swap the record too.
+    fn is_holder(record: &Record, me: &Me) -> bool {
+        let same_run = |lease: &Lease| me.run.is_none_or(|run| lease.run == run);
+        record.token == me.token && record.lease.as_ref().is_some_and(same_run)
+    }
+
+    /// Judges a lease by the store's clock, by the death of its processes, or by having seen it unchanged for a whole
+    /// time-to-live. No wall clock of one client is ever compared with another's.
+    fn standing(record: &Record, clock: Option<&StoreClock>, facts: &Facts, now: Boot) -> Standing {
+        let Some(lease) = &record.lease else { return Standing::Free };
+        if facts.holder_is_dead {
+            return Standing::Over(Cause::Died);
+        }
+        match (clock, &lease.until) {
+            (Some(clock), Some(until)) if clock.era != until.era => Standing::Over(Cause::Rebooted),
+            (Some(clock), Some(until)) if clock.tick >= until.tick => Standing::Over(Cause::Expired),
+            (Some(clock), Some(until)) => {
+                Standing::Held { remaining: Some(Duration::from_millis(until.tick - clock.tick)) }
+            }
+            _ if Self::seen_long_enough(record, lease, facts, now) => Standing::Over(Cause::Expired),
+            _ => Standing::Held { remaining: None },
+        }
+    }
+
+    /// An observer without a clock counts from *after* the read that showed this very state.
+    fn seen_long_enough(record: &Record, lease: &Lease, facts: &Facts, now: Boot) -> bool {
+        facts.sighting.is_some_and(|sighting| {
+            let unchanged = (sighting.token, sighting.renewals) == (record.token, lease.renewals);
+            unchanged && now >= sighting.since + (lease.ttl + lease.ttl / DRIFT_SHARE)
+        })
+    }
+
+    /// What an observer keeps in mind. What others write into the record besides the lease does not disturb it.
+    fn sight(before: Option<Sighting>, record: &Record, _asked: Boot, answered: Boot) -> Option<Sighting> {
+        let lease = record.lease.as_ref()?;
+        match before {
+            Some(same) if (same.token, same.renewals) == (record.token, lease.renewals) => Some(same),
+            _ => Some(Sighting { token: record.token, renewals: lease.renewals, since: answered }),
+        }
+    }
+
+    /// Tokens never go back, even when the store does: the date outranks whatever a restored store has forgotten.
+    fn mint(last: Option<Token>, date: Wall, high_water: Option<Token>) -> Option<Token> {
+        let after = |token: Option<Token>| token.map_or(Some(Token::default()), Token::next);
+        let date = Token::new(u64::try_from(date.0).unwrap_or(0))?;
+        Some(after(last)?.max(after(high_water)?).max(date))
+    }
+
+    /// A release keeps the record, and with it the token.
+    fn release(mut record: Record) -> Option<Record> {
+        record.lease = None;
+        Some(record)
+    }
+
+    /// What a failed swap whose fate is unknown is taken for.
+    fn unknown() -> Settle {
+        Settle::ReadBack
+    }
+
+    /// What a lost swap means to a holder: look at the record. Only that says whose it is.
+    fn lost_swap() -> Settle {
+        Settle::ReadBack
+    }
+}
+
+/// What is made of a swap that was not clearly won.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Settle {
+    ReadBack,
+    TakeAsWon,
+    TakeAsLost,
+}
+
+/// The rules as shipped.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Honest;
+
+impl Rules for Honest {}
+
+/// A change that somebody wants to make to a record.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Intent {
+    Claim(Claim),
+    Renew(Me),
+    /// Record how the run ended and release, in one swap. What escaped is still running, so its lease is kept.
+    Complete {
+        me: Me,
+        ending: Ending,
+        escaped: bool,
+    },
+    /// Release without an outcome: leases by hand.
+    Release(Me),
+    /// Release whoever holds it.
+    ForceRelease,
+    /// Ask the holder to stop and hand over.
+    AskToStop(StopAsked),
+}
+
+/// What a new lease is for and who takes it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Claim {
+    pub run: RunId,
+    pub ttl: Duration,
+    pub holder: Holder,
+    pub slot: Wall,
+    pub zone: String,
+    pub trigger: Trigger,
+}
+
+/// Everything a decision may rest on.
+#[derive(Clone, Debug)]
+pub struct Context<'a> {
+    pub job: &'a Job,
+    pub now: Now,
+    pub nonce: Nonce,
+    pub reference: Option<&'a Reference>,
+    pub facts: &'a Facts,
+    /// The store's identity, needed for a job's first record.
+    pub store: Option<StoreId>,
+}
+
+/// What comes of an intent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Swap the record for this one (`None`: remove it).
+    Write(Option<Box<Record>>),
+    /// The record shows that it was done already: an earlier try landed.
+    AlreadyDone,
+}
+
+/// Why an intent is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Error)]
+pub enum Refusal {
+    #[error("it is held by another")]
+    Held { record: Box<Record>, remaining: Option<Duration> },
+    /// The lease is not the asker's, or no longer.
+    #[error("the lease is no longer ours")]
+    NotHolder { record: Option<Box<Record>> },
+    #[error("nobody holds it")]
+    NobodyHolds,
+    #[error(
+        "the store's clock and this host's are more than 24 hours apart (store {store_ms}, here {here_ms}, in \
+         milliseconds since 1970), so that no token can be trusted. Set the clock that is wrong, then try again."
+    )]
+    ClocksApart { store_ms: i64, here_ms: i64 },
+    #[error("there is no token left below 2^53")]
+    NoTokenLeft,
+}
+
+impl Intent {
+    /// Decides, from the record alone and what the context says.
+    pub fn decide<R: Rules>(&self, record: Option<&Record>, context: &Context<'_>) -> Result<Decision, Refusal> {
+        match self {
+            Self::Claim(claim) => claim.decide::<R>(record, context),
+            Self::Renew(me) => {
+                let mut record = held_by_me::<R>(record, me)?;
+                if let Some(lease) = &mut record.lease {
+                    lease.renewals += 1;
+                    lease.until = R::until(context.reference, context.now.boot, lease.ttl);
+                }
+                Ok(written(record, context))
+            }
+            Self::Complete { me, ending, escaped } => {
+                if me.run.is_some_and(|run| record.is_some_and(|record| record.ledger.of_run(run).is_some())) {
+                    return Ok(Decision::AlreadyDone);
+                }
+                let mut record = held_by_me::<R>(record, me)?;
+                end_run(&mut record, ending.clone(), context.now.wall);
+                Ok(if *escaped { written(record, context) } else { released::<R>(record, context) })
+            }
+            Self::Release(me) => Ok(released::<R>(held_by_me::<R>(record, me)?, context)),
+            Self::ForceRelease => {
+                let mut record = held(record)?;
+                end_run(&mut record, lost("its lease was released by force"), context.now.wall);
+                Ok(released::<R>(record, context))
+            }
+            Self::AskToStop(asked) => {
+                let mut record = held(record)?;
+                match &mut record.lease {
+                    Some(lease) if lease.stop_asked.is_some() => return Ok(Decision::AlreadyDone),
+                    Some(lease) => lease.stop_asked = Some(asked.clone()),
+                    None => {}
+                }
+                Ok(written(record, context))
+            }
+        }
+    }
+}
+
+impl Claim {
+    fn decide<R: Rules>(&self, record: Option<&Record>, context: &Context<'_>) -> Result<Decision, Refusal> {
+        if record.and_then(|record| record.lease.as_ref()).is_some_and(|lease| lease.run == self.run) {
+            return Ok(Decision::AlreadyDone);
+        }
+        let standing = record.map_or(Standing::Free, |record| {
+            R::standing(record, context.reference.map(|r| &r.clock), context.facts, context.now.boot)
+        });
+        if let (Standing::Held { remaining }, Some(record)) = (&standing, record) {
+            return Err(Refusal::Held { record: Box::new(record.clone()), remaining: *remaining });
+        }
+        let date = trusted_date(context)?;
+        let token =
+            R::mint(record.map(|record| record.token), date, context.facts.high_water).ok_or(Refusal::NoTokenLeft)?;
+        let mut next = match (record, context.store) {
+            (Some(record), _) => record.clone(),
+            (None, Some(store)) => first_record(store, context),
+            (None, None) => unreachable!("the store's identity is asked for before a first claim"),
+        };
+        if let Standing::Over(cause) = standing {
+            end_run(&mut next, lost(&alloc::format!("{cause}; run {} took over", self.run)), context.now.wall);
+        }
+        next.token = token;
+        next.grants += 1;
+        next.lease = Some(self.lease::<R>(context));
+        Ok(written(next, context))
+    }
+
+    fn lease<R: Rules>(&self, context: &Context<'_>) -> Lease {
+        Lease {
+            run: self.run,
+            ttl: self.ttl,
+            renewals: 0,
+            until: R::until(context.reference, context.now.boot, self.ttl),
+            holder: self.holder.clone(),
+            slot: self.slot,
+            zone: self.zone.clone(),
+            trigger: self.trigger,
+            since: context.now.wall,
+            stop_asked: None,
+        }
+    }
+}
+
+/// The date for a token: the store's where it has a clock, and only if it can be true.
+fn trusted_date(context: &Context<'_>) -> Result<Wall, Refusal> {
+    let here = context.now.wall;
+    let Some(reference) = context.reference else { return Ok(here) };
+    let store = reference.clock.wall;
+    if store.since(here).max(here.since(store)) > CLOCK_GAP_MAX {
+        return Err(Refusal::ClocksApart { store_ms: store.0, here_ms: here.0 });
+    }
+    Ok(store)
+}
+
+fn first_record(store: StoreId, context: &Context<'_>) -> Record {
+    Record {
+        v: FORMAT,
+        store,
+        job: context.job.clone(),
+        token: Token::default(),
+        grants: 0,
+        nonce: context.nonce,
+        lease: None,
+        ledger: Default::default(),
+    }
+}
+
+fn held_by_me<R: Rules>(record: Option<&Record>, me: &Me) -> Result<Record, Refusal> {
+    match record {
+        Some(record) if R::is_holder(record, me) => Ok(record.clone()),
+        other => Err(Refusal::NotHolder { record: other.map(|record| Box::new(record.clone())) }),
+    }
+}
+
+fn held(record: Option<&Record>) -> Result<Record, Refusal> {
+    match record {
+        Some(record) if record.lease.is_some() => Ok(record.clone()),
+        _ => Err(Refusal::NobodyHolds),
+    }
+}
+
+fn written(mut record: Record, context: &Context<'_>) -> Decision {
+    record.nonce = context.nonce;
+    Decision::Write(Some(Box::new(record)))
+}
+
+fn released<R: Rules>(mut record: Record, context: &Context<'_>) -> Decision {
+    record.nonce = context.nonce;
+    Decision::Write(R::release(record).map(Box::new))
+}
+
+fn lost(why: &str) -> Ending {
+    Ending { status: Status::Lost, exit_code: None, ended_by: EndedBy::Fencepost, note: Some(why.into()) }
+}
+
+/// Writes down how the run behind the current lease ended. A lease by hand is not a run and leaves no outcome.
+fn end_run(record: &mut Record, ending: Ending, finished: Wall) {
+    let Some(lease) = &record.lease else { return };
+    if lease.holder.processes.is_none() {
+        return;
+    }
+    record.ledger.push(Outcome {
+        slot: lease.slot,
+        zone: lease.zone.clone(),
+        status: ending.status,
+        token: record.token,
+        run: lease.run,
+        host: lease.holder.host.clone(),
+        trigger: lease.trigger,
+        started: lease.since,
+        finished,
+        exit_code: ending.exit_code,
+        ended_by: ending.ended_by,
+        note: ending.note,
+    });
+}

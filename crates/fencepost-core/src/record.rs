@@ -1,0 +1,177 @@
+//! The one record per job: its token, its lease and how its recent runs ended.
+//!
+//! Claim, renew and complete-and-release are one swap of it each, so that there is no instant between "done" and
+//! "released". It is never deleted: a release keeps the token.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::ledger::{Ledger, Trigger};
+use crate::name::Job;
+use crate::time::{Era, Wall, as_millis};
+use crate::token::{Nonce, RunId, StoreId, Token};
+
+/// The format this code writes. It reads no other.
+pub const FORMAT: u32 = 1;
+
+/// The most bytes a record may have. The ring gives way before it.
+pub const RECORD_BYTES_MAX: usize = 16 * 1024;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    pub v: u32,
+    pub store: StoreId,
+    pub job: Job,
+    /// The highest token ever granted.
+    pub token: Token,
+    /// How many times the lease was granted: the number people like to read.
+    pub grants: u64,
+    pub nonce: Nonce,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Lease>,
+    pub ledger: Ledger,
+}
+
+/// Ownership for a limited time. It belongs to the record's token and this run, together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lease {
+    pub run: RunId,
+    #[serde(rename = "ttl_ms", with = "as_millis")]
+    pub ttl: Duration,
+    /// How many times it was renewed: an observer that sees the same number for a whole time-to-live knows enough.
+    pub renewals: u64,
+    /// When it ends by the store's clock, where the store has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Until>,
+    pub holder: Holder,
+    /// What the run is for; the outcome takes it over.
+    pub slot: Wall,
+    pub zone: String,
+    pub trigger: Trigger,
+    /// For people only.
+    pub since: Wall,
+    /// Somebody asked the holder to stop and hand over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_asked: Option<StopAsked>,
+}
+
+/// The end of a lease on the store's clock.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Until {
+    pub era: Era,
+    pub tick: u64,
+}
+
+/// Who holds a lease, for people and for the one question whether it can still be alive.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Holder {
+    pub host: String,
+    /// The processes behind it. A lease taken by hand has none and ends by its time-to-live.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<Processes>,
+}
+
+impl Holder {
+    /// The process people look for.
+    pub fn pid(&self) -> Option<i32> {
+        self.processes.as_ref().map(|processes| processes.wrapper.pid)
+    }
+}
+
+/// Processes, told apart from any that later get the same numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Processes {
+    pub machine: String,
+    pub boot: String,
+    /// Containers share a boot but not their process ids.
+    pub pid_namespace: String,
+    pub wrapper: Process,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keeper: Option<Process>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Process {
+    pub pid: i32,
+    /// When it started, in the kernel's own unit: a process id alone is used again.
+    pub started: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StopAsked {
+    pub by: RunId,
+    pub host: String,
+}
+
+/// The store's own record, under [`Key::identity`](crate::name::Key::identity).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    pub v: u32,
+    pub store: StoreId,
+}
+
+impl Record {
+    /// Writes the record down, giving up its oldest outcomes if it would be too long.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = encode(self);
+        let mut slimmer = self.clone();
+        while bytes.len() > RECORD_BYTES_MAX && !slimmer.ledger.ring.is_empty() {
+            slimmer.ledger.ring.remove(0);
+            bytes = encode(&slimmer);
+        }
+        bytes
+    }
+
+    /// Reads a record back, for this job and no other.
+    pub fn decode(bytes: &[u8], job: &Job) -> Result<Self, Unreadable> {
+        let record: Self = decode(bytes)?;
+        if record.job != *job {
+            return Err(Unreadable::OtherJob(record.job));
+        }
+        Ok(record)
+    }
+}
+
+/// Why stored bytes are not a record. None of these is ever taken for "no record".
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Unreadable {
+    #[error("it was written in format {0}, which this fencepost does not know. Upgrade fencepost on this host.")]
+    Newer(u64),
+    #[error("it belongs to the job {0}")]
+    OtherJob(Job),
+    #[error("it is damaged: {0}")]
+    Damaged(String),
+}
+
+/// Writes any of our stored values down.
+pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    serde_json::to_vec(value).expect("our own types have string keys and no failing serializers")
+}
+
+/// Reads any of our stored values back. The format number is looked at first, so that a value of a newer fencepost
+/// is told apart from a damaged one.
+pub fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, Unreadable> {
+    #[derive(Deserialize)]
+    struct Format {
+        v: u64,
+    }
+    let damaged = |error: serde_json::Error| Unreadable::Damaged(format!("{error}"));
+    let format: Format = serde_json::from_slice(bytes).map_err(damaged)?;
+    if format.v != u64::from(FORMAT) {
+        return Err(Unreadable::Newer(format.v));
+    }
+    serde_json::from_slice(bytes).map_err(damaged)
+}

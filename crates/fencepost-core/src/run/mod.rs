@@ -1,0 +1,552 @@
+//! One guarded run, from the first look at the record to the last swap, as a machine without I/O.
+//!
+//! The driver tells it what happened ([`Input`]) and performs what it answers ([`Output`]). At most one store call is
+//! out at any time. The deadline is enforced by the keeper, which is told every new one; this machine only learns
+//! that it was reached. So the store's silence never delays it.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::lease::{Honest, Intent, Me, Now, Refusal, Rules};
+use crate::ledger::{EndedBy, Ending, Outcome, Status};
+use crate::record::{Record, StopAsked};
+use crate::register::{StoreError, Trouble};
+use crate::time::{Boot, Reference};
+use crate::transition::{Done, Known, Step, Transition};
+
+mod vocabulary;
+pub use vocabulary::*;
+
+/// How long a waiting run pauses between two looks, at first and at most.
+const LOOK_PAUSE_MIN: Duration = Duration::from_millis(100);
+const LOOK_PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// How long a claim may go unanswered before the store counts as failed, and how long after somebody asked to stop.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(30);
+const INTERRUPT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a completion is tried for at least, even where the deadline has passed: it changes nothing that is not
+/// ours any more.
+const COMPLETION_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a failed renewal or completion pauses before it is tried again, at most.
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Run<R: Rules = Honest> {
+    terms: Terms,
+    phase: Phase,
+    transition: Option<Transition<R>>,
+    writes: u32,
+    mine: Option<Mine>,
+    /// Until when a waiting run waits.
+    wait_until: Option<Boot>,
+    looks: u32,
+    asked_to_stop: bool,
+    child: Child,
+    retry_at: Option<Boot>,
+    /// When a claim or a completion is given up.
+    give_up_at: Option<Boot>,
+    interrupted: Option<i32>,
+    last_error: Option<StoreError>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    Claiming,
+    Waiting { look_at: Boot },
+    Running,
+    Completing,
+    Finished,
+}
+
+/// The lease as this run knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Mine {
+    me: Me,
+    known: Known,
+    reference: Option<Reference>,
+    deadline: Boot,
+    renew_at: Boot,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Child {
+    timeout_at: Option<Boot>,
+    exit: Option<Exit>,
+    not_spawned: Option<NotSpawned>,
+    stopped: Option<Why>,
+    frozen_since: Option<Boot>,
+    escaped: Vec<String>,
+}
+
+impl<R: Rules> Run<R> {
+    pub fn new(terms: Terms) -> Self {
+        Self {
+            terms,
+            phase: Phase::Claiming,
+            transition: None,
+            writes: 0,
+            mine: None,
+            wait_until: None,
+            looks: 0,
+            asked_to_stop: false,
+            child: Child::default(),
+            retry_at: None,
+            give_up_at: None,
+            interrupted: None,
+            last_error: None,
+        }
+    }
+
+    pub fn step(&mut self, now: Now, input: Input) -> Vec<Output> {
+        let mut out = Vec::new();
+        match input {
+            Input::Begin => self.begin(now, &mut out),
+            Input::Answered(answer) => self.with_transition(now, &mut out, |t| t.answered(now, answer)),
+            Input::Consulted(facts) => self.with_transition(now, &mut out, |t| t.consulted(now, facts)),
+            Input::Tick => self.tick(now, &mut out),
+            Input::Spawned => {}
+            Input::NotSpawned(why) => {
+                self.child.not_spawned = Some(why);
+                self.complete(now, &mut out);
+            }
+            Input::ChildEnded(exit) => self.child.exit = Some(exit),
+            Input::TreeEmpty { escaped } => {
+                self.child.escaped = escaped;
+                self.complete(now, &mut out);
+            }
+            Input::DeadlineReached => self.stopping(Why::Deadline, &mut out),
+            Input::Frozen => self.frozen(now, &mut out),
+            Input::Woke => self.renew(now, &mut out),
+            Input::KeeperDied { escaped } => {
+                self.stopping(Why::KeeperDied, &mut out);
+                self.child.escaped = escaped;
+                self.complete(now, &mut out);
+            }
+            Input::Interrupted(signal) => self.interrupt(signal, now, &mut out),
+        }
+        out
+    }
+
+    /// When to come back with [`Input::Tick`] if nothing else happens.
+    pub fn wake_at(&self) -> Option<Boot> {
+        let moments: [Option<Boot>; 3] = match &self.phase {
+            Phase::Claiming => [self.give_up_at, None, None],
+            Phase::Waiting { look_at } => [Some(*look_at), None, None],
+            Phase::Running => [
+                self.renewal_due(),
+                self.child.timeout_at.filter(|_| self.child.stopped.is_none()),
+                self.child.frozen_since.map(|since| since + self.terms.grace),
+            ],
+            Phase::Completing => [self.retry_at, self.give_up_at, None],
+            Phase::Finished => [None; 3],
+        };
+        moments.into_iter().flatten().min()
+    }
+
+    /// Until when the child may run, for the driver to check the keeper by.
+    pub fn deadline(&self) -> Option<Boot> {
+        self.mine.as_ref().map(|mine| mine.deadline)
+    }
+
+    /// Whether the child was started and its tree is not known to be gone.
+    pub fn is_running(&self) -> bool {
+        self.phase == Phase::Running
+    }
+
+    pub fn is_finished(&self) -> bool {
+        self.phase == Phase::Finished
+    }
+
+    fn begin(&mut self, now: Now, out: &mut Vec<Output>) {
+        self.wait_until = self.terms.wait.map(|wait| now.boot + wait);
+        self.look(now, out);
+    }
+
+    fn look(&mut self, now: Now, out: &mut Vec<Output>) {
+        self.phase = Phase::Claiming;
+        self.mine = None;
+        self.give_up_at = Some(now.boot + CLAIM_PATIENCE);
+        self.start(Intent::Claim(self.terms.claim.clone()), now, out);
+    }
+
+    /// Begins a transition, from what is known where something is.
+    fn start(&mut self, intent: Intent, now: Now, out: &mut Vec<Output>) {
+        let mut transition = Transition::new(self.terms.job.clone(), intent, self.terms.claim.run, self.writes);
+        if let Some(mine) = &self.mine {
+            transition = transition.from_known(mine.known.clone(), mine.reference.clone());
+        }
+        self.retry_at = None;
+        self.transition = Some(transition);
+        self.with_transition(now, out, |t| t.begin(now));
+    }
+
+    fn with_transition(&mut self, now: Now, out: &mut Vec<Output>, advance: impl FnOnce(&mut Transition<R>) -> Step) {
+        let Some(transition) = &mut self.transition else { return };
+        let step = advance(transition);
+        self.writes = transition.writes();
+        let completes = transition.completes();
+        match step {
+            Step::Call(call) => out.push(Output::Call(call)),
+            Step::Consult(record) => out.push(Output::Consult(record)),
+            Step::Done(done) => {
+                self.transition = None;
+                self.done(now, *done, completes, out);
+            }
+            Step::Refused(refusal) => {
+                self.transition = None;
+                self.refused(now, refusal, out);
+            }
+            Step::Failed(error) => self.failed(now, error, out),
+        }
+    }
+
+    fn done(&mut self, now: Now, done: Done, completes: bool, out: &mut Vec<Output>) {
+        match self.phase {
+            Phase::Claiming if !self.holds(&done) => self.pause(now),
+            Phase::Claiming => self.claimed(now, done, out),
+            Phase::Running => self.renewed(now, done, out),
+            Phase::Completing if completes => self.finish_child(true, out),
+            Phase::Completing => {
+                self.hold(now, done);
+                self.complete(now, out);
+            }
+            Phase::Waiting { .. } | Phase::Finished => {}
+        }
+    }
+
+    /// Whether the record is ours; else what was done was to ask its holder to stop.
+    fn holds(&self, done: &Done) -> bool {
+        let lease = done.held.as_ref().and_then(|known| known.record.lease.as_ref());
+        lease.is_some_and(|lease| lease.run == self.terms.claim.run)
+    }
+
+    fn claimed(&mut self, now: Now, done: Done, out: &mut Vec<Output>) {
+        let Some(record) = done.held.as_ref().map(|known| known.record.clone()) else { return };
+        self.hold(now, done);
+        let deadline = self.deadline().unwrap_or(now.boot);
+        if let Some(signal) = self.interrupted {
+            let text = format!("interrupted by signal {signal} before it started");
+            self.child.not_spawned = Some(NotSpawned { not_found: false, text });
+            return self.complete(now, out);
+        }
+        if deadline <= now.boot + self.terms.grace {
+            // The answer took so long that the lease is nearly over. It is renewed before anything starts under it.
+            return self.start_renewal(now, out);
+        }
+        let took_over = record.ledger.last().filter(|last| was_taken_over(last, &record));
+        let took_over = took_over.map(|last| TookOver { run: last.run, note: last.note.clone().unwrap_or_default() });
+        out.push(Output::Tell(Event::Claimed { token: record.token, grants: record.grants, took_over }));
+        self.phase = Phase::Running;
+        self.give_up_at = None;
+        self.child.timeout_at = self.terms.timeout.map(|timeout| now.boot + timeout);
+        out.push(Output::Spawn { grant: Some(Grant { record: Box::new(record), deadline }) });
+    }
+
+    /// Takes over what a won claim or renewal says.
+    fn hold(&mut self, now: Now, done: Done) {
+        let Some(known) = done.held else { return };
+        let ttl = self.terms.claim.ttl;
+        let me = Me { token: known.record.token, run: Some(self.terms.claim.run) };
+        let deadline = R::deadline(done.sent, now.boot, ttl);
+        let renew_at = done.sent + ttl / 3;
+        self.last_error = None;
+        self.mine = Some(Mine { me, known, reference: done.reference, deadline, renew_at });
+    }
+
+    fn renewed(&mut self, now: Now, done: Done, out: &mut Vec<Output>) {
+        self.hold(now, done);
+        let Some(mine) = &self.mine else { return };
+        let (deadline, lease) = (mine.deadline, mine.known.record.lease.clone());
+        out.push(Output::Tell(Event::Renewed { renewals: lease.as_ref().map_or(0, |lease| lease.renewals) }));
+        if self.child.frozen_since.is_some() {
+            // The swap may have been sent before the long sleep. Then it says nothing about now.
+            if deadline <= now.boot + self.terms.grace {
+                self.renew(now, out);
+                return;
+            }
+            self.child.frozen_since = None;
+            out.extend([Output::Tell(Event::Thawed), Output::Thaw(deadline)]);
+        } else {
+            out.push(Output::Extend(deadline));
+        }
+        if let Some(asked) = lease.and_then(|lease| lease.stop_asked) {
+            self.stop(Why::Replaced(asked), out);
+        }
+    }
+
+    /// Renews now, unless the answer to an earlier try is still out.
+    fn renew(&mut self, now: Now, out: &mut Vec<Output>) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        if self.retry_at.is_some() {
+            self.retry_at = Some(now.boot);
+            self.retry_if_due(now, out);
+        } else if self.transition.is_none() {
+            self.start_renewal(now, out);
+        }
+    }
+
+    fn start_renewal(&mut self, now: Now, out: &mut Vec<Output>) {
+        if let Some(me) = self.mine.as_ref().map(|mine| mine.me) {
+            self.start(Intent::Renew(me), now, out);
+        }
+    }
+
+    fn renewal_due(&self) -> Option<Boot> {
+        match (&self.transition, self.retry_at) {
+            (_, Some(at)) => Some(at),
+            (None, None) => self.mine.as_ref().map(|mine| mine.renew_at),
+            (Some(_), None) => None,
+        }
+    }
+
+    fn tick(&mut self, now: Now, out: &mut Vec<Output>) {
+        match &self.phase {
+            Phase::Waiting { look_at } if now.boot >= *look_at => self.look(now, out),
+            Phase::Running => self.tick_running(now, out),
+            Phase::Claiming if self.must_give_up(now) => self.give_up_claim(now, out),
+            Phase::Completing if self.must_give_up(now) => self.finish_child(false, out),
+            Phase::Completing => self.retry_if_due(now, out),
+            Phase::Waiting { .. } | Phase::Claiming | Phase::Finished => {}
+        }
+    }
+
+    fn must_give_up(&self, now: Now) -> bool {
+        self.give_up_at.is_some_and(|at| now.boot >= at)
+    }
+
+    fn give_up_claim(&mut self, now: Now, out: &mut Vec<Output>) {
+        match self.interrupted {
+            Some(signal) => self.finish(Finish::Interrupted(signal), out),
+            None => self.failed(now, silent_store(), out),
+        }
+    }
+
+    fn tick_running(&mut self, now: Now, out: &mut Vec<Output>) {
+        if self.child.timeout_at.is_some_and(|at| now.boot >= at) && self.child.stopped.is_none() {
+            self.stop(Why::Timeout, out);
+        }
+        if self.child.frozen_since.is_some_and(|since| now.boot >= since + self.terms.grace) {
+            self.child.frozen_since = None;
+            self.kill(Why::WokeLate, out);
+            return;
+        }
+        if self.retry_at.is_some() {
+            self.retry_if_due(now, out);
+        } else if self.mine.as_ref().is_some_and(|mine| now.boot >= mine.renew_at) {
+            self.renew(now, out);
+        }
+    }
+
+    fn retry_if_due(&mut self, now: Now, out: &mut Vec<Output>) {
+        if self.retry_at.is_some_and(|at| now.boot >= at) {
+            self.retry_at = None;
+            self.with_transition(now, out, |t| t.again(now));
+        }
+    }
+
+    fn refused(&mut self, now: Now, refusal: Refusal, out: &mut Vec<Output>) {
+        match (&self.phase, refusal) {
+            (Phase::Claiming, Refusal::Held { record, remaining }) => self.held(now, record, remaining, out),
+            (Phase::Claiming, Refusal::NobodyHolds | Refusal::NotHolder { .. }) => self.look(now, out),
+            (Phase::Claiming, other) => self.finish(Finish::Refused(other), out),
+            (Phase::Running, Refusal::NotHolder { record }) => self.kill(Why::Taken { record }, out),
+            (Phase::Running, _) => self.kill(Why::Taken { record: None }, out),
+            (Phase::Completing, refusal) => {
+                let record = match refusal {
+                    Refusal::NotHolder { record } => record,
+                    _ => None,
+                };
+                self.child.stopped.get_or_insert(Why::Taken { record });
+                self.finish_child(true, out);
+            }
+            (Phase::Waiting { .. } | Phase::Finished, _) => {}
+        }
+    }
+
+    /// The lease is another's: wave off, wait, or ask it to stop.
+    fn held(&mut self, now: Now, record: Box<Record>, remaining: Option<Duration>, out: &mut Vec<Output>) {
+        let holder = record.lease.as_ref().map(|lease| lease.run);
+        if holder.is_some() && holder == self.terms.inside {
+            return self.finish(Finish::Nested, out);
+        }
+        if let Some(signal) = self.interrupted {
+            return self.finish(Finish::Interrupted(signal), out);
+        }
+        let replace = self.terms.overlap == Overlap::Replace;
+        if replace && self.wait_until.is_none() {
+            let ttl = record.lease.as_ref().map_or(self.terms.claim.ttl, |lease| lease.ttl);
+            self.wait_until = Some(now.boot + ttl * 2);
+        }
+        if self.wait_until.is_none_or(|until| now.boot >= until) {
+            return self.finish(Finish::Held { record, remaining }, out);
+        }
+        if replace && !self.asked_to_stop {
+            self.asked_to_stop = true;
+            let by = self.terms.claim.run;
+            out.push(Output::Tell(Event::AskedToStop { record }));
+            let host = self.terms.claim.holder.host.clone();
+            return self.start(Intent::AskToStop(StopAsked { by, host }), now, out);
+        }
+        if self.looks == 0 {
+            out.push(Output::Tell(Event::Waiting { record, remaining }));
+        }
+        self.pause(now);
+    }
+
+    fn pause(&mut self, now: Now) {
+        let pause = (LOOK_PAUSE_MIN * 2u32.pow(self.looks.min(10))).min(LOOK_PAUSE_MAX);
+        self.looks += 1;
+        let look_at = now.boot + pause;
+        self.phase = Phase::Waiting { look_at: self.wait_until.map_or(look_at, |until| look_at.min(until)) };
+    }
+
+    fn failed(&mut self, now: Now, error: StoreError, out: &mut Vec<Output>) {
+        match self.phase {
+            Phase::Claiming if self.terms.run_without_store => {
+                self.transition = None;
+                self.phase = Phase::Running;
+                self.child.timeout_at = self.terms.timeout.map(|timeout| now.boot + timeout);
+                out.extend([Output::Tell(Event::WithoutLease { error }), Output::Spawn { grant: None }]);
+            }
+            Phase::Claiming => self.finish(Finish::StoreFailed(error), out),
+            Phase::Running | Phase::Completing => {
+                let pause = (self.terms.claim.ttl / 20).min(RETRY_PAUSE_MAX);
+                self.retry_at = Some(now.boot + pause);
+                if self.last_error.as_ref() != Some(&error) {
+                    self.last_error = Some(error.clone());
+                    let event = match self.phase {
+                        Phase::Running => Event::RenewalFailed { error },
+                        _ => Event::CompletionFailed { error },
+                    };
+                    out.push(Output::Tell(event));
+                }
+            }
+            Phase::Waiting { .. } | Phase::Finished => {}
+        }
+        // The child may have ended while a renewal was out; its completion needs the store as well.
+        if self.phase == Phase::Completing && self.transition.as_ref().is_some_and(|t| !t.completes()) {
+            self.transition = None;
+            self.complete(now, out);
+        }
+    }
+
+    fn frozen(&mut self, now: Now, out: &mut Vec<Output>) {
+        if self.child.frozen_since.is_some() || self.child.stopped.is_some() {
+            return;
+        }
+        self.child.frozen_since = Some(now.boot);
+        out.push(Output::Tell(Event::Frozen));
+        self.renew(now, out);
+    }
+
+    fn stopping(&mut self, why: Why, out: &mut Vec<Output>) {
+        if self.child.stopped.is_none() {
+            self.child.stopped = Some(why.clone());
+            out.push(Output::Tell(Event::Stopping(why)));
+        }
+    }
+
+    fn stop(&mut self, why: Why, out: &mut Vec<Output>) {
+        self.stopping(why, out);
+        out.push(Output::Stop);
+    }
+
+    fn kill(&mut self, why: Why, out: &mut Vec<Output>) {
+        self.stopping(why, out);
+        out.push(Output::Kill);
+    }
+
+    fn interrupt(&mut self, signal: i32, now: Now, out: &mut Vec<Output>) {
+        self.interrupted = Some(signal);
+        match self.phase {
+            Phase::Running => out.push(Output::Forward(signal)),
+            Phase::Waiting { .. } => self.finish(Finish::Interrupted(signal), out),
+            Phase::Claiming => self.give_up_at = Some(now.boot + INTERRUPT_PATIENCE),
+            Phase::Completing => self.finish_child(false, out),
+            Phase::Finished => {}
+        }
+    }
+
+    /// The tree is gone: say how it ended, in the swap that releases.
+    fn complete(&mut self, now: Now, out: &mut Vec<Output>) {
+        if self.phase == Phase::Finished {
+            return;
+        }
+        let patience = now.boot + COMPLETION_PATIENCE;
+        self.phase = Phase::Completing;
+        self.give_up_at = Some(self.deadline().map_or(patience, |deadline| deadline.max(patience)));
+        let Some(me) = self.mine.as_ref().map(|mine| mine.me) else { return self.finish_child(true, out) };
+        match &self.transition {
+            // A renewal is out. Its answer comes first, for it decides what the record holds.
+            Some(_) if self.retry_at.is_none() => return,
+            _ => self.transition = None,
+        }
+        let escaped = !self.child.escaped.is_empty();
+        let intent = if self.terms.leaves_outcome {
+            Intent::Complete { me, ending: self.ending(), escaped }
+        } else {
+            Intent::Release(me)
+        };
+        self.start(intent, now, out);
+    }
+
+    fn ending(&self) -> Ending {
+        let exit_code = self.child.exit.map(Exit::code);
+        let (status, ended_by, note) = match (&self.child.stopped, &self.child.not_spawned, exit_code) {
+            (Some(why), _, _) => (why.status(), EndedBy::Fencepost, Some(why.note())),
+            (None, Some(failure), _) => (Status::Error, EndedBy::Fencepost, Some(failure.text.clone())),
+            (None, None, Some(0)) => (Status::Ok, EndedBy::Child, None),
+            (None, None, _) => (Status::Error, EndedBy::Child, None),
+        };
+        let note = match self.child.escaped.as_slice() {
+            [] => note,
+            escaped => Some(format!("could not be ended: {}. {}", escaped.join(", "), note.unwrap_or_default())),
+        };
+        Ending { status, exit_code, ended_by, note }
+    }
+
+    fn finish_child(&mut self, recorded: bool, out: &mut Vec<Output>) {
+        let escaped = core::mem::take(&mut self.child.escaped);
+        let exit = self.child.exit;
+        let finish = match (self.child.stopped.take(), self.child.not_spawned.take(), self.interrupted) {
+            (Some(why), _, _) => Finish::Stopped { why, exit, recorded, escaped },
+            (None, Some(_), Some(signal)) => Finish::Interrupted(signal),
+            (None, Some(failure), None) => Finish::NotSpawned(failure),
+            (None, None, _) => {
+                let exit = exit.unwrap_or(Exit::Code(125));
+                match (&self.mine, recorded) {
+                    (None, _) => Finish::WithoutLease { exit, escaped },
+                    (Some(_), true) => Finish::Ended { exit, escaped },
+                    (Some(_), false) => Finish::Unrecorded { exit, error: self.last_error.take(), escaped },
+                }
+            }
+        };
+        self.finish(finish, out);
+    }
+
+    fn finish(&mut self, finish: Finish, out: &mut Vec<Output>) {
+        self.phase = Phase::Finished;
+        self.transition = None;
+        out.push(Output::Finish(finish));
+    }
+}
+
+fn silent_store() -> StoreError {
+    StoreError::unknown(
+        Trouble::Unavailable,
+        "The store has not answered for 30 seconds. The lease may have been taken all the same; it ends by itself.",
+    )
+}
+
+/// Whether the last outcome was written by the very claim that made the current lease.
+fn was_taken_over(last: &Outcome, record: &Record) -> bool {
+    let since = record.lease.as_ref().map(|lease| lease.since);
+    last.status == Status::Lost && last.ended_by == EndedBy::Fencepost && Some(last.finished) == since
+}

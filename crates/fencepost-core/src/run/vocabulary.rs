@@ -1,0 +1,223 @@
+//! What goes into a run and what comes out of it.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::lease::{Claim, Facts, Refusal};
+use crate::ledger::Status;
+use crate::name::Job;
+use crate::record::{Record, StopAsked};
+use crate::register::{Answer, StoreError};
+use crate::time::Boot;
+use crate::token::{RunId, Token};
+use crate::transition::{Call, Reply};
+
+/// What a run was asked to do. Fixed before it begins.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Terms {
+    pub job: Job,
+    pub claim: Claim,
+    pub grace: Duration,
+    pub overlap: Overlap,
+    /// How long to wait for the lease while it is held.
+    pub wait: Option<Duration>,
+    /// How long the child may run.
+    pub timeout: Option<Duration>,
+    /// Run without a lease if the store cannot be reached.
+    pub run_without_store: bool,
+    /// Write down how it ended. A lease that is only held leaves no outcome.
+    pub leaves_outcome: bool,
+    /// The run inside which this one was started, if any.
+    pub inside: Option<RunId>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Overlap {
+    Skip,
+    Replace,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Input {
+    Begin,
+    Answered(Result<Answer<Reply>, StoreError>),
+    Consulted(Facts),
+    /// The moment [`Run::wake_at`] named has come, or passed.
+    Tick,
+    Spawned,
+    NotSpawned(NotSpawned),
+    ChildEnded(Exit),
+    /// Nothing of the tree is left, except what is named.
+    TreeEmpty {
+        escaped: Vec<String>,
+    },
+    /// The keeper began to end the tree because no renewal came in time.
+    DeadlineReached,
+    /// The keeper woke late and has stopped the tree until it hears whose lease it is.
+    Frozen,
+    /// This process was itself stopped, or is asked to look at its lease now.
+    Woke,
+    /// The keeper died. The driver has ended the tree by itself and says what is left of it.
+    KeeperDied {
+        escaped: Vec<String>,
+    },
+    /// A signal that asks this process to end.
+    Interrupted(i32),
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    Call(Call),
+    Consult(Option<Box<Record>>),
+    Spawn {
+        grant: Option<Grant>,
+    },
+    /// Tell the keeper its new deadline.
+    Extend(Boot),
+    /// The frozen tree may go on until this deadline.
+    Thaw(Boot),
+    /// TERM, the grace, KILL.
+    Stop,
+    /// KILL, now: the lease has passed on.
+    Kill,
+    /// Pass a signal on to the child.
+    Forward(i32),
+    Tell(Event),
+    Finish(Finish),
+}
+
+/// What a won claim gives the child.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Grant {
+    pub record: Box<Record>,
+    pub deadline: Boot,
+}
+
+/// Something people or programs may want to know while it happens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    Claimed { token: Token, grants: u64, took_over: Option<TookOver> },
+    Waiting { record: Box<Record>, remaining: Option<Duration> },
+    AskedToStop { record: Box<Record> },
+    Renewed { renewals: u64 },
+    RenewalFailed { error: StoreError },
+    Stopping(Why),
+    Frozen,
+    Thawed,
+    CompletionFailed { error: StoreError },
+    WithoutLease { error: StoreError },
+}
+
+/// The run before, which did not release.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TookOver {
+    pub run: RunId,
+    /// Why it could be taken over, as the ledger says it.
+    pub note: String,
+}
+
+/// Why fencepost ended the child.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Why {
+    /// No renewal could be confirmed in time.
+    Deadline,
+    /// The record says that the lease is another's.
+    Taken {
+        record: Option<Box<Record>>,
+    },
+    /// It woke past its deadline and could not reach the store within the grace.
+    WokeLate,
+    Timeout,
+    Replaced(StopAsked),
+    KeeperDied,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+}
+
+impl Exit {
+    /// The code a shell would show.
+    pub fn code(self) -> i32 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => 128 + signal,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NotSpawned {
+    pub not_found: bool,
+    pub text: String,
+}
+
+/// How it all ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Finish {
+    /// The child ran to an end under its lease, and that is recorded.
+    Ended {
+        exit: Exit,
+        escaped: Vec<String>,
+    },
+    /// fencepost ended the child. `recorded` says whether the store knows.
+    Stopped {
+        why: Why,
+        exit: Option<Exit>,
+        recorded: bool,
+        escaped: Vec<String>,
+    },
+    NotSpawned(NotSpawned),
+    /// Another holds the lease; nothing was run.
+    Held {
+        record: Box<Record>,
+        remaining: Option<Duration>,
+    },
+    /// The holder is the very run inside which this one was started.
+    Nested,
+    /// The store failed before anything was run.
+    StoreFailed(StoreError),
+    /// The claim was refused for a reason that waiting does not mend.
+    Refused(Refusal),
+    /// The child ended, but the store could not be told before the deadline.
+    Unrecorded {
+        exit: Exit,
+        error: Option<StoreError>,
+        escaped: Vec<String>,
+    },
+    /// It ran without a lease, as asked.
+    WithoutLease {
+        exit: Exit,
+        escaped: Vec<String>,
+    },
+    Interrupted(i32),
+}
+
+impl Why {
+    pub fn status(&self) -> Status {
+        match self {
+            Self::Timeout => Status::Timeout,
+            Self::KeeperDied => Status::Error,
+            Self::Deadline | Self::Taken { .. } | Self::WokeLate | Self::Replaced(_) => Status::Lost,
+        }
+    }
+
+    /// A short sentence for the ledger.
+    pub fn note(&self) -> String {
+        match self {
+            Self::Deadline => "stopped: the lease could not be renewed in time".to_string(),
+            Self::Taken { .. } => "stopped: the lease had passed to another".to_string(),
+            Self::WokeLate => "stopped: woke past its deadline and could not confirm its lease".to_string(),
+            Self::Timeout => "stopped: it ran longer than its timeout".to_string(),
+            Self::Replaced(asked) => format!("stopped: replaced by run {} on {}", asked.by, asked.host),
+            Self::KeeperDied => "stopped: its keeper died".to_string(),
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! One change of a record, carried through lost swaps and unknown fates to a certain end.
+//!
+//! A machine without I/O: it says which call to make next, and is told the answer. The guarded run and the commands
+//! by hand use the same one, so that what a lost answer means is decided in one place.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+
+use crate::lease::{Context, Decision, Facts, Intent, Now, Refusal, Rules, Settle};
+use crate::name::{Job, Key};
+use crate::record::{FORMAT, Identity, Record, decode, encode};
+use crate::register::{Answer, Entry, Fate, StoreError, Swapped, Trouble, Version};
+use crate::time::{Boot, Reference};
+use crate::token::{Nonce, RunId, StoreId};
+
+/// A call to the store.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Call {
+    Read(Key),
+    Swap { key: Key, expected: Option<Version>, new: Option<Vec<u8>> },
+}
+
+/// What the store said to a call.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Reply {
+    Read(Option<Entry>),
+    Swap(Swapped),
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Make this call, once, and come back with [`Transition::answered`].
+    Call(Call),
+    /// Say what this host knows about the record, by [`Transition::consulted`].
+    Consult(Option<Box<Record>>),
+    Done(Box<Done>),
+    Refused(Refusal),
+    /// The store failed. [`Transition::again`] tries once more, from whatever is certain by then.
+    Failed(StoreError),
+}
+
+/// A change that certainly happened.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Done {
+    /// The record as it stands; `None` where it was removed.
+    pub held: Option<Known>,
+    /// Before the swap was sent that landed, or the first that may have been it.
+    pub sent: Boot,
+    /// The last reading of the store's clock.
+    pub reference: Option<Reference>,
+}
+
+/// A record and its version, as last seen.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Known {
+    pub record: Record,
+    pub version: Version,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Transition<R: Rules> {
+    job: Job,
+    intent: Intent,
+    /// Who writes, for nonces and for a store's first identity.
+    by: RunId,
+    writes: u32,
+    /// `None` while the record has to be read first.
+    known: Option<Option<Known>>,
+    reference: Option<Reference>,
+    store: Option<StoreId>,
+    facts: Option<Facts>,
+    out: Out,
+    /// Before the call that is out was sent.
+    sent: Boot,
+    /// Before the first swap was sent whose fate is still unknown: it may have landed, or land yet.
+    unsettled: Option<Boot>,
+    rules: PhantomData<R>,
+}
+
+/// Which call is out.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Out {
+    Nothing,
+    Record,
+    Identity,
+    NewIdentity,
+    Swap(Option<Box<Record>>),
+}
+
+impl<R: Rules> Transition<R> {
+    /// A change of a record that has to be read first. `by` is who writes and `writes` how many nonces it has used.
+    pub fn new(job: Job, intent: Intent, by: RunId, writes: u32) -> Self {
+        Self {
+            job,
+            intent,
+            by,
+            writes,
+            known: None,
+            reference: None,
+            store: None,
+            facts: None,
+            out: Out::Nothing,
+            sent: Boot(0),
+            unsettled: None,
+            rules: PhantomData,
+        }
+    }
+
+    /// A change that starts from what is known, and so needs no read.
+    pub fn from_known(mut self, known: Known, reference: Option<Reference>) -> Self {
+        self.known = Some(Some(known));
+        self.reference = reference;
+        self
+    }
+
+    pub fn begin(&mut self, now: Now) -> Step {
+        self.proceed(now)
+    }
+
+    /// Tries again after [`Step::Failed`].
+    pub fn again(&mut self, now: Now) -> Step {
+        self.facts = None;
+        self.proceed(now)
+    }
+
+    /// How many nonces were used, for the next transition by the same writer.
+    pub fn writes(&self) -> u32 {
+        self.writes
+    }
+
+    /// Whether this is the change that ends a run.
+    pub fn completes(&self) -> bool {
+        matches!(self.intent, Intent::Complete { .. } | Intent::Release(_))
+    }
+
+    pub fn consulted(&mut self, now: Now, facts: Facts) -> Step {
+        self.facts = Some(facts);
+        self.proceed(now)
+    }
+
+    pub fn answered(&mut self, now: Now, answer: Result<Answer<Reply>, StoreError>) -> Step {
+        let out = core::mem::replace(&mut self.out, Out::Nothing);
+        let reply = match answer {
+            Ok(answer) => {
+                if let Some(clock) = answer.clock {
+                    self.reference = Some(Reference { clock, asked: self.sent });
+                }
+                answer.value
+            }
+            Err(error) => return self.failed(now, out, error),
+        };
+        match (out, reply) {
+            (Out::Record, Reply::Read(entry)) => self.seen(now, entry),
+            (Out::Identity | Out::NewIdentity, Reply::Read(entry)) => self.identity_seen(now, entry),
+            (Out::NewIdentity, Reply::Swap(Swapped::Won(_))) => self.proceed(now),
+            (Out::NewIdentity, Reply::Swap(Swapped::Lost(entry))) => self.identity_seen(now, entry),
+            (Out::Swap(record), Reply::Swap(Swapped::Won(version))) => self.won(record, version),
+            (Out::Swap(record), Reply::Swap(Swapped::Lost(entry))) => self.lost(now, record, entry),
+            (out, reply) => Step::Failed(StoreError::unknown(
+                Trouble::Corrupt,
+                format!("The store answered {reply:?} to another question ({out:?})."),
+            )),
+        }
+    }
+
+    fn proceed(&mut self, now: Now) -> Step {
+        let Some(known) = &self.known else { return self.read(now, Out::Record) };
+        let record = known.as_ref().map(|known| &known.record);
+        let claiming = matches!(self.intent, Intent::Claim(_));
+        if claiming && self.facts.is_none() {
+            return Step::Consult(record.map(|record| Box::new(record.clone())));
+        }
+        if claiming && record.is_none() && self.store.is_none() {
+            return self.read(now, Out::Identity);
+        }
+        let nonce = Nonce { by: self.by, write: self.writes };
+        let facts = self.facts.clone().unwrap_or_default();
+        let context = Context {
+            job: &self.job,
+            now,
+            nonce,
+            reference: self.reference.as_ref(),
+            facts: &facts,
+            store: self.store,
+        };
+        match self.intent.decide::<R>(record, &context) {
+            Err(refusal) => Step::Refused(refusal),
+            Ok(Decision::AlreadyDone) => {
+                let (held, sent) = (known.clone(), self.unsettled.unwrap_or(self.sent));
+                self.done(held, sent)
+            }
+            Ok(Decision::Write(next)) => self.swap(now, next),
+        }
+    }
+
+    fn read(&mut self, now: Now, out: Out) -> Step {
+        let key = if out == Out::Record { Key::job(&self.job) } else { Key::identity() };
+        self.out = out;
+        self.sent = now.boot;
+        Step::Call(Call::Read(key))
+    }
+
+    fn swap(&mut self, now: Now, next: Option<Box<Record>>) -> Step {
+        let expected = self.known.as_ref().and_then(|known| known.as_ref()).map(|known| known.version.clone());
+        let new = next.as_ref().map(|record| record.encode());
+        self.out = Out::Swap(next);
+        self.sent = now.boot;
+        self.writes += 1;
+        Step::Call(Call::Swap { key: Key::job(&self.job), expected, new })
+    }
+
+    /// The record was read, or came with a lost swap.
+    fn seen(&mut self, now: Now, entry: Option<Entry>) -> Step {
+        self.facts = None;
+        match entry.map(|entry| Known::of(entry, &self.job)).transpose() {
+            Ok(known) => {
+                self.known = Some(known);
+                self.proceed(now)
+            }
+            Err(error) => Step::Failed(error),
+        }
+    }
+
+    fn identity_seen(&mut self, now: Now, entry: Option<Entry>) -> Step {
+        let Some(entry) = entry else {
+            let store = StoreId(self.by.0);
+            let new = encode(&Identity { v: FORMAT, store });
+            self.store = Some(store);
+            self.out = Out::NewIdentity;
+            self.sent = now.boot;
+            return Step::Call(Call::Swap { key: Key::identity(), expected: None, new: Some(new) });
+        };
+        match decode::<Identity>(&entry.bytes) {
+            Ok(identity) => {
+                self.store = Some(identity.store);
+                self.proceed(now)
+            }
+            Err(why) => Step::Failed(unreadable("the store's identity", &why)),
+        }
+    }
+
+    fn won(&mut self, record: Option<Box<Record>>, version: Option<Version>) -> Step {
+        let held = match (record, version) {
+            (Some(record), Some(version)) => Some(Known { record: *record, version }),
+            _ => None,
+        };
+        let sent = self.sent;
+        self.done(held, sent)
+    }
+
+    fn lost(&mut self, now: Now, record: Option<Box<Record>>, entry: Option<Entry>) -> Step {
+        match R::lost_swap() {
+            Settle::ReadBack => self.seen(now, entry),
+            Settle::TakeAsWon => self.won(record, entry.map(|entry| entry.version)),
+            Settle::TakeAsLost => Step::Refused(Refusal::NotHolder { record: None }),
+        }
+    }
+
+    fn failed(&mut self, now: Now, out: Out, error: StoreError) -> Step {
+        match (out, error.fate) {
+            (Out::Swap(record), Fate::Unknown) => match R::unknown() {
+                Settle::ReadBack => {
+                    self.known = None;
+                    self.unsettled = self.unsettled.or(Some(self.sent));
+                    self.proceed(now)
+                }
+                Settle::TakeAsWon => self.won(record, Some(Version(Vec::new()))),
+                Settle::TakeAsLost => Step::Refused(Refusal::NotHolder { record: None }),
+            },
+            (Out::NewIdentity, _) => {
+                self.store = None;
+                Step::Failed(error)
+            }
+            _ => Step::Failed(error),
+        }
+    }
+
+    fn done(&self, held: Option<Known>, sent: Boot) -> Step {
+        Step::Done(Box::new(Done { held, sent, reference: self.reference.clone() }))
+    }
+}
+
+impl Known {
+    pub fn of(entry: Entry, job: &Job) -> Result<Self, StoreError> {
+        let record =
+            Record::decode(&entry.bytes, job).map_err(|why| unreadable(&format!("the record of {job}"), &why))?;
+        Ok(Self { record, version: entry.version })
+    }
+}
+
+/// A value that cannot be read is never taken for an absent one: nothing was done, and a person has to look.
+pub fn unreadable(what: &str, why: &crate::record::Unreadable) -> StoreError {
+    StoreError::not_done(Trouble::Corrupt, format!("Cannot read {what}: {why}"))
+}
