@@ -111,6 +111,14 @@ pub trait Rules: Clone + fmt::Debug + PartialEq + Eq + core::hash::Hash {
         record.token == me.token && record.lease.as_ref().is_some_and(same_run)
     }
 
+    fn may_renew(record: &Record, me: &Me) -> bool {
+        Self::is_holder(record, me)
+    }
+
+    fn may_release(record: &Record, me: &Me) -> bool {
+        Self::is_holder(record, me)
+    }
+
     /// Judges a lease by the store's clock, by the death of its processes, or by having seen it unchanged for a whole
     /// time-to-live. No wall clock of one client is ever compared with another's.
     fn standing(record: &Record, clock: Option<&StoreClock>, facts: &Facts, now: Boot) -> Standing {
@@ -260,7 +268,7 @@ impl Intent {
         match self {
             Self::Claim(claim) => claim.decide::<R>(record, context),
             Self::Renew(me) => {
-                let mut record = held_by_me::<R>(record, me)?;
+                let mut record = mine(record, |record| R::may_renew(record, me))?;
                 if let Some(lease) = &mut record.lease {
                     lease.renewals += 1;
                     lease.until = R::until(context.reference, context.now.boot, lease.ttl);
@@ -271,11 +279,11 @@ impl Intent {
                 if me.run.is_some_and(|run| record.is_some_and(|record| record.ledger.of_run(run).is_some())) {
                     return Ok(Decision::AlreadyDone);
                 }
-                let mut record = held_by_me::<R>(record, me)?;
+                let mut record = mine(record, |record| R::may_release(record, me))?;
                 end_run(&mut record, ending.clone(), context.now.wall);
                 Ok(if *escaped { written(record, context) } else { released::<R>(record, context) })
             }
-            Self::Release(me) => Ok(released::<R>(held_by_me::<R>(record, me)?, context)),
+            Self::Release(me) => Ok(released::<R>(mine(record, |record| R::may_release(record, me))?, context)),
             Self::ForceRelease => {
                 let mut record = held(record)?;
                 end_run(&mut record, lost("its lease was released by force"), context.now.wall);
@@ -362,9 +370,9 @@ fn first_record(store: StoreId, context: &Context<'_>) -> Record {
     }
 }
 
-fn held_by_me<R: Rules>(record: Option<&Record>, me: &Me) -> Result<Record, Refusal> {
+fn mine(record: Option<&Record>, may: impl Fn(&Record) -> bool) -> Result<Record, Refusal> {
     match record {
-        Some(record) if R::is_holder(record, me) => Ok(record.clone()),
+        Some(record) if may(record) => Ok(record.clone()),
         other => Err(Refusal::NotHolder { record: other.map(|record| Box::new(record.clone())) }),
     }
 }

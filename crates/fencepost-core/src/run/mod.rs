@@ -299,6 +299,9 @@ impl<R: Rules> Run<R> {
     }
 
     fn renewal_due(&self) -> Option<Boot> {
+        if self.is_taken() {
+            return None;
+        }
         match (&self.transition, self.retry_at) {
             (_, Some(at)) => Some(at),
             (None, None) => self.mine.as_ref().map(|mine| mine.renew_at),
@@ -337,11 +340,14 @@ impl<R: Rules> Run<R> {
             self.kill(Why::WokeLate, out);
             return;
         }
-        if self.retry_at.is_some() {
-            self.retry_if_due(now, out);
-        } else if self.mine.as_ref().is_some_and(|mine| now.boot >= mine.renew_at) {
+        if self.renewal_due().is_some_and(|at| now.boot >= at) {
             self.renew(now, out);
         }
+    }
+
+    /// Whether the record said that the lease is another's: then there is nothing left to renew or release.
+    fn is_taken(&self) -> bool {
+        matches!(self.child.stopped, Some(Why::Taken { .. }))
     }
 
     fn retry_if_due(&mut self, now: Now, out: &mut Vec<Output>) {
@@ -482,7 +488,8 @@ impl<R: Rules> Run<R> {
         let patience = now.boot + COMPLETION_PATIENCE;
         self.phase = Phase::Completing;
         self.give_up_at = Some(self.deadline().map_or(patience, |deadline| deadline.max(patience)));
-        let Some(me) = self.mine.as_ref().map(|mine| mine.me) else { return self.finish_child(true, out) };
+        let me = self.mine.as_ref().map(|mine| mine.me).filter(|_| !self.is_taken());
+        let Some(me) = me else { return self.finish_child(true, out) };
         match &self.transition {
             // A renewal is out. Its answer comes first, for it decides what the record holds.
             Some(_) if self.retry_at.is_none() => return,
