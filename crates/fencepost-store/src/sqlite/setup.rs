@@ -123,8 +123,9 @@ fn foreign(path: &Path, found: Header) -> StoreError {
         );
         return StoreError::not_done(Trouble::Corrupt, detail);
     }
-    let what =
-        format!("it is a SQLite database of another program (application id {application_id:#x}, version {layout})");
+    let what = format!(
+        "it holds something that fencepost did not write (SQLite application id {application_id:#x}, version {layout})"
+    );
     foreign_content(path, &what)
 }
 
