@@ -24,13 +24,13 @@ pub fn open(url: &str) -> Result<Box<dyn Store>, OpenError> {
     let Some(known) = SCHEMES.iter().find(|known| known.name == scheme) else {
         return usage(unknown_scheme(url, scheme));
     };
-    match known.name {
+    match (known.name, rest) {
         #[cfg(feature = "sqlite")]
-        "sqlite" => {
-            let path = sqlite_path(rest).map_err(OpenError::Usage)?;
+        ("sqlite", path) => {
+            let path = sqlite_path(path).map_err(OpenError::Usage)?;
             Ok(Box::new(crate::SqliteStore::open(path)?))
         }
-        name => usage(format!(
+        (name, _) => usage(format!(
             "{:?} names a {name} store, which this fencepost is built without. It is built with: {}.",
             redacted(url),
             built_in().map(|known| known.example).collect::<Vec<_>>().join(", ")
@@ -173,7 +173,7 @@ fn hidden_value(pair: &str) -> String {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "sqlite"))]
 mod tests {
     use super::*;
 

@@ -1,5 +1,7 @@
 //! The embedded store keeps the contract, keeps its files to itself, and touches nothing that is not its own.
 
+#![cfg(feature = "sqlite")]
+
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -40,18 +42,18 @@ fn a_directory_that_exists_keeps_its_mode() {
 
 #[test]
 fn what_is_not_ours_is_refused_and_left_alone() {
-    let make: [(&str, fn(&Path)); 7] = [
-        ("file is not a database", |path| fs::write(path, b"This is a diary, not a database. ".repeat(200)).unwrap()),
+    type Make = fn(&Path);
+    let diary: Make = |path| fs::write(path, b"This is a diary, not a database. ".repeat(200)).unwrap();
+    let cases: [(&str, Make); 7] = [
+        ("file is not a database", diary),
         ("did not write (SQLite application id 0x0", |path| fs::write(path, b"x").unwrap()),
         ("did not write (SQLite application id 0x0", |path| sql(path, "CREATE TABLE t (x)")),
-        ("did not write (SQLite application id 0x2a", |path| {
-            sql(path, "PRAGMA application_id = 42; CREATE TABLE t (x)")
-        }),
-        ("did not write (SQLite application id 0x2a", |path| sql(path, "PRAGMA application_id = 42; VACUUM")),
+        ("did not write (SQLite application id 0x2a", |path| sql(path, "PRAGMA application_id=42; CREATE TABLE t (x)")),
+        ("did not write (SQLite application id 0x2a", |path| sql(path, "PRAGMA application_id=42; VACUUM")),
         ("newer fencepost", |path| ours(path, "PRAGMA user_version = 2")),
         ("version 0", |path| ours(path, "PRAGMA user_version = 0")),
     ];
-    for (found, make) in make {
+    for (found, make) in cases {
         let (_directory, path) = place();
         make(&path);
         let before = fs::read(&path).unwrap();

@@ -2,9 +2,11 @@
 //!
 //! The other processes are this very test binary, started again for one test that does nothing unless it has a role.
 
+#![cfg(feature = "sqlite")]
+
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Write, stdout};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -75,15 +77,17 @@ fn without_permission_nothing_is_done() {
     assert!(SqliteStore::open(&path).unwrap().read(&key()).unwrap().value.is_none());
 }
 
-/// One flush of the log, and one of the directory because this process has just opened the log.
+/// One flush of the log, and one of the directory because the process has just opened the log.
 #[test]
-fn a_swap_costs_two_flushes_at_most() {
+fn a_process_flushes_twice_for_its_swap() {
     let (_directory, path) = place();
     let (path, report) = (path.join("store.db"), path.join("report"));
-    drop(SqliteStore::open(&path).unwrap());
+    // The first swap into an empty log flushes the log's header too.
+    SqliteStore::open(&path).unwrap().swap(&Key::probe("processes", "other"), None, Some(b"1")).unwrap();
     let mut traced = Command::new("strace");
     traced.args(["-f", "-e", "trace=fsync,fdatasync", "-o"]).arg(&report).arg(std::env::current_exe().unwrap());
-    let Ok(status) = with_role(&mut traced, "one", &path).stdout(Stdio::null()).stderr(Stdio::null()).status() else {
+    let Ok(status) = with_role(&mut traced, "create", &path).stdout(Stdio::null()).stderr(Stdio::null()).status()
+    else {
         return; // There is no strace here.
     };
     if !status.success() {
@@ -91,7 +95,23 @@ fn a_swap_costs_two_flushes_at_most() {
     }
     let report = fs::read_to_string(report).unwrap();
     let flushes = report.lines().filter(|line| line.contains("sync(")).count();
-    assert!((1..=2).contains(&flushes), "{report}");
+    assert_eq!(flushes, 2, "{report}");
+}
+
+/// A container in a time namespace shares the boot but not the reading of its clock; its store's clock is the same.
+#[test]
+fn a_time_namespace_does_not_move_the_clock() {
+    let (_directory, path) = place();
+    let path = path.join("store.db");
+    let here = tick(&path);
+    let mut command = Command::new("unshare");
+    command.args(["--time", "--boottime", "100000", "--fork"]).arg(std::env::current_exe().unwrap());
+    let child = with_role(&mut command, "clock", &path).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let Some(there) = child.ok().and_then(|child| said(child).pop()) else {
+        return; // There are no time namespaces here, or they are not ours to make.
+    };
+    let there: u64 = there.parse().unwrap();
+    assert!((here..here + 60_000).contains(&there), "{here} and {there}");
 }
 
 /// What the other processes do. It does nothing in an ordinary run.
@@ -102,7 +122,7 @@ fn role() {
     match role.as_str() {
         "create" => create(path),
         "count" => count(path),
-        "one" => create(path),
+        "clock" => say(&tick(path).to_string()),
         "refused" => say(&format!("{:?}", refusal(path))),
         other => panic!("{other}"),
     }
@@ -131,6 +151,10 @@ fn count(path: &Path) {
     }
 }
 
+fn tick(path: &Path) -> u64 {
+    SqliteStore::open(path).unwrap().read(&key()).unwrap().clock.unwrap().tick
+}
+
 fn refusal(path: &Path) -> Option<(Fate, Trouble)> {
     let result: Result<_, StoreError> = SqliteStore::open(path).and_then(|store| store.swap(&key(), None, Some(b"1")));
     result.err().map(|error| (error.fate, error.trouble))
@@ -138,19 +162,14 @@ fn refusal(path: &Path) -> Option<(Fate, Trouble)> {
 
 fn refused_as_nobody(path: &Path) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    if nix_is_root() {
+    // Only root may become another user; for everyone else the permissions count as they are.
+    if fs::metadata(path.parent().unwrap()).unwrap().uid() == 0 {
         command.uid(65534).gid(65534);
     }
     let child = with_role(&mut command, "refused", path).stdout(Stdio::piped()).spawn();
     let Ok(child) = child else { return };
     let expected = format!("{:?}", Some((Fate::NotDone, Trouble::Refused)));
     assert_eq!(said(child), [expected], "{}", path.display());
-}
-
-/// Only root may become another user; for everyone else the permissions count as they are.
-fn nix_is_root() -> bool {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
 fn number(store: &SqliteStore) -> (usize, Option<Version>) {
