@@ -3,6 +3,22 @@
 //! A store has three methods and no opinions. It does not know what a lease is, never repeats a call by itself, and
 //! says of a call that failed whether it may have happened.
 
+pub mod conformance;
+#[cfg(feature = "sqlite")]
+mod host_clock;
+pub mod layer;
+mod memory;
+mod open;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+use std::sync::Arc;
+
+pub use memory::MemoryStore;
+pub use open::{OpenError, open, redacted};
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteStore;
+
 pub use fencepost_core::name::Key;
 pub use fencepost_core::register::{Answer, Entry, Fate, StoreError, Swapped, Trouble, Version};
 pub use fencepost_core::time::{Era, StoreClock, Wall};
@@ -30,4 +46,49 @@ pub trait Store: Send + Sync {
     /// Keys that begin with `prefix`, in ascending order, after `after`, at most `limit` and at most
     /// [`SCAN_KEYS_MAX`]. It may lag behind: no decision rests on it.
     fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError>;
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<S: Store + ?Sized> Store for Box<S> {
+    fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
+        (**self).read(key)
+    }
+
+    fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
+        (**self).swap(key, expected, new)
+    }
+
+    fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
+        (**self).scan(prefix, after, limit)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
+        (**self).read(key)
+    }
+
+    fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
+        (**self).swap(key, expected, new)
+    }
+
+    fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
+        (**self).scan(prefix, after, limit)
+    }
+}
+
+/// Refuses what no store may take. Every store calls it first in `swap`, so that the limits are the same everywhere.
+fn refuse_unsound(key: &Key, new: Option<&[u8]>) -> Result<(), StoreError> {
+    let bytes = new.map_or(0, <[u8]>::len);
+    if bytes > VALUE_BYTES_MAX {
+        let detail =
+            format!("The value for {key} has {bytes} bytes, more than {VALUE_BYTES_MAX}; nothing was changed.");
+        return Err(StoreError::not_done(Trouble::Refused, detail));
+    }
+    if Key::from_stored(key.as_str()).is_none() {
+        let detail = format!("{:?} is not a key that fencepost can have made; nothing was changed.", key.as_str());
+        return Err(StoreError::not_done(Trouble::Refused, detail));
+    }
+    Ok(())
 }

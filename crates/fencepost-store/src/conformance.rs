@@ -1,0 +1,191 @@
+//! The suite that proves a store: every sentence of the contract is a check.
+//!
+//! A store's test is one call of [`run`]. `fencepost store check` goes through [`checks`] by itself, because it reports
+//! each of them. All keys are probes under a random name of their own and are removed afterwards, so that the suite
+//! may be run against a store that is in use.
+
+mod clock;
+mod keys;
+mod races;
+mod register;
+mod scan;
+mod values;
+mod versions;
+
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+
+use crate::{Answer, Entry, Fate, Key, Store, StoreError, Swapped, Trouble, Version};
+
+/// Opens a handle. Each call must give an independent handle of the same store, as another process would have it.
+pub type Opener<'a> = &'a (dyn Fn() -> Result<Box<dyn Store>, StoreError> + Sync);
+
+/// Runs every check, up to the first that fails.
+pub fn run(open: Opener<'_>) -> Result<(), Violation> {
+    checks().try_for_each(|check| check.run(open))
+}
+
+/// All checks in the order of their chapters, the cheap ones first.
+pub fn checks() -> impl Iterator<Item = &'static Check> {
+    let chapters = [register::CHECKS, versions::CHECKS, values::CHECKS, keys::CHECKS, scan::CHECKS, clock::CHECKS];
+    chapters.into_iter().chain([races::CHECKS]).flatten()
+}
+
+/// One sentence of the contract and how it is tried.
+#[derive(Debug)]
+pub struct Check {
+    /// A short name for reports.
+    pub name: &'static str,
+    /// The sentence of the contract.
+    pub sentence: &'static str,
+    /// Whether it makes hundreds of swaps, which takes its time over a network.
+    pub slow: bool,
+    body: fn(&Bench<'_>) -> Outcome,
+}
+
+impl Check {
+    pub fn run(&self, open: Opener<'_>) -> Result<(), Violation> {
+        let violated = |wrong: Wrong| Violation {
+            check: self.name,
+            sentence: self.sentence,
+            detail: wrong.detail,
+            failed: wrong.failed,
+        };
+        let bench = Bench::new(open).map_err(violated)?;
+        let outcome = (self.body)(&bench);
+        bench.clear_away();
+        outcome.map_err(violated)
+    }
+}
+
+/// A sentence of the contract that a store does not keep.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("The store breaks the contract ({check}): {sentence:?} {detail}")]
+pub struct Violation {
+    pub check: &'static str,
+    pub sentence: &'static str,
+    pub detail: String,
+    /// Set where the store did not answer wrongly but failed, so that the sentence is not disproved.
+    pub failed: Option<StoreError>,
+}
+
+type Outcome = Result<(), Wrong>;
+
+/// What went wrong in a check.
+#[derive(Debug)]
+struct Wrong {
+    detail: String,
+    failed: Option<StoreError>,
+}
+
+impl From<StoreError> for Wrong {
+    fn from(error: StoreError) -> Self {
+        Self { detail: format!("It could not be tried, because the store failed: {error}"), failed: Some(error) }
+    }
+}
+
+impl From<String> for Wrong {
+    fn from(detail: String) -> Self {
+        Self { detail, failed: None }
+    }
+}
+
+fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Outcome {
+    if holds { Ok(()) } else { Err(otherwise().into()) }
+}
+
+/// A handle, keys of one's own, and the questions that most checks ask.
+struct Bench<'a> {
+    open: Opener<'a>,
+    store: Box<dyn Store>,
+    space: String,
+    used: Mutex<Vec<Key>>,
+}
+
+impl<'a> Bench<'a> {
+    fn new(open: Opener<'a>) -> Result<Self, Wrong> {
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(|error| format!("The system gives no random numbers: {error}."))?;
+        let space = format!("check-{:016x}", u64::from_be_bytes(random));
+        Ok(Self { open, store: open()?, space, used: Mutex::default() })
+    }
+
+    fn key(&self, name: &str) -> Key {
+        let key = Key::probe(&self.space, name);
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).push(key.clone());
+        key
+    }
+
+    /// What all keys of this bench begin with, and no others.
+    fn prefix(&self) -> String {
+        let key = Key::probe(&self.space, "x");
+        key.as_str().trim_end_matches('x').to_string()
+    }
+
+    fn read(&self, key: &Key) -> Result<Option<Entry>, Wrong> {
+        Ok(self.store.read(key)?.value)
+    }
+
+    /// A swap that must be won, and the version it gave.
+    fn put(&self, key: &Key, expected: Option<&Version>, bytes: &[u8]) -> Result<Version, Wrong> {
+        match self.store.swap(key, expected, Some(bytes))?.value {
+            Swapped::Won(Some(version)) => Ok(version),
+            other => Err(format!("A swap of {key} that expected its very state ended as {other:?}.").into()),
+        }
+    }
+
+    fn remove(&self, key: &Key, expected: &Version) -> Outcome {
+        let ended = self.store.swap(key, Some(expected), None)?.value;
+        ensure(ended == Swapped::Won(None), || {
+            format!("A removal of {key} that expected its state ended as {ended:?}.")
+        })
+    }
+
+    /// A swap that must be lost, to exactly `current`, and must not have changed anything.
+    fn refused(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>, current: Option<&Entry>) -> Outcome {
+        let ended = self.store.swap(key, expected, new)?.value;
+        ensure(ended == Swapped::Lost(current.cloned()), || {
+            format!("{key} was {current:?}, and a swap that expected {expected:?} ended as {ended:?}.")
+        })?;
+        self.stands(key, current)
+    }
+
+    fn stands(&self, key: &Key, current: Option<&Entry>) -> Outcome {
+        let found = self.read(key)?;
+        ensure(found.as_ref() == current, || format!("{key} should be {current:?} and is {found:?}."))
+    }
+
+    /// Removes what the check left. It is a courtesy: whatever fails here has failed in the check already.
+    fn clear_away(&self) {
+        for key in self.used.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            if let Ok(Answer { value: Some(entry), .. }) = self.store.read(key) {
+                let _ = self.store.swap(key, Some(&entry.version), None);
+            }
+        }
+    }
+}
+
+/// How long a busy store may put off a race, and how long a scan may lag.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Repeats a call that certainly did not happen because the store was busy. That is the caller's right, never the
+/// store's.
+fn patiently<T>(call: impl Fn() -> Result<Answer<T>, StoreError>) -> Result<T, Wrong> {
+    let begun = Instant::now();
+    loop {
+        match call() {
+            Ok(answer) => return Ok(answer.value),
+            Err(error)
+                if error.fate == Fate::NotDone
+                    && error.trouble == Trouble::Unavailable
+                    && begun.elapsed() < PATIENCE =>
+            {
+                thread::sleep(Duration::from_millis(10));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Many callers at once.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use super::{Bench, Check, Outcome, Wrong, ensure, patiently};
+use crate::{Entry, Key, Store, Swapped};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        name: "create race",
+        sentence: "Of any number of swaps that expect one state at most one is won.",
+        slow: false,
+        body: one_creator_wins,
+    },
+    Check {
+        name: "counter race",
+        sentence: "Replaces what stands under `key` if its version is `expected`: no update is lost.",
+        slow: true,
+        body: no_increment_is_lost,
+    },
+    Check {
+        name: "shared handle",
+        sentence: "Each may be called from several threads at once.",
+        slow: false,
+        body: one_handle_serves_several_threads,
+    },
+];
+
+const CREATORS: usize = 32;
+const CREATE_ROUNDS: usize = 4;
+const COUNTERS: usize = 16;
+const INCREMENTS: usize = 25;
+
+fn one_creator_wins(bench: &Bench<'_>) -> Outcome {
+    let handles = (0..CREATORS).map(|_| (bench.open)()).collect::<Result<Vec<_>, _>>()?;
+    for round in 0..CREATE_ROUNDS {
+        let key = bench.key(&format!("r{round}"));
+        let start = Barrier::new(CREATORS);
+        let ended = all(handles.iter().enumerate().map(|(number, handle)| {
+            let (key, start) = (&key, &start);
+            move || {
+                start.wait();
+                patiently(|| handle.swap(key, None, Some(number.to_string().as_bytes())))
+            }
+        }))?;
+        judge_creation(bench, &key, &ended)?;
+    }
+    Ok(())
+}
+
+/// One has won, and all the others were told of it.
+fn judge_creation(bench: &Bench<'_>, key: &Key, ended: &[Swapped]) -> Outcome {
+    let winners: Vec<usize> = (0..ended.len()).filter(|at| matches!(ended[*at], Swapped::Won(_))).collect();
+    let &[winner] = winners.as_slice() else {
+        return Err(
+            format!("{} of {CREATORS} swaps that expected nothing were won: {winners:?}.", winners.len()).into()
+        );
+    };
+    let Swapped::Won(Some(version)) = &ended[winner] else {
+        return Err("A won swap of a value gave no version.".to_string().into());
+    };
+    let entry = Entry { bytes: winner.to_string().into_bytes(), version: version.clone() };
+    for other in ended.iter().filter(|other| matches!(other, Swapped::Lost(_))) {
+        ensure(*other == Swapped::Lost(Some(entry.clone())), || {
+            format!("{winner} won with {entry:?}, and another lost to {other:?}.")
+        })?;
+    }
+    bench.stands(key, Some(&entry))
+}
+
+fn no_increment_is_lost(bench: &Bench<'_>) -> Outcome {
+    let key = &bench.key("counter");
+    let handles = (0..COUNTERS).map(|_| (bench.open)()).collect::<Result<Vec<_>, _>>()?;
+    let counting = &AtomicBool::new(true);
+    let watched = thread::scope(|scope| {
+        let watcher = scope.spawn(|| watch(&bench.store, key, counting));
+        let counted = all(handles.iter().map(|handle| move || count_up(handle, key, INCREMENTS)));
+        counting.store(false, Ordering::Release);
+        let watched = watcher.join().unwrap_or_else(|_| Err("The watcher panicked.".to_string().into()));
+        counted.and(watched)
+    });
+    watched?;
+    sum_is(bench, key, COUNTERS * INCREMENTS)
+}
+
+fn one_handle_serves_several_threads(bench: &Bench<'_>) -> Outcome {
+    let key = &bench.key("counter");
+    let (threads, increments) = (8, 5);
+    all((0..threads).map(|_| move || count_up(&bench.store, key, increments)))?;
+    sum_is(bench, key, threads * increments)
+}
+
+fn count_up(store: &dyn Store, key: &Key, times: usize) -> Outcome {
+    for _ in 0..times {
+        let mut current = patiently(|| store.read(key))?;
+        loop {
+            let next = (number(current.as_ref())? + 1).to_string();
+            let expected = current.as_ref().map(|entry| &entry.version);
+            match patiently(|| store.swap(key, expected, Some(next.as_bytes())))? {
+                Swapped::Won(_) => break,
+                Swapped::Lost(found) => current = found,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads all the while: a later read never shows an earlier state.
+fn watch(store: &dyn Store, key: &Key, counting: &AtomicBool) -> Outcome {
+    let mut last = 0;
+    while counting.load(Ordering::Acquire) {
+        let found = number(patiently(|| store.read(key))?.as_ref())?;
+        ensure(found >= last, || format!("A read showed {found} after another had shown {last}."))?;
+        last = found;
+        thread::yield_now();
+    }
+    Ok(())
+}
+
+fn sum_is(bench: &Bench<'_>, key: &Key, sum: usize) -> Outcome {
+    let found = number(bench.read(key)?.as_ref())?;
+    ensure(found == sum, || format!("After {sum} increments that were all won, the counter stands at {found}."))
+}
+
+fn number(entry: Option<&Entry>) -> Result<usize, Wrong> {
+    let Some(entry) = entry else { return Ok(0) };
+    let parsed = std::str::from_utf8(&entry.bytes).ok().and_then(|text| text.parse().ok());
+    parsed.ok_or_else(|| format!("The counter holds {:?}, which nobody wrote.", entry.bytes).into())
+}
+
+/// Runs every job in a thread of its own and gathers what they return.
+fn all<T: Send>(jobs: impl Iterator<Item = impl FnOnce() -> Result<T, Wrong> + Send>) -> Result<Vec<T>, Wrong> {
+    thread::scope(|scope| {
+        let running: Vec<_> = jobs.map(|job| scope.spawn(job)).collect();
+        let panicked = |_| Err("A thread that used the store panicked.".to_string().into());
+        running.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+    })
+}

@@ -1,0 +1,105 @@
+//! This machine's clock, as the stores that live on one machine report it.
+//!
+//! Its era is the boot. Two readings of one era are comparable in every process of the machine; a lease from another
+//! era was held by something that a reboot has ended.
+
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nix::time::{ClockId, clock_gettime};
+
+use crate::{Era, StoreClock, Wall};
+
+/// The reading now, or `None` where the boot cannot be told: a clock without its era would be worse than none.
+pub(crate) fn now() -> Option<StoreClock> {
+    static BOOT: OnceLock<Option<platform::Boot>> = OnceLock::new();
+    let boot = BOOT.get_or_init(platform::boot).as_ref()?;
+    let time = clock_gettime(platform::CLOCK).ok()?;
+    let millis = i64::try_from(Duration::from(time).as_millis()).ok()?;
+    let tick = u64::try_from(millis.checked_sub(boot.ahead_ms)?).ok()?;
+    Some(StoreClock { wall: wall(), era: Era(boot.id.clone()), tick })
+}
+
+fn wall() -> Wall {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Wall(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+#[cfg(target_os = "linux")]
+mod platform {
+    use super::ClockId;
+    use std::fs;
+
+    /// Runs through suspend.
+    pub(super) const CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
+
+    pub(super) struct Boot {
+        pub(super) id: String,
+        /// How far this process's boot clock runs ahead of the machine's. A container in a time namespace of its own
+        /// shares the boot id but not the reading, and would otherwise expire the leases of its neighbours.
+        pub(super) ahead_ms: i64,
+    }
+
+    pub(super) fn boot() -> Option<Boot> {
+        let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_string();
+        let ahead_ms = match fs::read_to_string("/proc/self/timens_offsets") {
+            Ok(text) => boottime_offset_ms(&text)?,
+            // A kernel without time namespaces has no such file.
+            Err(_) => 0,
+        };
+        (!id.is_empty()).then_some(Boot { id, ahead_ms })
+    }
+
+    /// The line is `boottime`, seconds, nanoseconds; the nanoseconds are never negative.
+    fn boottime_offset_ms(text: &str) -> Option<i64> {
+        let line = text.lines().find_map(|line| line.strip_prefix("boottime"))?;
+        let mut numbers = line.split_whitespace().map(|number| number.parse::<i64>().ok());
+        let (seconds, nanos) = (numbers.next()??, numbers.next()??);
+        Some(seconds.checked_mul(1000)? + nanos / 1_000_000)
+    }
+
+    #[test]
+    fn the_offset_of_a_time_namespace_is_read() {
+        assert_eq!(boottime_offset_ms("monotonic           0         0\nboottime            0         0\n"), Some(0));
+        assert_eq!(boottime_offset_ms("monotonic 5 0\nboottime 86400 500000000\n"), Some(86_400_500));
+        assert_eq!(boottime_offset_ms("boottime -10 0\n"), Some(-10_000));
+        assert_eq!(boottime_offset_ms("nonsense"), None);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod platform {
+    use super::ClockId;
+    use std::process::Command;
+
+    /// On macOS this one runs through sleep, unlike the clock behind `Instant`.
+    pub(super) const CLOCK: ClockId = ClockId::CLOCK_MONOTONIC;
+
+    pub(super) struct Boot {
+        pub(super) id: String,
+        pub(super) ahead_ms: i64,
+    }
+
+    /// Asked of the system's own tool, because the call behind it cannot be made without `unsafe`. The boot time
+    /// would be cheaper but moves when the wall clock is set, and a moved era ends leases that are still held.
+    pub(super) fn boot() -> Option<Boot> {
+        let answer = Command::new("/usr/sbin/sysctl").args(["-n", "kern.bootsessionuuid"]).output().ok()?;
+        let id = String::from_utf8(answer.stdout).ok()?.trim().to_string();
+        (answer.status.success() && !id.is_empty()).then_some(Boot { id, ahead_ms: 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::now;
+
+    #[test]
+    fn the_clock_runs_and_its_era_stays() {
+        let first = now().expect("a clock");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        let second = now().expect("a clock");
+        assert_eq!(first.era, second.era);
+        assert!(second.tick >= first.tick + 5, "{first:?} {second:?}");
+        assert!(second.wall.0 > 1_700_000_000_000, "{second:?}");
+    }
+}

@@ -1,0 +1,174 @@
+//! A layer that fails on command.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::{Answer, Entry, Key, Store, StoreError, Swapped, Trouble, Version};
+
+/// What is to happen to one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing: the call is let through. For scripts in which a later call is to fail.
+    Pass,
+    /// The call fails before its effect and says so.
+    NotDone,
+    /// The request is lost: no effect, and the caller cannot know.
+    LostRequest,
+    /// The answer is lost: the effect is there, and the caller cannot know.
+    LostAnswer,
+    /// The call is let through after this time.
+    Delay(Duration),
+    /// The call hangs until [`Faulty::release`] and is let through then.
+    Hang,
+}
+
+/// Fails as its script says. Reads and swaps have a script each; a call takes the next fault of its script and is let
+/// through when there is none. Share it by `Arc` to add to the scripts while something else uses it.
+#[derive(Debug)]
+pub struct Faulty<S> {
+    inner: S,
+    script: Mutex<Script>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Script {
+    reads: VecDeque<Fault>,
+    swaps: VecDeque<Fault>,
+    hanging: usize,
+    /// How many times `release` was called: who hangs waits for the next one.
+    releases: u64,
+}
+
+impl<S> Faulty<S> {
+    pub fn new(inner: S) -> Self {
+        Self { inner, script: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Adds to what happens to the coming reads.
+    pub fn on_reads(&self, faults: impl IntoIterator<Item = Fault>) {
+        self.script().reads.extend(faults);
+    }
+
+    /// Adds to what happens to the coming swaps.
+    pub fn on_swaps(&self, faults: impl IntoIterator<Item = Fault>) {
+        self.script().swaps.extend(faults);
+    }
+
+    /// How many calls hang now.
+    pub fn hanging(&self) -> usize {
+        self.script().hanging
+    }
+
+    /// Lets every call go on that hangs now.
+    pub fn release(&self) {
+        self.script().releases += 1;
+        self.changed.notify_all();
+    }
+
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn perform<T>(&self, fault: Option<Fault>, call: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        match fault {
+            None | Some(Fault::Pass) => call(),
+            Some(Fault::NotDone) => {
+                Err(StoreError::not_done(Trouble::Unavailable, "The store failed as scripted; nothing was changed."))
+            }
+            Some(Fault::LostRequest) => Err(lost()),
+            Some(Fault::LostAnswer) => call().and_then(|_| Err(lost())),
+            Some(Fault::Delay(time)) => {
+                thread::sleep(time);
+                call()
+            }
+            Some(Fault::Hang) => {
+                self.hang();
+                call()
+            }
+        }
+    }
+
+    fn hang(&self) {
+        let mut script = self.script();
+        let before = script.releases;
+        script.hanging += 1;
+        let mut script =
+            self.changed.wait_while(script, |script| script.releases == before).unwrap_or_else(PoisonError::into_inner);
+        script.hanging -= 1;
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<S: Store> Store for Faulty<S> {
+    fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
+        let fault = self.script().reads.pop_front();
+        self.perform(fault, || self.inner.read(key))
+    }
+
+    fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
+        let fault = self.script().swaps.pop_front();
+        self.perform(fault, || self.inner.swap(key, expected, new))
+    }
+
+    fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
+        self.inner.scan(prefix, after, limit)
+    }
+}
+
+fn lost() -> StoreError {
+    StoreError::unknown(Trouble::Unavailable, "The connection was lost as scripted; the call may have happened.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Fate, MemoryStore};
+    use std::sync::Arc;
+
+    fn store() -> (Arc<Faulty<MemoryStore>>, Key) {
+        (Arc::new(Faulty::new(MemoryStore::new())), Key::probe("faulty", "a"))
+    }
+
+    #[test]
+    fn each_fault_has_its_fate_and_its_effect() {
+        let cases = [
+            (Fault::NotDone, Fate::NotDone, false),
+            (Fault::LostRequest, Fate::Unknown, false),
+            (Fault::LostAnswer, Fate::Unknown, true),
+        ];
+        for (fault, fate, effect) in cases {
+            let (store, key) = store();
+            store.on_swaps([Fault::Pass, fault]);
+            store.swap(&Key::probe("faulty", "other"), None, Some(b"1")).unwrap();
+            assert_eq!(store.swap(&key, None, Some(b"1")).unwrap_err().fate, fate, "{fault:?}");
+            assert_eq!(store.read(&key).unwrap().value.is_some(), effect, "{fault:?}");
+        }
+    }
+
+    #[test]
+    fn reads_have_a_script_of_their_own() {
+        let (store, key) = store();
+        store.on_reads([Fault::NotDone, Fault::Delay(Duration::from_millis(1))]);
+        store.swap(&key, None, Some(b"1")).unwrap();
+        assert_eq!(store.read(&key).unwrap_err().fate, Fate::NotDone);
+        assert!(store.read(&key).unwrap().value.is_some());
+    }
+
+    #[test]
+    fn a_hanging_call_hangs_until_it_is_released() {
+        let (store, key) = store();
+        store.on_swaps([Fault::Hang]);
+        let (handle, other) = (Arc::clone(&store), key.clone());
+        let hanging = thread::spawn(move || handle.swap(&other, None, Some(b"1")).unwrap());
+        while store.hanging() == 0 {
+            thread::yield_now();
+        }
+        assert!(store.read(&key).unwrap().value.is_none(), "only its caller hangs");
+        store.release();
+        assert!(matches!(hanging.join().unwrap().value, Swapped::Won(_)));
+        assert_eq!(store.hanging(), 0);
+    }
+}

@@ -1,0 +1,117 @@
+//! A layer that remembers every call, for tests that count them.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::{Answer, Entry, Fate, Key, Store, StoreError, Swapped, Version};
+
+/// Remembers every call in the order in which they ended. Share it by `Arc` to ask it while something else uses it.
+#[derive(Debug)]
+pub struct Trace<S> {
+    inner: S,
+    calls: Mutex<Vec<Call>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    pub verb: Verb,
+    /// The key, or the prefix of a scan.
+    pub on: String,
+    pub ended: Ended,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Read,
+    Swap,
+    Scan,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// A read or a scan that was answered.
+    Answered,
+    Won,
+    Lost,
+    Failed(Fate),
+}
+
+impl<S> Trace<S> {
+    pub fn new(inner: S) -> Self {
+        Self { inner, calls: Mutex::default() }
+    }
+
+    pub fn calls(&self) -> Vec<Call> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn count(&self, verb: Verb) -> usize {
+        self.calls().iter().filter(|call| call.verb == verb).count()
+    }
+
+    /// How many swaps were won: the durable commits.
+    pub fn won(&self) -> usize {
+        self.calls().iter().filter(|call| call.ended == Ended::Won).count()
+    }
+
+    /// Forgets the calls so far.
+    pub fn clear(&self) {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn note<T>(
+        &self,
+        verb: Verb,
+        on: &str,
+        result: Result<Answer<T>, StoreError>,
+        ended: impl FnOnce(&T) -> Ended,
+    ) -> Result<Answer<T>, StoreError> {
+        let ended = match &result {
+            Ok(answer) => ended(&answer.value),
+            Err(error) => Ended::Failed(error.fate),
+        };
+        let call = Call { verb, on: on.to_string(), ended };
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+        result
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<S: Store> Store for Trace<S> {
+    fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
+        self.note(Verb::Read, key.as_str(), self.inner.read(key), |_| Ended::Answered)
+    }
+
+    fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
+        self.note(Verb::Swap, key.as_str(), self.inner.swap(key, expected, new), |swapped| match swapped {
+            Swapped::Won(_) => Ended::Won,
+            Swapped::Lost(_) => Ended::Lost,
+        })
+    }
+
+    fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
+        self.note(Verb::Scan, prefix, self.inner.scan(prefix, after, limit), |_| Ended::Answered)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryStore;
+
+    #[test]
+    fn every_call_is_listed_with_how_it_ended() {
+        let store = Trace::new(MemoryStore::new());
+        let key = Key::probe("trace", "a");
+        store.read(&key).unwrap();
+        store.swap(&key, None, Some(b"1")).unwrap();
+        store.swap(&key, None, Some(b"2")).unwrap();
+        store.swap(&key, None, Some(&[0; crate::VALUE_BYTES_MAX + 1])).unwrap_err();
+        store.scan("probe/", None, 1).unwrap();
+        let ended: Vec<Ended> = store.calls().iter().map(|call| call.ended).collect();
+        let failed = Ended::Failed(Fate::NotDone);
+        assert_eq!(ended, [Ended::Answered, Ended::Won, Ended::Lost, failed, Ended::Answered]);
+        assert_eq!((store.count(Verb::Swap), store.won()), (3, 1));
+        store.clear();
+        assert_eq!(store.calls(), []);
+    }
+}

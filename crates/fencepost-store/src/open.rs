@@ -1,0 +1,251 @@
+//! From a URL to a store: the only list of backends.
+
+use thiserror::Error;
+
+use crate::{Store, StoreError};
+
+/// Why there is no store.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum OpenError {
+    /// The URL itself is wrong, and will be tomorrow.
+    #[error("{0}")]
+    Usage(String),
+    /// The URL is right and the store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Opens the store that `url` names. Errors hold no password.
+pub fn open(url: &str) -> Result<Box<dyn Store>, OpenError> {
+    let usage = |text: String| Err(OpenError::Usage(text));
+    let Some((scheme, rest)) = split(url) else {
+        return usage(without_scheme(url));
+    };
+    let Some(known) = SCHEMES.iter().find(|known| known.name == scheme) else {
+        return usage(unknown_scheme(url, scheme));
+    };
+    match (known.name, rest) {
+        #[cfg(feature = "sqlite")]
+        ("sqlite", path) => {
+            let path = sqlite_path(path).map_err(OpenError::Usage)?;
+            Ok(Box::new(crate::SqliteStore::open(path)?))
+        }
+        (name, _) => usage(format!(
+            "{:?} names a {name} store, which this fencepost is built without. It is built with: {}.",
+            redacted(url),
+            built_in().map(|known| known.example).collect::<Vec<_>>().join(", ")
+        )),
+    }
+}
+
+/// The URL without its password, for people. In doubt too much is left out, never too little.
+pub fn redacted(url: &str) -> String {
+    let Some((scheme, rest)) = split(url) else {
+        return hidden_before_at(url, false);
+    };
+    if PATHS.contains(&scheme) {
+        return url.to_string();
+    }
+    let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
+    let slashes = place.len() - place.trim_start_matches('/').len();
+    let (slashes, place) = place.split_at(slashes);
+    let place = hidden_before_at(place, NAMED_USERS.contains(&scheme) && slashes == "//");
+    let query = query.map_or(String::new(), |query| {
+        let parts: Vec<String> = query.split('&').map(hidden_value).collect();
+        format!("?{}", parts.join("&"))
+    });
+    format!("{scheme}:{slashes}{place}{query}")
+}
+
+struct Scheme {
+    name: &'static str,
+    example: &'static str,
+    built_in: bool,
+}
+
+const SCHEMES: &[Scheme] = &[
+    Scheme { name: "sqlite", example: "sqlite:/var/lib/fencepost/store.db", built_in: cfg!(feature = "sqlite") },
+    Scheme { name: "dir", example: "dir:/mnt/shared/fencepost", built_in: false },
+    Scheme { name: "git+ssh", example: "git+ssh://git@host/repository.git", built_in: false },
+    Scheme { name: "git+https", example: "git+https://host/repository.git", built_in: false },
+    Scheme { name: "git+file", example: "git+file:///srv/repository.git", built_in: false },
+    Scheme { name: "postgres", example: "postgres://user@host/database", built_in: false },
+    Scheme { name: "redis", example: "redis://host:6379", built_in: false },
+    Scheme { name: "rediss", example: "rediss://host:6379", built_in: false },
+    Scheme { name: "http", example: "http://localhost:8787", built_in: false },
+    Scheme { name: "https", example: "https://fencepost.example.workers.dev", built_in: false },
+];
+
+/// Schemes whose rest is a path, which may hold any character and holds no password.
+const PATHS: &[&str] = &["sqlite", "dir", "git+file"];
+
+/// Schemes in which the part before the colon of `user:password@` is a user's name. Elsewhere it may be a token.
+const NAMED_USERS: &[&str] = &["postgres", "redis", "rediss", "git+ssh"];
+
+fn built_in() -> impl Iterator<Item = &'static Scheme> {
+    SCHEMES.iter().filter(|known| known.built_in)
+}
+
+/// The scheme and what follows its colon. A path or a single letter in front of the colon is no scheme.
+fn split(url: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = url.split_once(':')?;
+    let sound = scheme.len() > 1 && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-._".contains(&b));
+    sound.then_some((scheme, rest))
+}
+
+#[cfg(feature = "sqlite")]
+fn sqlite_path(rest: &str) -> Result<&std::path::Path, String> {
+    let example = "for example sqlite:/var/lib/fencepost/store.db";
+    if rest.is_empty() {
+        return Err(format!("sqlite: lacks the path of a file, {example}."));
+    }
+    if rest == ":memory:" {
+        return Err(format!("A database in memory guards nothing: name a file, {example}."));
+    }
+    if rest.starts_with('~') {
+        return Err(format!("The shell leaves the ~ in sqlite:{rest} as it is: write the whole path, {example}."));
+    }
+    if rest.starts_with("//") && !rest.starts_with("///") {
+        let path = rest.trim_start_matches('/');
+        return Err(format!("sqlite:{rest} names a host: write sqlite:{path} or sqlite:/{path}."));
+    }
+    Ok(std::path::Path::new(rest))
+}
+
+fn without_scheme(url: &str) -> String {
+    let shown = redacted(url);
+    let looks_like_path = url.contains('/') || url.ends_with(".db");
+    let hint = if looks_like_path && !url.contains('@') {
+        format!("did you mean sqlite:{url}?")
+    } else {
+        "a store is written like sqlite:/var/lib/fencepost/store.db.".to_string()
+    };
+    format!("{shown:?} does not say which kind of store it is: {hint}")
+}
+
+fn unknown_scheme(url: &str, scheme: &str) -> String {
+    let typed = scheme.to_ascii_lowercase();
+    let apart = |known: &Scheme| {
+        let begins_alike = known.name.starts_with(&typed) || typed.starts_with(known.name);
+        if begins_alike { 0 } else { distance(&typed, known.name) }
+    };
+    let nearest = SCHEMES.iter().map(|known| (apart(known), known)).min_by_key(|(apart, _)| *apart);
+    let hint = match nearest {
+        Some((0..=2, known)) => format!("did you mean {}, as in {}?", known.name, known.example),
+        _ => format!("known are {}.", SCHEMES.iter().map(|known| known.name).collect::<Vec<_>>().join(", ")),
+    };
+    format!("{:?} names no kind of store that fencepost knows: {hint}", redacted(url))
+}
+
+/// How many characters must be put in, taken out or replaced to make one word of the other.
+fn distance(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in to.bytes().enumerate() {
+            let replaced = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}
+
+/// A password may itself hold an `@` or a `/`, so that all before the last `@` counts as its part.
+fn hidden_before_at(place: &str, keep_user: bool) -> String {
+    let Some((before, host)) = place.rsplit_once('@') else {
+        return place.to_string();
+    };
+    match before.split_once(':') {
+        None if keep_user => place.to_string(),
+        Some((user, _)) if keep_user => format!("{user}:***@{host}"),
+        _ => format!("***@{host}"),
+    }
+}
+
+fn hidden_value(pair: &str) -> String {
+    match pair.split_once('=') {
+        Some((name, _)) if ["pass", "token", "secret", "key"].iter().any(|word| name.contains(word)) => {
+            format!("{name}=***")
+        }
+        _ => pair.to_string(),
+    }
+}
+
+#[cfg(all(test, feature = "sqlite"))]
+mod tests {
+    use super::*;
+
+    fn usage(url: &str) -> String {
+        match open(url) {
+            Err(OpenError::Usage(text)) => text,
+            Err(other) => panic!("{url}: {other:?}"),
+            Ok(_) => panic!("{url} was opened"),
+        }
+    }
+
+    #[test]
+    fn no_password_is_shown() {
+        let table = [
+            ("postgres://user:s3cret@host/db", "postgres://user:***@host/db"),
+            ("postgres://user@host/db", "postgres://user@host/db"),
+            ("postgres://user:s3@cr/et@host/db", "postgres://user:***@host/db"),
+            ("postgres://host/db?user=u&password=s3cret", "postgres://host/db?user=u&password=***"),
+            ("redis://:s3cret@host:6379/0", "redis://:***@host:6379/0"),
+            ("rediss://u:s3cret@host", "rediss://u:***@host"),
+            ("git+ssh://git@host/r.git", "git+ssh://git@host/r.git"),
+            ("git+https://s3cret@host/r.git", "git+https://***@host/r.git"),
+            ("https://s3cret:x-oauth-basic@host", "https://***@host"),
+            ("https://host/x?token=s3cret", "https://host/x?token=***"),
+            ("postgre://u:s3cret@host", "postgre://***@host"),
+            ("postgres:u:s3cret@host", "postgres:***@host"),
+            ("user:s3cret@host/db", "user:***@host/db"),
+            ("sqlite:/a/b:c@d.db", "sqlite:/a/b:c@d.db"),
+            ("s3cret@host", "***@host"),
+        ];
+        for (url, shown) in table {
+            assert_eq!(redacted(url), shown);
+            if !url.starts_with("sqlite") {
+                assert!(!usage(url).contains("s3cret"), "{}", usage(url));
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_url_gets_the_nearest_right_word() {
+        let table = [
+            ("/var/lib/x.db", "did you mean sqlite:/var/lib/x.db?"),
+            ("store.db", "did you mean sqlite:store.db?"),
+            ("", "sqlite:/var/lib/fencepost/store.db"),
+            ("sqlit:/x", "did you mean sqlite, as in sqlite:/var"),
+            ("SQLITE:/x", "did you mean sqlite,"),
+            ("sqlite3:/x", "did you mean sqlite,"),
+            ("postgresql://h/d", "did you mean postgres,"),
+            ("git://h/r", "did you mean git+"),
+            ("mysql://h/d", "known are sqlite, dir, git+ssh"),
+            ("dir:/mnt/x", "names a dir store, which this fencepost is built without"),
+            ("redis://h", "built with: sqlite:/var"),
+            ("sqlite:", "lacks the path"),
+            ("sqlite::memory:", "guards nothing"),
+            ("sqlite:~/x.db", "whole path"),
+            ("sqlite://x/y.db", "write sqlite:x/y.db or sqlite:/x/y.db"),
+        ];
+        for (url, part) in table {
+            let text = usage(url);
+            assert!(text.contains(part), "{url}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_store_that_fails_is_not_a_wrong_url() {
+        assert!(matches!(open("sqlite:/proc/no/such/store.db"), Err(OpenError::Store(_))));
+    }
+
+    #[test]
+    fn a_database_is_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}/a/b/store.db", directory.path().display());
+        assert_eq!(open(&url).err(), None, "{url}");
+    }
+}

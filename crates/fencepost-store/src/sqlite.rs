@@ -1,0 +1,178 @@
+//! The embedded store: one SQLite database on one machine, for any number of its processes.
+//!
+//! It is opened by every run that cron starts, so that opening is kept to a handful of system calls, and a swap to
+//! the fewest flushes that still survive a power cut: the write-ahead log with `synchronous=FULL`. The log is kept
+//! when a process ends, because checkpointing at every exit costs three more flushes; instead whoever wins a swap
+//! empties it once it has grown past [`LOG_BYTES_MAX`].
+
+mod failure;
+mod place;
+mod setup;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+
+use crate::{
+    Answer, Entry, Key, SCAN_KEYS_MAX, Store, StoreError, Swapped, Trouble, Version, host_clock, refuse_unsound,
+};
+use failure::{Stage, failure, foreign_content};
+use place::{FileId, file_id};
+
+/// How long a call waits for other processes before it fails. Nothing is held meanwhile.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// The log is emptied past 64 frames. It is replayed by whoever opens the database first, so that it must stay short.
+const LOG_BYTES_MAX: u64 = 32 + 64 * (24 + 4096);
+
+/// A database file on a local file system.
+#[derive(Debug)]
+pub struct SqliteStore {
+    path: PathBuf,
+    log_path: PathBuf,
+    /// What was opened. The path may come to mean another file, and a swap into a removed one is lost.
+    opened: OpenedFiles,
+    connection: Mutex<Connection>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct OpenedFiles {
+    database: FileId,
+    log: FileId,
+}
+
+impl SqliteStore {
+    /// Opens the database at `path`, making it and its directory where there is none. What is there and was not
+    /// written by fencepost is refused and left as it is.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let path = place::prepare(path)?;
+        let connection = setup::connect(&path)?;
+        let log_path = place::log_path(&path);
+        let opened = OpenedFiles::at(&path, &log_path).ok_or_else(|| place::replaced(&path))?;
+        if setup::has_moved(&connection, &path)? {
+            return Err(place::replaced(&path));
+        }
+        Ok(Self { path, log_path, opened, connection: Mutex::new(connection) })
+    }
+
+    /// The connection, if it still leads to the files that the path names.
+    fn connection(&self) -> Result<MutexGuard<'_, Connection>, StoreError> {
+        // A panic ends a transaction by rolling it back, so that the connection behind a poisoned lock is sound.
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_replaced() { Err(place::replaced(&self.path)) } else { Ok(connection) }
+    }
+
+    fn is_replaced(&self) -> bool {
+        OpenedFiles::at(&self.path, &self.log_path) != Some(self.opened)
+    }
+
+    fn failed(&self, stage: Stage) -> impl FnOnce(rusqlite::Error) -> StoreError {
+        move |error| failure(&self.path, stage, &error)
+    }
+
+    /// Commits, and says `Unknown` of a commit whose files were replaced before it was through.
+    fn commit(&self, transaction: Transaction<'_>) -> Result<(), StoreError> {
+        transaction.commit().map_err(self.failed(Stage::Commit))?;
+        if self.is_replaced() {
+            let detail = format!(
+                "{} was removed or replaced while it was being written; the write may have happened in the file that \
+                 is gone. Restore the file, or find out what removes it.",
+                self.path.display()
+            );
+            return Err(StoreError::unknown(Trouble::Unavailable, detail));
+        }
+        Ok(())
+    }
+
+    /// Empties the log if it has grown long. A reader in its way or a full disk is no matter: the swap is durable
+    /// already, and the next one tries again. It does not wait, because it would hold the write lock meanwhile.
+    fn shorten_log(&self, connection: &Connection) {
+        if !std::fs::metadata(&self.log_path).is_ok_and(|log| log.len() > LOG_BYTES_MAX) {
+            return;
+        }
+        let _ = connection.busy_timeout(Duration::ZERO);
+        let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        let _ = connection.busy_timeout(WAIT);
+    }
+}
+
+impl Store for SqliteStore {
+    fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
+        let connection = self.connection()?;
+        let value = entry(&connection, key).map_err(self.failed(Stage::Before))?;
+        Ok(Answer { value, clock: host_clock::now() })
+    }
+
+    fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
+        refuse_unsound(key, new)?;
+        let version = new.map(|_| fresh_version()).transpose()?;
+        let mut connection = self.connection()?;
+        // A transaction that reads first and writes later fails as soon as another one does the same; this one takes
+        // the write lock at once and waits for it.
+        let transaction =
+            Transaction::new(&mut connection, TransactionBehavior::Immediate).map_err(self.failed(Stage::Before))?;
+        let clock = host_clock::now();
+        let current = entry(&transaction, key).map_err(self.failed(Stage::Before))?;
+        if current.as_ref().map(|entry| &entry.version) != expected {
+            return Ok(Answer { value: Swapped::Lost(current), clock });
+        }
+        write(&transaction, key, version.as_ref().zip(new)).map_err(self.failed(Stage::Before))?;
+        self.commit(transaction)?;
+        self.shorten_log(&connection);
+        Ok(Answer { value: Swapped::Won(version), clock })
+    }
+
+    fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
+        let connection = self.connection()?;
+        let after = after.map_or("", Key::as_str);
+        let texts = keys(&connection, prefix, after, limit.min(SCAN_KEYS_MAX)).map_err(self.failed(Stage::Before))?;
+        let unsound = |text: &String| foreign_content(&self.path, &format!("it holds the key {text:?}"));
+        let found = texts.iter().map(|text| Key::from_stored(text).ok_or_else(|| unsound(text)));
+        Ok(Answer { value: found.collect::<Result<_, _>>()?, clock: host_clock::now() })
+    }
+}
+
+impl OpenedFiles {
+    fn at(path: &Path, log_path: &Path) -> Option<Self> {
+        Some(Self { database: file_id(path)?, log: file_id(log_path)? })
+    }
+}
+
+fn entry(connection: &Connection, key: &Key) -> rusqlite::Result<Option<Entry>> {
+    let mut statement = connection.prepare("SELECT value, version FROM entries WHERE key = ?1")?;
+    statement
+        .query_row([key.as_str()], |row| Ok(Entry { bytes: row.get(0)?, version: Version(row.get(1)?) }))
+        .optional()
+}
+
+fn write(connection: &Connection, key: &Key, new: Option<(&Version, &[u8])>) -> rusqlite::Result<()> {
+    match new {
+        Some((version, value)) => connection.execute(
+            "INSERT OR REPLACE INTO entries (key, version, value) VALUES (?1, ?2, ?3)",
+            params![key.as_str(), version.0, value],
+        ),
+        None => connection.execute("DELETE FROM entries WHERE key = ?1", [key.as_str()]),
+    }
+    .map(|_| ())
+}
+
+/// Keys are ASCII, so that the greatest character of all bounds those with a prefix from above.
+fn keys(connection: &Connection, prefix: &str, after: &str, limit: usize) -> rusqlite::Result<Vec<String>> {
+    let mut statement = connection.prepare(
+        "SELECT key FROM entries WHERE key >= ?1 AND key < ?1 || char(0x10ffff) AND key > ?2 ORDER BY key LIMIT ?3",
+    )?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    statement.query_map(params![prefix, after, limit], |row| row.get(0))?.collect()
+}
+
+/// Random, because a counter would start again when a key is removed and the database restored.
+fn fresh_version() -> Result<Version, StoreError> {
+    let mut bytes = vec![0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        let detail = format!("The system gives no random numbers ({error}); nothing was changed.");
+        StoreError::not_done(Trouble::Unavailable, detail)
+    })?;
+    Ok(Version(bytes))
+}

@@ -1,0 +1,125 @@
+//! What SQLite's failures mean: the one place where they are told apart.
+
+use std::path::Path;
+
+use rusqlite::ErrorCode;
+use rusqlite::ffi;
+
+use crate::{Fate, StoreError, Trouble};
+
+/// How far a call had come when it failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Open,
+    /// Before the commit was asked for: whatever was written is rolled back.
+    Before,
+    /// In the commit itself.
+    Commit,
+}
+
+/// Says of a failure whether the call may have happened, whose trouble it is, and what to do.
+pub(super) fn failure(path: &Path, stage: Stage, error: &rusqlite::Error) -> StoreError {
+    let (trouble, step) = meaning(error);
+    let fate = fate(stage, error);
+    let doing = match stage {
+        Stage::Open => "could not be opened",
+        Stage::Before => "could not be used",
+        Stage::Commit => "could not commit",
+    };
+    let outcome = match fate {
+        Fate::NotDone => "nothing was changed",
+        Fate::Unknown => "the write may have happened",
+    };
+    StoreError { fate, trouble, detail: format!("{} {doing} ({error}); {outcome}. {step}", path.display()) }
+}
+
+/// The refusal of a file that holds something else than fencepost wrote.
+pub(super) fn foreign_content(path: &Path, found: &str) -> StoreError {
+    let detail = format!(
+        "{} is not a sound fencepost store: {found}. Nothing was changed. Restore a backup, or move the file aside \
+         by hand and start afresh.",
+        path.display()
+    );
+    StoreError::not_done(Trouble::Corrupt, detail)
+}
+
+/// A failed commit has usually been undone, but not surely: when the flush of the log fails its last frame may be on
+/// the disk all the same, and is taken for good by whoever replays the log. Only a commit that never got to write is
+/// certain.
+fn fate(stage: Stage, error: &rusqlite::Error) -> Fate {
+    let never_wrote = matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::ReadOnly)
+    );
+    if stage == Stage::Commit && !never_wrote { Fate::Unknown } else { Fate::NotDone }
+}
+
+fn meaning(error: &rusqlite::Error) -> (Trouble, &'static str) {
+    const FOREIGN: (Trouble, &str) =
+        (Trouble::Corrupt, "Restore a backup, or move the file aside by hand and start afresh.");
+    let rusqlite::Error::SqliteFailure(code, _) = error else {
+        // The rest are columns of another type or name than ours.
+        return FOREIGN;
+    };
+    if code.extended_code == ffi::SQLITE_READONLY_DBMOVED {
+        return (Trouble::Unavailable, "The file was moved or removed: find out by what, and try again.");
+    }
+    match code.code {
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
+            (Trouble::Unavailable, "Another process is using it for long: try again, or see which process is stuck.")
+        }
+        ErrorCode::SystemIoFailure => (Trouble::Unavailable, "See the system's log for the state of the disk."),
+        ErrorCode::OutOfMemory | ErrorCode::OperationInterrupted | ErrorCode::OperationAborted => {
+            (Trouble::Unavailable, "Try again.")
+        }
+        ErrorCode::DiskFull => (Trouble::Refused, "Make room on the disk and try again."),
+        ErrorCode::ReadOnly
+        | ErrorCode::PermissionDenied
+        | ErrorCode::AuthorizationForStatementDenied
+        | ErrorCode::CannotOpen
+        | ErrorCode::NoLargeFileSupport => {
+            (Trouble::Refused, "Both the file and its directory must be writable for the user that runs fencepost.")
+        }
+        _ => FOREIGN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sqlite(code: i32) -> rusqlite::Error {
+        rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)
+    }
+
+    #[test]
+    fn every_failure_says_its_fate_and_its_trouble() {
+        use Fate::{NotDone, Unknown};
+        use Trouble::{Corrupt, Refused, Unavailable};
+        let table = [
+            (ffi::SQLITE_BUSY, Unavailable, NotDone),
+            (ffi::SQLITE_LOCKED, Unavailable, NotDone),
+            (ffi::SQLITE_PROTOCOL, Unavailable, Unknown),
+            (ffi::SQLITE_READONLY, Refused, NotDone),
+            (ffi::SQLITE_READONLY_DBMOVED, Unavailable, NotDone),
+            (ffi::SQLITE_FULL, Refused, Unknown),
+            (ffi::SQLITE_CANTOPEN, Refused, Unknown),
+            (ffi::SQLITE_PERM, Refused, Unknown),
+            (ffi::SQLITE_IOERR, Unavailable, Unknown),
+            (ffi::SQLITE_IOERR_FSYNC, Unavailable, Unknown),
+            (ffi::SQLITE_NOMEM, Unavailable, Unknown),
+            (ffi::SQLITE_CORRUPT, Corrupt, Unknown),
+            (ffi::SQLITE_NOTADB, Corrupt, Unknown),
+            (ffi::SQLITE_ERROR, Corrupt, Unknown),
+        ];
+        let path = Path::new("/var/lib/fencepost/store.db");
+        for (code, trouble, in_commit) in table {
+            for (stage, fate) in [(Stage::Open, NotDone), (Stage::Before, NotDone), (Stage::Commit, in_commit)] {
+                let error = failure(path, stage, &sqlite(code));
+                assert_eq!((error.trouble, error.fate), (trouble, fate), "{code} {stage:?}");
+                let outcome = if fate == NotDone { "nothing was changed" } else { "may have happened" };
+                assert!(error.detail.contains(outcome) && error.detail.contains("store.db"), "{error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Where a database may live, and the making of that place.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use nix::sys::statfs::statfs;
+
+use super::failure::foreign_content;
+use crate::{StoreError, Trouble};
+
+/// A file's device and number: what a path means at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+/// What `path` means now. It is asked for without opening the file, because closing any descriptor of a database
+/// drops all locks that SQLite holds on it in this process.
+pub(super) fn file_id(path: &Path) -> Option<FileId> {
+    let metadata = fs::metadata(path).ok()?;
+    Some(FileId { device: metadata.dev(), inode: metadata.ino() })
+}
+
+/// Where SQLite keeps the write-ahead log of the database at `path`.
+pub(super) fn log_path(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push("-wal");
+    PathBuf::from(name)
+}
+
+/// Makes sure that there is a file to open, in a place where locks can be trusted, and returns its real path: SQLite
+/// names the log after it, not after a symbolic link.
+pub(super) fn prepare(path: &Path) -> Result<PathBuf, StoreError> {
+    let path = &std::path::absolute(path).map_err(|error| unusable(path, &error))?;
+    // Another thread may hold the new file open for an instant, and closing it would drop this one's locks: `create`.
+    let _one_at_a_time = CREATION.lock().unwrap_or_else(PoisonError::into_inner);
+    let real = match fs::canonicalize(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            refuse_shared(nearest_directory(path))?;
+            create(path).and_then(|()| fs::canonicalize(path))
+        }
+        found => found,
+    }
+    .map_err(|error| unusable(path, &error))?;
+    refuse_shared(real.parent().unwrap_or(&real))?;
+    refuse_unfit(&real)?;
+    Ok(real)
+}
+
+/// The failure of a call whose database is no longer the one that was opened.
+pub(super) fn replaced(path: &Path) -> StoreError {
+    let detail = format!(
+        "{} or its log was removed or replaced since it was opened; nothing was changed. Find out what removes it, \
+         and start again.",
+        path.display()
+    );
+    StoreError::not_done(Trouble::Unavailable, detail)
+}
+
+static CREATION: Mutex<()> = Mutex::new(());
+
+/// Makes the empty file, readable for its owner alone; the log and the index take their modes from it.
+fn create(path: &Path) -> io::Result<()> {
+    if let Some(directory) = path.parent() {
+        create_directory(directory)?;
+    }
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        created => created.map(|_| ()),
+    }
+}
+
+/// Makes `directory` and what is missing above it. Each new name is flushed, for a store that is gone after a power
+/// cut has forgotten its tokens.
+fn create_directory(directory: &Path) -> io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    let parent = directory.parent().unwrap_or(directory);
+    create_directory(parent)?;
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => File::open(parent)?.sync_all(),
+    }
+}
+
+fn nearest_directory(path: &Path) -> &Path {
+    path.ancestors().skip(1).find(|above| above.is_dir()).unwrap_or(path)
+}
+
+/// Refuses what is no regular file, has two names, or has lost its content.
+fn refuse_unfit(path: &Path) -> Result<(), StoreError> {
+    let stat = || fs::metadata(path).map_err(|error| unusable(path, &error));
+    let found = stat()?;
+    if !found.is_file() {
+        let detail = format!("{} is not a regular file. Name a file, for example sqlite:{0}/store.db.", path.display());
+        return Err(StoreError::not_done(Trouble::Refused, detail));
+    }
+    if found.nlink() > 1 {
+        let detail = format!(
+            "{} has {} names (hard links), and SQLite would keep a log beside each of them. Remove all names but one.",
+            path.display(),
+            found.nlink()
+        );
+        return Err(StoreError::not_done(Trouble::Refused, detail));
+    }
+    // Who makes a store fills the database before there is a log, so that a log beside a file which is empty even
+    // afterwards has lost its database. SQLite would delete it.
+    if found.len() == 0 && log_path(path).exists() && stat()?.len() == 0 {
+        return Err(foreign_content(path, "it is empty, but there is a write-ahead log beside it"));
+    }
+    Ok(())
+}
+
+fn refuse_shared(directory: &Path) -> Result<(), StoreError> {
+    let found = statfs(directory).map_err(|error| unusable(directory, &error.into()))?;
+    match shared_file_system(&found) {
+        None => Ok(()),
+        Some(kind) => {
+            let detail = format!(
+                "{} is on {kind}, where SQLite's locks and shared memory cannot be trusted; nothing was changed. Use \
+                 dir:PATH for a directory that machines share, or postgres://… or redis://…, or a local path.",
+                directory.display()
+            );
+            Err(StoreError::not_done(Trouble::Refused, detail))
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn shared_file_system(found: &nix::sys::statfs::Statfs) -> Option<&'static str> {
+    // The type's width differs between architectures, and the upper half of it is sign at most.
+    shared_by_magic(found.filesystem_type().0 as u32)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn shared_file_system(found: &nix::sys::statfs::Statfs) -> Option<&'static str> {
+    (!found.flags().contains(nix::mount::MntFlags::MNT_LOCAL)).then_some("a network file system")
+}
+
+/// The file systems that more than one kernel may write to, or that answer locks in a process of their own.
+#[cfg(any(target_os = "linux", test))]
+fn shared_by_magic(magic: u32) -> Option<&'static str> {
+    Some(match magic {
+        0x0000_6969 => "NFS",
+        0x0000_517b | 0xff53_4d42 | 0xfe53_4d42 => "SMB",
+        0x6573_5546 => "a FUSE or virtiofs file system",
+        0x0102_1997 => "9p",
+        0x5346_414f | 0x6b41_4653 => "AFS",
+        0x00c3_6400 => "Ceph",
+        0x4750_4653 => "GPFS",
+        0x0bd0_0bd0 => "Lustre",
+        0x0116_1970 => "GFS2",
+        0x7461_636f => "OCFS2",
+        0x7375_7245 => "Coda",
+        0x2003_0528 => "OrangeFS",
+        0x786f_4256 => "a VirtualBox shared folder",
+        _ => return None,
+    })
+}
+
+fn unusable(path: &Path, error: &io::Error) -> StoreError {
+    let trouble = match error.kind() {
+        ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::OutOfMemory => Trouble::Unavailable,
+        _ => Trouble::Refused,
+    };
+    let detail = format!(
+        "{} cannot be used ({error}); nothing was changed. Its directory must be writable for the user that runs \
+         fencepost.",
+        path.display()
+    );
+    StoreError::not_done(trouble, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_systems_of_several_kernels_are_told_apart_from_local_ones() {
+        let shared = [
+            0x6969,
+            0x517b,
+            0xff53_4d42,
+            0xfe53_4d42,
+            0x6573_5546,
+            0x0102_1997,
+            0x5346_414f,
+            0x6b41_4653,
+            0x00c3_6400,
+            0x4750_4653,
+            0x0bd0_0bd0,
+            0x0116_1970,
+            0x7461_636f,
+            0x7375_7245,
+            0x2003_0528,
+            0x786f_4256,
+        ];
+        // ext4, xfs, btrfs, overlay, tmpfs, zfs, f2fs, ramfs, bcachefs.
+        let local = [
+            0xef53,
+            0x5846_5342,
+            0x9123_683e,
+            0x794c_7630,
+            0x0102_1994,
+            0x2fc1_2fc1,
+            0xf2f5_2010,
+            0x8584_58f6,
+            0xca45_1a4e,
+        ];
+        for magic in shared {
+            assert!(shared_by_magic(magic).is_some(), "{magic:#x}");
+        }
+        for magic in local {
+            assert_eq!(shared_by_magic(magic), None, "{magic:#x}");
+        }
+    }
+
+    #[test]
+    fn the_local_disk_of_this_machine_is_accepted() {
+        assert_eq!(refuse_shared(&std::env::temp_dir()), Ok(()));
+    }
+
+    #[test]
+    fn for_a_store_to_be_made_the_nearest_directory_is_asked() {
+        assert_eq!(nearest_directory(Path::new("/proc/no/such/store.db")), Path::new("/proc"));
+        assert_eq!(nearest_directory(Path::new("/store.db")), Path::new("/"));
+    }
+}

@@ -1,0 +1,158 @@
+//! Opening a connection: its settings, whose file it is, and the making of a new store.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, FileControl, MAIN_DB, OpenFlags, Transaction, TransactionBehavior, ffi};
+
+use super::WAIT;
+use super::failure::{Stage, failure, foreign_content};
+use crate::{StoreError, Trouble};
+
+/// Below this, two processes that write and checkpoint at once can lose what was committed.
+const SQLITE_VERSION_MIN: i32 = 3_051_003;
+
+/// "fpst" in ASCII, in the database's header.
+const APPLICATION_ID: i32 = 0x6670_7374;
+
+/// The version of the table below.
+const LAYOUT: i32 = 1;
+
+const CREATE: &str = "CREATE TABLE entries (key TEXT NOT NULL PRIMARY KEY, version BLOB NOT NULL, value BLOB NOT NULL) \
+                      STRICT, WITHOUT ROWID; PRAGMA application_id = 0x66707374; PRAGMA user_version = 1;";
+
+/// What a database says of itself in its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Header {
+    application_id: i32,
+    layout: i32,
+}
+
+const OURS: Header = Header { application_id: APPLICATION_ID, layout: LAYOUT };
+
+/// Connects to the file at `path`, which must exist, and makes a store of it if it is empty.
+pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
+    refuse_old_sqlite()?;
+    let failed = |error| failure(path, Stage::Open, &error);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+    settle(&connection).map_err(failed)?;
+    let header = header(&connection).map_err(failed)?;
+    if header != OURS {
+        make_store(&mut connection, path, header)?;
+    }
+    enter_wal(&connection, path)?;
+    Ok(connection)
+}
+
+/// Whether SQLite's own descriptor leads to another file than the path does.
+pub(super) fn has_moved(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
+    let mut moved = 0;
+    connection
+        .file_control(Some(MAIN_DB), FileControl::HasMoved(&mut moved))
+        .map_err(|error| failure(path, Stage::Open, &error))?;
+    Ok(moved != 0)
+}
+
+fn refuse_old_sqlite() -> Result<(), StoreError> {
+    if rusqlite::version_number() >= SQLITE_VERSION_MIN {
+        return Ok(());
+    }
+    let detail = format!(
+        "This fencepost was built with SQLite {}, which can lose commits in its write-ahead log. Build it with the \
+         SQLite it brings, 3.51.3 or later.",
+        rusqlite::version()
+    );
+    Err(StoreError::not_done(Trouble::Refused, detail))
+}
+
+/// The settings of a connection, before it touches the file: even a database that turns out to be another program's
+/// must not be checkpointed when it is closed.
+fn settle(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    let mut persist = 1;
+    connection.file_control(Some(MAIN_DB), FileControl::PersistWal(&mut persist))?;
+    connection.busy_timeout(WAIT)?;
+    connection.execute_batch(SETTINGS)
+}
+
+const SETTINGS: &str = if cfg!(target_os = "macos") {
+    "PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = FULL; PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1;"
+} else {
+    "PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = FULL;"
+};
+
+fn header(connection: &Connection) -> rusqlite::Result<Header> {
+    let number = |pragma| connection.query_row(pragma, [], |row| row.get(0));
+    Ok(Header { application_id: number("PRAGMA application_id")?, layout: number("PRAGMA user_version")? })
+}
+
+/// Makes a store of an empty file, in one transaction: of any number of processes that come at once one makes it and
+/// the others find it made. A file that is not empty is someone's, and is refused.
+fn make_store(connection: &mut Connection, path: &Path, found: Header) -> Result<(), StoreError> {
+    let failed = |error| failure(path, Stage::Open, &error);
+    if !is_empty(path) && found != (Header { application_id: 0, layout: 0 }) {
+        return Err(foreign(path, found));
+    }
+    let transaction = Transaction::new(connection, TransactionBehavior::Immediate).map_err(failed)?;
+    let found = header(&transaction).map_err(failed)?;
+    if found == OURS {
+        return Ok(());
+    }
+    // Nobody else can write now, so that the length is final.
+    if !is_empty(path) {
+        return Err(foreign(path, found));
+    }
+    transaction.execute_batch(CREATE).map_err(failed)?;
+    transaction.commit().map_err(failed)
+}
+
+fn is_empty(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.len() == 0)
+}
+
+fn foreign(path: &Path, found: Header) -> StoreError {
+    let Header { application_id, layout } = found;
+    if application_id == APPLICATION_ID && layout > LAYOUT {
+        let detail = format!(
+            "{} was written by a newer fencepost (layout {layout}; this one knows {LAYOUT}). Nothing was changed. \
+             Upgrade fencepost on this machine, or restore a backup.",
+            path.display()
+        );
+        return StoreError::not_done(Trouble::Corrupt, detail);
+    }
+    let what = format!(
+        "it holds something that fencepost did not write (SQLite application id {application_id:#x}, version {layout})"
+    );
+    foreign_content(path, &what)
+}
+
+/// Turns the write-ahead log on, which the file remembers. Only who makes a store has anything to do here. Turning it
+/// on needs the file for itself and does not wait for that by itself, so that the waiting is done here.
+fn enter_wal(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    if is_wal(connection, "PRAGMA journal_mode").map_err(|error| failure(path, Stage::Open, &error))? {
+        return Ok(());
+    }
+    let begun = Instant::now();
+    loop {
+        match is_wal(connection, "PRAGMA journal_mode = WAL") {
+            Ok(true) => break,
+            Err(error) if error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy) => {
+                return Err(failure(path, Stage::Open, &error));
+            }
+            Ok(false) | Err(_) if begun.elapsed() < WAIT => thread::sleep(Duration::from_millis(2)),
+            Ok(false) | Err(_) => {
+                let busy = rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_BUSY), None);
+                return Err(failure(path, Stage::Open, &busy));
+            }
+        }
+    }
+    // The log itself is made by the first read.
+    header(connection).map(|_| ()).map_err(|error| failure(path, Stage::Open, &error))
+}
+
+fn is_wal(connection: &Connection, pragma: &str) -> rusqlite::Result<bool> {
+    connection.query_row(pragma, [], |row| Ok(row.get_ref(0)?.as_str()? == "wal"))
+}

@@ -1,0 +1,261 @@
+//! The embedded store keeps the contract, keeps its files to itself, and touches nothing that is not its own.
+
+#![cfg(feature = "sqlite")]
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use fencepost_store::{Entry, Fate, Key, SqliteStore, Store, StoreError, Swapped, Trouble, Version, conformance};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+#[test]
+fn conforms() {
+    let (_directory, path) = place();
+    conformance::run(&|| Ok(Box::new(SqliteStore::open(&path)?))).unwrap();
+}
+
+#[test]
+fn only_the_owner_may_look() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a/b/store.db");
+    let store = SqliteStore::open(&path).unwrap();
+    put(&store, &key("a"), None, b"1");
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+    for made in [directory.path().join("a"), directory.path().join("a/b")] {
+        assert_eq!(mode(&made), 0o700, "{}", made.display());
+    }
+    for made in [path.clone(), beside(&path, "-wal"), beside(&path, "-shm")] {
+        assert_eq!(mode(&made), 0o600, "{}", made.display());
+    }
+}
+
+#[test]
+fn a_directory_that_exists_keeps_its_mode() {
+    let (directory, path) = place();
+    fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+    SqliteStore::open(&path).unwrap();
+    assert_eq!(fs::metadata(directory.path()).unwrap().mode() & 0o777, 0o755);
+}
+
+#[test]
+fn what_is_not_ours_is_refused_and_left_alone() {
+    type Make = fn(&Path);
+    let diary: Make = |path| fs::write(path, b"This is a diary, not a database. ".repeat(200)).unwrap();
+    let cases: [(&str, Make); 7] = [
+        ("file is not a database", diary),
+        ("did not write (SQLite application id 0x0", |path| fs::write(path, b"x").unwrap()),
+        ("did not write (SQLite application id 0x0", |path| sql(path, "CREATE TABLE t (x)")),
+        ("did not write (SQLite application id 0x2a", |path| sql(path, "PRAGMA application_id=42; CREATE TABLE t (x)")),
+        ("did not write (SQLite application id 0x2a", |path| sql(path, "PRAGMA application_id=42; VACUUM")),
+        ("newer fencepost", |path| ours(path, "PRAGMA user_version = 2")),
+        ("version 0", |path| ours(path, "PRAGMA user_version = 0")),
+    ];
+    for (found, make) in cases {
+        let (_directory, path) = place();
+        make(&path);
+        let before = fs::read(&path).unwrap();
+        let error = SqliteStore::open(&path).unwrap_err();
+        assert_eq!((error.fate, error.trouble), (Fate::NotDone, Trouble::Corrupt), "{error}");
+        assert!(error.detail.contains(found), "{found}: {error}");
+        assert!(error.detail.contains("backup"), "the next step is named: {error}");
+        assert!(fs::read(&path).unwrap() == before, "{found}: the file was changed");
+    }
+}
+
+#[test]
+fn another_programs_log_is_not_emptied() {
+    let (_directory, path) = place();
+    let other = Connection::open(&path).unwrap();
+    other.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).unwrap();
+    other.execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1)").unwrap();
+    let (database, log) = (fs::read(&path).unwrap(), fs::read(beside(&path, "-wal")).unwrap());
+    SqliteStore::open(&path).unwrap_err();
+    assert!(fs::read(&path).unwrap() == database && fs::read(beside(&path, "-wal")).unwrap() == log);
+}
+
+#[test]
+fn a_damaged_store_is_refused_and_not_reset() {
+    let (_directory, path) = place();
+    ours(&path, "PRAGMA wal_checkpoint(TRUNCATE)");
+    let mut bytes = fs::read(&path).unwrap();
+    for byte in &mut bytes[4096..] {
+        *byte = 0xa5;
+    }
+    fs::write(&path, &bytes).unwrap();
+    let error = SqliteStore::open(&path).and_then(|store| store.read(&key("a"))).unwrap_err();
+    assert_eq!((error.fate, error.trouble), (Fate::NotDone, Trouble::Corrupt), "{error}");
+    let error = SqliteStore::open(&path).and_then(|store| store.swap(&key("a"), None, Some(b"1"))).unwrap_err();
+    assert_eq!((error.fate, error.trouble), (Fate::NotDone, Trouble::Corrupt), "{error}");
+    assert!(fs::read(&path).unwrap() == bytes);
+}
+
+#[test]
+fn a_store_without_its_table_is_corrupt() {
+    let (_directory, path) = place();
+    ours(&path, "DROP TABLE entries");
+    let error = SqliteStore::open(&path).unwrap().read(&key("a")).unwrap_err();
+    assert_eq!(error.trouble, Trouble::Corrupt, "{error}");
+}
+
+#[test]
+fn an_empty_file_is_new_unless_a_log_lies_beside_it() {
+    let (_directory, path) = place();
+    fs::write(&path, b"").unwrap();
+    put(&SqliteStore::open(&path).unwrap(), &key("a"), None, b"1");
+    fs::write(&path, b"").unwrap();
+    let log = fs::read(beside(&path, "-wal")).unwrap();
+    let error = SqliteStore::open(&path).unwrap_err();
+    assert_eq!(error.trouble, Trouble::Corrupt, "{error}");
+    assert!(fs::read(beside(&path, "-wal")).unwrap() == log, "the log may hold all there is");
+}
+
+#[test]
+fn a_removed_database_is_noticed() {
+    for gone in ["", "-wal"] {
+        let (_directory, path) = place();
+        let store = SqliteStore::open(&path).unwrap();
+        let version = put(&store, &key("a"), None, b"1");
+        fs::remove_file(beside(&path, gone)).unwrap();
+        unavailable(store.swap(&key("a"), Some(&version), Some(b"2")).unwrap_err());
+        unavailable(store.read(&key("a")).unwrap_err());
+        // Another process has started afresh meanwhile.
+        let fresh = SqliteStore::open(&path);
+        unavailable(store.swap(&key("b"), None, Some(b"2")).unwrap_err());
+        drop(fresh);
+    }
+}
+
+#[test]
+fn a_replaced_database_is_noticed() {
+    let (directory, path) = place();
+    let store = SqliteStore::open(&path).unwrap();
+    put(&store, &key("a"), None, b"1");
+    let other = directory.path().join("other.db");
+    drop(SqliteStore::open(&other).unwrap());
+    fs::rename(&other, &path).unwrap();
+    unavailable(store.swap(&key("b"), None, Some(b"2")).unwrap_err());
+}
+
+#[test]
+fn a_symbolic_link_is_followed_and_a_second_name_refused() {
+    let (directory, path) = place();
+    let version = put(&SqliteStore::open(&path).unwrap(), &key("a"), None, b"1");
+    let link = directory.path().join("link.db");
+    symlink(&path, &link).unwrap();
+    let store = SqliteStore::open(&link).unwrap();
+    put(&store, &key("a"), Some(&version), b"2");
+    assert!(!beside(&link, "-wal").exists(), "one log for one database");
+    fs::hard_link(&path, directory.path().join("second.db")).unwrap();
+    let error = SqliteStore::open(&path).unwrap_err();
+    assert_eq!((error.fate, error.trouble), (Fate::NotDone, Trouble::Refused), "{error}");
+}
+
+#[test]
+fn a_directory_is_no_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = SqliteStore::open(directory.path()).unwrap_err();
+    assert_eq!((error.fate, error.trouble), (Fate::NotDone, Trouble::Refused), "{error}");
+}
+
+#[test]
+fn short_lived_processes_keep_the_log_short() {
+    let (_directory, path) = place();
+    let mut expected = None;
+    let mut longest = 0;
+    for round in 0..300_u32 {
+        let store = SqliteStore::open(&path).unwrap();
+        expected = Some(put(&store, &key("a"), expected.as_ref(), &round.to_be_bytes()));
+        drop(store);
+        longest = longest.max(fs::metadata(beside(&path, "-wal")).unwrap().len());
+    }
+    assert!(longest <= 32 + 66 * 4120, "{longest} bytes");
+    let bytes = 299_u32.to_be_bytes().to_vec();
+    let store = SqliteStore::open(&path).unwrap();
+    assert_eq!(store.read(&key("a")).unwrap().value, expected.map(|version| Entry { bytes, version }));
+}
+
+#[test]
+fn a_reader_in_the_way_delays_nobody() {
+    let (_directory, path) = place();
+    let store = SqliteStore::open(&path).unwrap();
+    let mut version = put(&store, &key("a"), None, b"1");
+    let reader = Connection::open(&path).unwrap();
+    reader.execute_batch("BEGIN; SELECT * FROM entries").unwrap();
+    let begun = Instant::now();
+    for _ in 0..100 {
+        version = put(&store, &key("a"), Some(&version), &[0; 4000]);
+    }
+    assert!(begun.elapsed().as_secs() < 4, "{:?}: a checkpoint waited for the reader", begun.elapsed());
+    assert!(fs::metadata(beside(&path, "-wal")).unwrap().len() > 32 + 64 * 4120);
+    reader.execute_batch("COMMIT").unwrap();
+    put(&store, &key("a"), Some(&version), b"2");
+    assert_eq!(fs::metadata(beside(&path, "-wal")).unwrap().len(), 0);
+}
+
+#[test]
+fn a_writer_that_does_not_end_is_waited_for_and_named() {
+    let (_directory, path) = place();
+    let store = SqliteStore::open(&path).unwrap();
+    let writer = Connection::open(&path).unwrap();
+    writer.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert!(store.read(&key("a")).unwrap().value.is_none(), "readers do not wait");
+    let begun = Instant::now();
+    unavailable(store.swap(&key("a"), None, Some(b"1")).unwrap_err());
+    assert!((4..8).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    writer.execute_batch("ROLLBACK").unwrap();
+    put(&store, &key("a"), None, b"1");
+}
+
+#[test]
+fn a_relative_path_means_the_working_directory_of_now() {
+    let name = format!("target-fencepost-relative-{}.db", std::process::id());
+    let store = SqliteStore::open(Path::new(&name)).unwrap();
+    let whole = std::env::current_dir().unwrap().join(&name);
+    assert!(whole.exists());
+    assert!(format!("{store:?}").contains(whole.to_str().unwrap()));
+    drop(store);
+    for end in ["", "-wal", "-shm"] {
+        fs::remove_file(beside(&whole, end)).unwrap();
+    }
+}
+
+fn place() -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().canonicalize().unwrap().join("store.db");
+    (directory, path)
+}
+
+fn key(name: &str) -> Key {
+    Key::probe("sqlite", name)
+}
+
+fn beside(path: &Path, end: &str) -> PathBuf {
+    PathBuf::from(format!("{}{end}", path.display()))
+}
+
+fn put(store: &SqliteStore, key: &Key, expected: Option<&Version>, bytes: &[u8]) -> Version {
+    match store.swap(key, expected, Some(bytes)).unwrap().value {
+        Swapped::Won(Some(version)) => version,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn unavailable(error: StoreError) {
+    assert_eq!((error.fate, error.trouble), (Fate::NotDone, Trouble::Unavailable), "{error}");
+    assert!(error.detail.contains("store.db") && error.detail.contains("nothing was changed"), "{error}");
+}
+
+fn sql(path: &Path, text: &str) {
+    Connection::open(path).unwrap().execute_batch(text).unwrap();
+}
+
+/// A store of ours that someone has changed.
+fn ours(path: &Path, text: &str) {
+    put(&SqliteStore::open(path).unwrap(), &key("a"), None, &[1; 9000]);
+    let connection = Connection::open(path).unwrap();
+    let mut statement = connection.prepare(text).unwrap();
+    let _ = statement.query([]).unwrap().next().unwrap();
+}
