@@ -1,0 +1,49 @@
+//! This host's clocks. Nothing else in this crate asks what time it is.
+
+use fencepost_core::time::{Boot, Wall};
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime};
+
+/// The clock that goes on while the machine sleeps, on which deadlines are counted.
+pub fn boot_now() -> Boot {
+    let reading = read(BOOT_CLOCK);
+    Boot(u64::try_from(millis(reading)).unwrap_or(0))
+}
+
+/// The wall clock, for people and for tokens.
+pub fn wall_now() -> Wall {
+    Wall(millis(read(ClockId::CLOCK_REALTIME)))
+}
+
+/// Linux stops `CLOCK_MONOTONIC` during suspend, macOS does not.
+#[cfg(target_os = "linux")]
+const BOOT_CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
+#[cfg(not(target_os = "linux"))]
+const BOOT_CLOCK: ClockId = ClockId::CLOCK_MONOTONIC;
+
+fn read(clock: ClockId) -> TimeSpec {
+    // The kernel refuses only clocks it does not have, and these two exist wherever this compiles.
+    clock_gettime(clock).expect("this kernel lacks a clock that fencepost counts on")
+}
+
+fn millis(reading: TimeSpec) -> i64 {
+    reading.tv_sec() * 1000 + reading.tv_nsec() / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_boot_clock_does_not_go_back() {
+        let first = boot_now();
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(boot_now() >= first + Duration::from_millis(5));
+    }
+
+    #[test]
+    fn the_wall_clock_is_of_this_century() {
+        assert!(wall_now() > Wall(946_684_800_000));
+    }
+}

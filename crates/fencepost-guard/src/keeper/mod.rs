@@ -1,0 +1,198 @@
+//! The keeper: a process of its own that runs the job and ends it by its deadline, whatever becomes of the wrapper.
+//!
+//! The wrapper renews the lease and may hang, be stopped or be killed while it does. So it forks, first thing, a
+//! process that does nothing but watch: it spawns the job, is told each deadline, and needs nobody's help to keep it.
+//! If the wrapper dies, the keeper ends the tree. If the keeper dies, the tree falls to the wrapper, which ends it
+//! ([`Keeper::sweep`]).
+
+mod body;
+mod protocol;
+mod spawn;
+mod tree;
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use fencepost_core::time::Boot;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::unistd::Pid;
+
+use crate::clock::boot_now;
+use crate::sys;
+use protocol::{Channel, Received};
+pub use protocol::{Exit, Order, Process, Report, Spawn, SpawnStep};
+use tree::{Killer, Tree};
+
+/// The wrapper's hold on its keeper.
+#[derive(Debug)]
+pub struct Keeper {
+    pid: Pid,
+    /// `None` once closed.
+    channel: Option<Channel>,
+    /// The wrapper's own descendants, of which the keeper is one.
+    tree: Tree,
+}
+
+/// What the keeper had to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    Report(Report),
+    /// Nothing for now.
+    Nothing,
+    /// The keeper has died: [`Keeper::sweep`] ends what it kept.
+    Gone,
+}
+
+impl Keeper {
+    /// Forks the keeper. Refused unless the process has a single thread: nothing else makes a fork without exec safe.
+    ///
+    /// The keeper gives the job the signal dispositions and the mask of this moment, so that it is to be started
+    /// before any handler is installed.
+    pub fn start() -> io::Result<Self> {
+        if !tree::is_single_threaded() {
+            return Err(io::Error::other("the keeper has to be started before the first thread"));
+        }
+        let (channel, keepers) = Channel::pair()?;
+        tree::become_subreaper()?;
+        let tree = Tree { bystanders: tree::children(), ..Tree::default() };
+        // Nobody learns how the keeper ended where whoever started us had SIGCHLD ignored.
+        let mut ignored = Vec::new();
+        if sys::restore_default(Signal::SIGCHLD)? {
+            ignored.push(Signal::SIGCHLD);
+        }
+        // A ctrl-C at this moment is the wrapper's; the keeper must not die of it before it ignores it.
+        let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+        let forked = sys::split();
+        if let Ok(None) = forked {
+            drop(channel);
+            be_keeper(keepers, spawn::Inherited { mask, ignored });
+        }
+        mask.thread_set_mask()?;
+        let pid = forked?.expect("the child does not get here");
+        Ok(Self { pid, channel: Some(channel), tree })
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.pid.as_raw()
+    }
+
+    /// What to poll for reports.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.channel().fd()
+    }
+
+    /// Sends an order. Fails if the keeper is gone, or takes nothing for as long as five seconds.
+    pub fn send(&mut self, order: &Order) -> io::Result<()> {
+        let channel = self.channel.as_mut().expect(OPEN);
+        channel.push(order)?;
+        let until = boot_now() + SEND_TIMEOUT;
+        loop {
+            channel.flush()?;
+            if channel.backlog() == 0 {
+                return Ok(());
+            }
+            wait_for_room(channel, until)?;
+        }
+    }
+
+    /// What the keeper has to say, without waiting for it.
+    pub fn receive(&mut self) -> Heard {
+        match self.channel.as_mut().expect(OPEN).receive() {
+            Received::Message(report) => {
+                self.note(&report);
+                Heard::Report(report)
+            }
+            Received::Nothing => Heard::Nothing,
+            Received::Closed => Heard::Gone,
+        }
+    }
+
+    /// Lets the keeper go, and waits until it has. If there is still a tree, the keeper ends it first.
+    pub fn close(self) {
+        drop(self);
+    }
+
+    /// Kills what a dead keeper left behind, and returns what could not be killed.
+    ///
+    /// Everything descended from the wrapper is killed, commands that it runs itself at this moment included, but not
+    /// what was there before the keeper.
+    pub fn sweep(mut self) -> Vec<Process> {
+        self.channel = None;
+        // It may have closed its end without dying; nothing of it is to be left.
+        let _ = sys::send(self.pid(), Signal::SIGKILL as i32);
+        sys::wait_for(self.pid);
+        let mut killer = Killer::default();
+        let mut empty_rounds = 0;
+        while !self.tree.is_empty(reap_any()) && empty_rounds < 2 {
+            if let Some(escaped) = killer.strike(&self.tree, boot_now()) {
+                return escaped;
+            }
+            // Only bystanders keep the kernel from saying so itself; one look can miss a process that just forked.
+            let is_empty = self.tree.members().is_ok_and(|members| members.is_empty());
+            empty_rounds = if is_empty { empty_rounds + 1 } else { 0 };
+            std::thread::sleep(STRIKE_INTERVAL);
+        }
+        Vec::new()
+    }
+
+    /// Where orphans do not come to the wrapper, the group is all that a sweep can go by.
+    fn note(&mut self, report: &Report) {
+        match report {
+            Report::Spawned { pid } => self.tree.group = Some(Pid::from_raw(*pid)),
+            Report::ChildEnded { .. } => self.tree.group = None,
+            _ => {}
+        }
+    }
+
+    fn channel(&self) -> &Channel {
+        self.channel.as_ref().expect(OPEN)
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        if self.channel.take().is_some() {
+            // A keeper that somebody has stopped would never notice.
+            let _ = sys::send(self.pid(), Signal::SIGCONT as i32);
+            sys::wait_for(self.pid);
+        }
+    }
+}
+
+/// The rest of the forked child's life. It never returns into what the wrapper was doing, not even by a panic.
+fn be_keeper(channel: Channel, inherited: spawn::Inherited) -> ! {
+    let done = catch_unwind(AssertUnwindSafe(|| body::run(channel, inherited)));
+    sys::exit_now(if matches!(done, Ok(Ok(()))) { 0 } else { 1 })
+}
+
+fn wait_for_room(channel: &Channel, until: Boot) -> io::Result<()> {
+    let left = until.since(boot_now());
+    if left.is_zero() {
+        return Err(io::Error::new(io::ErrorKind::TimedOut, "the keeper does not answer"));
+    }
+    let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+    match poll(&mut [PollFd::new(channel.fd(), PollFlags::POLLOUT)], timeout) {
+        Ok(_) | Err(nix::Error::EINTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reaps what has ended; false if there are no children at all.
+fn reap_any() -> bool {
+    loop {
+        match sys::next_change() {
+            Ok(Some(_)) => {}
+            Ok(None) => return true,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+const OPEN: &str = "the channel is open until the handle is dropped";
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
+/// Between two rounds of killing: long enough for the killed to be gone, short enough not to matter.
+const STRIKE_INTERVAL: Duration = Duration::from_millis(5);

@@ -1,0 +1,260 @@
+//! What wrapper and keeper say to each other: frames of JSON, each after its length, over a socket pair.
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use fencepost_core::time::{Boot, as_millis};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// What the wrapper wants done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Order {
+    /// Start the job; answered by `Spawned` or `NotSpawned`.
+    Spawn(Box<Spawn>),
+    /// A renewal was won: the tree may live until then. Too late once `DeadlineReached` was reported.
+    Deadline(Boot),
+    /// Pass a signal on to the job's process group.
+    Signal(i32),
+    /// End the tree: TERM now, KILL after the grace or just before the deadline, whichever comes first.
+    Stop,
+    /// End the tree by KILL, now.
+    Kill,
+    /// Stop the tree where it stands; answered by `Frozen`. Without effect once the tree is being ended.
+    Freeze,
+    /// The lease is still ours: let the frozen tree go on, until this new deadline.
+    Thaw(Boot),
+}
+
+/// The job, as the keeper starts it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spawn {
+    /// What the job is called in the one line that the keeper may have to write itself.
+    pub label: String,
+    pub argv: Vec<OsString>,
+    /// Variables to set, or without a value to remove, on top of the wrapper's own environment.
+    pub env: Vec<(OsString, Option<OsString>)>,
+    pub cwd: Option<OsString>,
+    /// A file to append standard output to; inherited otherwise.
+    pub stdout: Option<OsString>,
+    /// A file to append standard error to, which may be the same one; inherited otherwise.
+    pub stderr: Option<OsString>,
+    /// Without a deadline (a run without a lease) only orders and the wrapper's death end the tree.
+    pub deadline: Option<Boot>,
+    #[serde(with = "as_millis")]
+    pub grace: Duration,
+    /// Standard input is a terminal and the wrapper is in its foreground: the job takes its place there.
+    pub foreground: bool,
+    /// What the job leaves running when it ends is none of our business.
+    pub leave_children: bool,
+}
+
+/// What the keeper has seen or done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Report {
+    Spawned {
+        pid: i32,
+    },
+    NotSpawned {
+        step: SpawnStep,
+        errno: i32,
+        text: String,
+    },
+    /// The job itself was stopped, by ctrl-Z for example, and not by the keeper.
+    ChildStopped {
+        signal: i32,
+    },
+    ChildContinued,
+    /// The tree stands still, and stays so until `Thaw`, `Stop` or `Kill`.
+    Frozen,
+    /// No renewal came in time: TERM was sent, and KILL will be before the deadline.
+    DeadlineReached,
+    ChildEnded {
+        exit: Exit,
+    },
+    /// The job ended by itself and left these behind; they are being ended.
+    LeftOvers {
+        processes: Vec<Process>,
+    },
+    /// Nothing of the tree is left but what could not be killed. The last report.
+    Empty {
+        escaped: Vec<Process>,
+    },
+}
+
+/// What of a spawn failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SpawnStep {
+    Directory,
+    Output,
+    Command,
+}
+
+/// How the job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+}
+
+/// A process, as it is named to people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    pub pid: i32,
+    pub uid: u32,
+    pub name: String,
+}
+
+/// What came over the channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Received<T> {
+    Message(T),
+    Nothing,
+    /// The other side is gone, or talks nonsense, which is no better.
+    Closed,
+}
+
+/// One end of the conversation. Neither reading nor writing ever waits: the other side may be stopped for hours.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    socket: UnixStream,
+    incoming: Vec<u8>,
+    outgoing: Vec<u8>,
+}
+
+impl Channel {
+    pub(crate) fn pair() -> io::Result<(Self, Self)> {
+        let (one, other) = UnixStream::pair()?;
+        Ok((Self::new(one)?, Self::new(other)?))
+    }
+
+    fn new(socket: UnixStream) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, incoming: Vec::new(), outgoing: Vec::new() })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Takes a message in; [`flush`](Self::flush) sends it.
+    pub(crate) fn push(&mut self, message: &impl Serialize) -> io::Result<()> {
+        let body = serde_json::to_vec(message)?;
+        let length = u32::try_from(body.len()).ok().filter(|&length| length <= FRAME_MAX_BYTES);
+        let length = length.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the message is too long"))?;
+        self.outgoing.extend_from_slice(&length.to_be_bytes());
+        self.outgoing.extend_from_slice(&body);
+        Ok(())
+    }
+
+    /// Bytes taken in and not yet sent.
+    pub(crate) fn backlog(&self) -> usize {
+        self.outgoing.len()
+    }
+
+    /// Sends as much as the socket takes now.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        while !self.outgoing.is_empty() {
+            match self.socket.write(&self.outgoing) {
+                Ok(sent) => drop(self.outgoing.drain(..sent)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next message, if all of it is here.
+    pub(crate) fn receive<T: DeserializeOwned>(&mut self) -> Received<T> {
+        loop {
+            match self.take_frame() {
+                Ok(Some(frame)) => return serde_json::from_slice(&frame).map_or(Received::Closed, Received::Message),
+                Ok(None) => {}
+                Err(_) => return Received::Closed,
+            }
+            let mut buffer = [0; 4096];
+            match self.socket.read(&mut buffer) {
+                Ok(0) => return Received::Closed,
+                Ok(length) => self.incoming.extend_from_slice(&buffer[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Received::Nothing,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Received::Closed,
+            }
+        }
+    }
+
+    fn take_frame(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let Some((head, rest)) = self.incoming.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+        let length = u32::from_be_bytes(*head);
+        if length > FRAME_MAX_BYTES {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let length = length as usize;
+        if rest.len() < length {
+            return Ok(None);
+        }
+        let frame = rest[..length].to_vec();
+        self.incoming.drain(..LENGTH_BYTES + length);
+        Ok(Some(frame))
+    }
+}
+
+const LENGTH_BYTES: usize = 4;
+
+/// Linux takes at most 2 MiB or so of arguments by default, and each byte of them costs up to four here.
+const FRAME_MAX_BYTES: u32 = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStringExt;
+
+    fn spawn() -> Order {
+        let argv = vec![OsString::from("true"), OsString::from_vec(vec![0xff, b'a'])];
+        Order::Spawn(Box::new(Spawn { argv, grace: Duration::from_secs(10), ..Spawn::default() }))
+    }
+
+    #[test]
+    fn orders_arrive_whole_and_in_order_whatever_bytes_they_hold() {
+        let (mut one, mut other) = Channel::pair().unwrap();
+        one.push(&spawn()).unwrap();
+        one.push(&Order::Deadline(Boot(7))).unwrap();
+        one.flush().unwrap();
+        assert_eq!(other.receive(), Received::Message(spawn()));
+        assert_eq!(other.receive(), Received::Message(Order::Deadline(Boot(7))));
+        assert_eq!(other.receive::<Order>(), Received::Nothing);
+        drop(one);
+        assert_eq!(other.receive::<Order>(), Received::Closed);
+    }
+
+    #[test]
+    fn a_message_larger_than_the_socket_arrives_piece_by_piece() {
+        let (mut one, mut other) = Channel::pair().unwrap();
+        let long = Report::NotSpawned { step: SpawnStep::Command, errno: 2, text: "x".repeat(3 << 20) };
+        one.push(&long).unwrap();
+        let mut rounds = 0;
+        let received = loop {
+            one.flush().unwrap();
+            match other.receive::<Report>() {
+                Received::Nothing => rounds += 1,
+                received => break received,
+            }
+        };
+        assert_eq!(received, Received::Message(long));
+        assert!(rounds > 1, "the message was meant not to fit");
+    }
+
+    #[test]
+    fn nonsense_is_as_good_as_a_closed_channel() {
+        let (mut one, mut other) = Channel::pair().unwrap();
+        one.socket.write_all(&[0, 0, 0, 2, b'{', b'{']).unwrap();
+        assert_eq!(other.receive::<Order>(), Received::Closed);
+        let (mut one, mut other) = Channel::pair().unwrap();
+        one.socket.write_all(&[0xff; 8]).unwrap();
+        assert_eq!(other.receive::<Order>(), Received::Closed);
+    }
+}

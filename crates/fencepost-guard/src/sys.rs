@@ -1,0 +1,113 @@
+//! The calls that the compiler cannot vouch for, each with the reason why it is sound. Nothing else in this crate
+//! is unsafe.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use nix::libc;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use nix::unistd::{ForkResult, Pid, fork};
+
+/// Splits the process in two: the child's pid in the parent, `None` in the child.
+///
+/// The caller has made sure that the process has one thread.
+pub(crate) fn split() -> io::Result<Option<Pid>> {
+    // SAFETY: with a single thread no lock is held by anybody else at this moment, so that the child may allocate
+    // and do whatever else it likes.
+    match unsafe { fork() }? {
+        ForkResult::Parent { child } => Ok(Some(child)),
+        ForkResult::Child => Ok(None),
+    }
+}
+
+/// Ends the process without flushing what the parent had buffered before the fork.
+pub(crate) fn exit_now(code: i32) -> ! {
+    // SAFETY: `_exit` takes any number, and nothing after it runs.
+    unsafe { libc::_exit(code) }
+}
+
+/// Runs `step` in the forked child, just before it becomes the command.
+pub(crate) fn before_exec(command: &mut Command, step: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
+    // SAFETY: only the keeper spawns this way, and it has one thread: no lock can be held by another across the fork.
+    unsafe { command.pre_exec(step) };
+}
+
+/// Ignores the signal, and says whether it was ignored before.
+pub(crate) fn ignore(signal: Signal) -> io::Result<bool> {
+    dispose(signal, SigHandler::SigIgn)
+}
+
+/// Gives the signal its default action, and says whether it was ignored before.
+pub(crate) fn restore_default(signal: Signal) -> io::Result<bool> {
+    dispose(signal, SigHandler::SigDfl)
+}
+
+/// Sends a signal by number, because real-time signals have no name in `nix`. A negative pid is a group.
+pub(crate) fn send(pid: i32, signal: i32) -> io::Result<()> {
+    // SAFETY: `kill` takes any two numbers and touches no memory of ours.
+    match unsafe { libc::kill(pid, signal) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// What became of a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Exited(i32),
+    Killed(i32),
+    Stopped(i32),
+    Continued,
+}
+
+/// The next change of any child, without waiting: `Ok(None)` if none changed, `ECHILD` if there are no children.
+///
+/// `nix` loses the status of a process that a real-time signal killed, so that the raw status is decoded here.
+pub(crate) fn next_change() -> io::Result<Option<(Pid, Change)>> {
+    let mut status = 0;
+    // SAFETY: `status` lives across the call, which writes nothing else.
+    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED) };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(None),
+        pid => Ok(Some((Pid::from_raw(pid), decode(status)))),
+    }
+}
+
+/// Waits until this child has ended.
+pub(crate) fn wait_for(pid: Pid) {
+    let mut status = 0;
+    // SAFETY: `status` lives across the call, which writes nothing else.
+    while unsafe { libc::waitpid(pid.as_raw(), &raw mut status, 0) } == -1
+        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+    {}
+}
+
+/// Standard input, borrowed without setting up its buffer.
+pub(crate) fn stdin() -> BorrowedFd<'static> {
+    // SAFETY: the number is not -1, and nobody in this crate closes it; if the process was started without it, calls
+    // on it fail with `EBADF`.
+    unsafe { BorrowedFd::borrow_raw(libc::STDIN_FILENO) }
+}
+
+fn dispose(signal: Signal, handler: SigHandler) -> io::Result<bool> {
+    let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
+    // SAFETY: both actions are the kernel's own; no handler of ours is installed that could run at a bad moment.
+    let before = unsafe { sigaction(signal, &action) }?;
+    Ok(matches!(before.handler(), SigHandler::SigIgn))
+}
+
+fn decode(status: i32) -> Change {
+    if libc::WIFEXITED(status) {
+        Change::Exited(libc::WEXITSTATUS(status))
+    } else if libc::WIFSTOPPED(status) {
+        Change::Stopped(libc::WSTOPSIG(status))
+    } else if libc::WIFCONTINUED(status) {
+        Change::Continued
+    } else {
+        Change::Killed(libc::WTERMSIG(status))
+    }
+}
