@@ -1,5 +1,6 @@
 //! This host's clocks. Nothing else in this crate asks what time it is.
 
+use fencepost_core::lease::Now;
 use fencepost_core::time::{Boot, Wall};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
@@ -13,6 +14,11 @@ pub fn boot_now() -> Boot {
 /// The wall clock, for people and for tokens.
 pub fn wall_now() -> Wall {
     Wall(millis(read(ClockId::CLOCK_REALTIME)))
+}
+
+/// Both, as the core wants them.
+pub fn now() -> Now {
+    Now { boot: boot_now(), wall: wall_now() }
 }
 
 /// Linux stops `CLOCK_MONOTONIC` during suspend, macOS does not.

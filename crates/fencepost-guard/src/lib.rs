@@ -1,11 +1,36 @@
 //! The shell of fencepost: what touches the operating system.
 //!
 //! * [`clock`]: the only caller of now.
+//! * [`host`]: this system, and whether a holder on it is dead.
+//! * [`local`]: what this host remembers by itself.
+//! * [`transact`]: one change of a record, on the spot.
+//! * [`drive`]: the loop that performs what a run decides.
+//! * [`child`], [`hold`]: what a lease is held for.
 //! * [`keeper`]: the process that runs the job and ends it by its deadline, whatever becomes of the wrapper.
 //! * [`terminal`]: who reads from the terminal, the job or whoever started us.
 
+pub mod child;
 pub mod clock;
+pub mod drive;
+pub mod hold;
+pub mod host;
 pub mod keeper;
+pub mod local;
+pub mod signals;
 pub mod terminal;
+pub mod transact;
 
 mod sys;
+mod worker;
+
+use fencepost_core::record::Record;
+use nix::libc::SIGCONT;
+
+/// Makes a holder on this host look at its record now instead of at its next renewal. A process that was not stopped
+/// only takes notice of SIGCONT.
+pub fn nudge(host: &host::Host, record: &Record) {
+    let holder = record.lease.as_ref().map(|lease| &lease.holder);
+    if let Some(pid) = holder.filter(|holder| host.knows_alive(holder)).and_then(|holder| holder.pid()) {
+        let _ = sys::send(pid, SIGCONT);
+    }
+}

@@ -45,6 +45,31 @@ pub(crate) fn restore_default(signal: Signal) -> io::Result<bool> {
     dispose(signal, SigHandler::SigDfl)
 }
 
+/// Whether the signal is ignored, as `nohup` and a shell's background jobs want some to be.
+pub(crate) fn is_ignored(signal: i32) -> bool {
+    Signal::try_from(signal).is_ok_and(|signal| {
+        dispose(signal, SigHandler::SigDfl).is_ok_and(|ignored| {
+            if ignored {
+                let _ = dispose(signal, SigHandler::SigIgn);
+            }
+            ignored
+        })
+    })
+}
+
+/// Does something while the signal has its default action, and puts back what was there before.
+pub(crate) fn with_default<T>(signal: i32, act: impl FnOnce() -> T) -> T {
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: the default action is the kernel's own.
+    let before = Signal::try_from(signal).and_then(|signal| unsafe { sigaction(signal, &default) });
+    let done = act();
+    if let (Ok(before), Ok(signal)) = (before, Signal::try_from(signal)) {
+        // SAFETY: this is the action that was there a moment ago, installed by whoever vouched for it then.
+        let _ = unsafe { sigaction(signal, &before) };
+    }
+    done
+}
+
 /// Sends a signal by number, because real-time signals have no name in `nix`. A negative pid is a group.
 pub(crate) fn send(pid: i32, signal: i32) -> io::Result<()> {
     // SAFETY: `kill` takes any two numbers and touches no memory of ours.

@@ -80,20 +80,9 @@ impl Terminal {
         }
     }
 
-    /// Stops our whole process group, as the terminal would have done had the job been in it, and returns when we are
-    /// continued.
-    ///
-    /// Where nobody could continue us (the group is orphaned) the kernel does not stop it, and this returns at once.
-    pub fn stop_self_like(&mut self, signal: i32) -> io::Result<()> {
-        self.take_back(false)?;
-        if let Ok(signal) = Signal::try_from(signal) {
-            // The wrapper may have a handler for it, and only the default action stops. SIGSTOP has no other.
-            let _ = sys::restore_default(signal);
-        }
-        sys::send(0, signal)?;
-        // Another thread may be the one that takes the signal, a moment later.
-        std::thread::sleep(TAKE_EFFECT);
-        Ok(())
+    /// Whether a group other than ours was given it.
+    pub fn is_lent(&self) -> bool {
+        self.lent.is_some()
     }
 
     fn save_modes(&mut self) {
@@ -103,6 +92,20 @@ impl Terminal {
     fn hand_to(&self, group: Pid) -> io::Result<()> {
         Ok(quietly(|| tcsetpgrp(self.tty.as_fd(), group))?)
     }
+}
+
+/// Stops our whole process group, as the terminal would have done had the job been in it, and returns when we are
+/// continued.
+///
+/// Where nobody could continue us (the group is orphaned) the kernel does not stop it, and this returns at once.
+pub fn stop_self_like(signal: i32) -> io::Result<()> {
+    // The wrapper has a handler for it, and only the default action stops. SIGSTOP has no other.
+    sys::with_default(signal, || {
+        let sent = sys::send(0, signal);
+        // Another thread may be the one that takes the signal, a moment later.
+        std::thread::sleep(TAKE_EFFECT);
+        sent
+    })
 }
 
 /// Changing a terminal from the background stops the caller by SIGTTOU, unless that is blocked.

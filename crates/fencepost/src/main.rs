@@ -1,1 +1,33 @@
-fn main() {}
+//! `fencepost`: run it once, on fresh input, and let nothing stale write.
+
+mod args;
+mod command;
+mod duration;
+mod events;
+mod exit;
+mod place;
+mod report;
+mod show;
+
+use std::process::ExitCode;
+
+use crate::args::{Arguments, Verb};
+use crate::exit::Code;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::from_command_line() {
+        Ok(arguments) => arguments,
+        Err(code) => return code.into(),
+    };
+    let code = match &arguments.verb {
+        Verb::Run(options) => command::run::run(&arguments.global, options),
+        Verb::Lease(verb) => command::lease::run(&arguments.global, verb),
+        Verb::Status(options) => command::status::run(&arguments.global, options),
+        Verb::Runs(options) => command::runs::run(&arguments.global, options),
+    };
+    code.unwrap_or_else(|failure| {
+        report::failure(&arguments.global, &failure);
+        Code::of(&failure, arguments.verb.is_wrapper())
+    })
+    .into()
+}

@@ -207,7 +207,11 @@ impl<R: Rules> Run<R> {
 
     fn done(&mut self, now: Now, done: Done, completes: bool, out: &mut Vec<Output>) {
         match self.phase {
-            Phase::Claiming if !self.holds(&done) => self.pause(now),
+            Phase::Claiming if !self.holds(&done) => {
+                let record = done.held.map(|known| Box::new(known.record));
+                out.extend(record.map(|record| Output::Tell(Event::AskedToStop { record })));
+                self.pause(now);
+            }
             Phase::Claiming => self.claimed(now, done, out),
             Phase::Running => self.renewed(now, done, out),
             Phase::Completing if completes => self.finish_child(true, out),
@@ -396,7 +400,6 @@ impl<R: Rules> Run<R> {
         if replace && !self.asked_to_stop {
             self.asked_to_stop = true;
             let by = self.terms.claim.run;
-            out.push(Output::Tell(Event::AskedToStop { record }));
             let host = self.terms.claim.holder.host.clone();
             return self.start(Intent::AskToStop(StopAsked { by, host }), now, out);
         }

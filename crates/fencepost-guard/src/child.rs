@@ -1,0 +1,268 @@
+//! The guarded child, as the driver sees it: the keeper that runs it and the terminal it may need.
+
+use std::ffi::OsString;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use fencepost_core::run::{Exit, Grant, Input, NotSpawned, Output};
+use fencepost_core::time::Boot;
+use nix::libc::{ENOENT, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
+
+use crate::drive::{Body, Note};
+use crate::keeper::{self, Heard, Keeper, Order, Report, Spawn, SpawnStep};
+use crate::terminal::{self, Terminal};
+
+/// How long past its deadline a keeper may say nothing before the wrapper ends the tree by itself.
+const KEEPER_SILENCE_MAX: Duration = Duration::from_secs(1);
+
+/// Variables to set, or without a value to remove.
+pub type Variables = Vec<(OsString, Option<OsString>)>;
+
+/// What a grant, or its absence, means to the child's environment.
+pub type Environment = Box<dyn Fn(Option<&Grant>) -> Variables>;
+
+/// How to start the child.
+pub struct Plan {
+    pub argv: Vec<OsString>,
+    pub cwd: Option<OsString>,
+    pub grace: Duration,
+    pub leave_children: bool,
+    pub stdout: Option<OsString>,
+    pub stderr: Option<OsString>,
+    pub label: String,
+    /// The variables that depend on what was granted.
+    pub env: Environment,
+}
+
+impl std::fmt::Debug for Plan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Plan").field("argv", &self.argv).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+pub struct Child {
+    plan: Plan,
+    /// `None` once it has died.
+    keeper: Option<Keeper>,
+    terminal: Option<Terminal>,
+    /// The child was started in the terminal's foreground.
+    foreground: bool,
+    group: Option<i32>,
+    /// We were stopped together with the child, which goes on only under a lease that was confirmed.
+    suspended: Option<Suspended>,
+    /// Since when the keeper should have spoken.
+    silent_since: Option<Boot>,
+    has_spoken: bool,
+}
+
+/// How things stood when we were stopped together with the child.
+#[derive(Debug)]
+struct Suspended {
+    was_lent: bool,
+}
+
+impl Child {
+    pub fn new(plan: Plan, keeper: Keeper, terminal: Option<Terminal>) -> Self {
+        Self {
+            plan,
+            keeper: Some(keeper),
+            terminal,
+            foreground: false,
+            group: None,
+            suspended: None,
+            silent_since: None,
+            has_spoken: false,
+        }
+    }
+
+    fn order(&mut self, order: Order) -> Vec<Input> {
+        let sent = self.keeper.as_mut().map(|keeper| keeper.send(&order));
+        if matches!(sent, Some(Err(_))) { self.keeper_died() } else { Vec::new() }
+    }
+
+    fn spawn(&mut self, grant: Option<&Grant>) -> Vec<Input> {
+        self.foreground = self.terminal.as_ref().is_some_and(Terminal::is_for_reading);
+        let spawn = Spawn {
+            label: self.plan.label.clone(),
+            argv: self.plan.argv.clone(),
+            env: (self.plan.env)(grant),
+            cwd: self.plan.cwd.clone(),
+            stdout: self.plan.stdout.clone(),
+            stderr: self.plan.stderr.clone(),
+            deadline: grant.map(|grant| grant.deadline),
+            grace: self.plan.grace,
+            foreground: self.foreground,
+            leave_children: self.plan.leave_children,
+        };
+        self.order(Order::Spawn(Box::new(spawn)))
+    }
+
+    /// The tree fell to us when the keeper died, and is ended here.
+    fn keeper_died(&mut self) -> Vec<Input> {
+        let Some(keeper) = self.keeper.take() else { return Vec::new() };
+        let escaped = keeper.sweep();
+        self.take_terminal_back(true);
+        vec![Input::KeeperDied { escaped: named(&escaped) }]
+    }
+
+    fn report(&mut self, report: Report, tell: &mut dyn FnMut(Note)) -> Vec<Input> {
+        match report {
+            Report::Spawned { pid } => {
+                self.group = Some(pid);
+                if let (true, Some(terminal)) = (self.foreground, &mut self.terminal) {
+                    let _ = terminal.lend(pid);
+                }
+                tell(Note::Spawned { pid });
+                vec![Input::Spawned]
+            }
+            Report::NotSpawned { step, errno, text } => {
+                let not_found = step == SpawnStep::Command && errno == ENOENT;
+                let text = match step {
+                    SpawnStep::Directory => format!("Cannot enter its directory: {text}"),
+                    SpawnStep::Output => format!("Cannot open the file for its output: {text}"),
+                    SpawnStep::Command => {
+                        let command = self.plan.argv.first().map(|word| word.display().to_string());
+                        format!("Cannot run {:?}: {text}", command.unwrap_or_default())
+                    }
+                };
+                vec![Input::NotSpawned(NotSpawned { not_found, text })]
+            }
+            Report::ChildStopped { signal } => self.child_stopped(signal),
+            Report::ChildContinued => Vec::new(),
+            Report::Frozen => {
+                self.has_spoken = true;
+                vec![Input::Frozen]
+            }
+            Report::DeadlineReached => {
+                self.has_spoken = true;
+                vec![Input::DeadlineReached]
+            }
+            Report::ChildEnded { exit } => {
+                self.take_terminal_back(matches!(exit, keeper::Exit::Signal(_)));
+                vec![Input::ChildEnded(match exit {
+                    keeper::Exit::Code(code) => Exit::Code(code),
+                    keeper::Exit::Signal(signal) => Exit::Signal(signal),
+                })]
+            }
+            Report::LeftOvers { processes } => {
+                tell(Note::LeftOvers(named(&processes)));
+                Vec::new()
+            }
+            Report::Empty { escaped } => vec![Input::TreeEmpty { escaped: named(&escaped) }],
+        }
+    }
+
+    /// A child that wants the terminal gets it, if it is ours to give; one that ctrl-Z stopped takes us along, as the
+    /// shell that waits for us expects.
+    fn child_stopped(&mut self, signal: i32) -> Vec<Input> {
+        let wants_terminal = matches!(signal, SIGTTIN | SIGTTOU);
+        if wants_terminal && self.terminal.as_ref().is_some_and(Terminal::is_ours) && self.lend_terminal() {
+            return self.order(Order::Signal(SIGCONT));
+        }
+        if wants_terminal || self.terminal.as_ref().is_some_and(Terminal::is_lent) {
+            return self.suspend(signal);
+        }
+        Vec::new()
+    }
+
+    fn lend_terminal(&mut self) -> bool {
+        match (&mut self.terminal, self.group) {
+            (Some(terminal), Some(group)) => terminal.lend(group).is_ok(),
+            _ => false,
+        }
+    }
+
+    fn take_terminal_back(&mut self, restore: bool) {
+        if let Some(terminal) = &mut self.terminal {
+            let _ = terminal.take_back(restore);
+        }
+    }
+
+    fn suspend(&mut self, signal: i32) -> Vec<Input> {
+        let was_lent = self.terminal.as_ref().is_some_and(Terminal::is_lent);
+        self.suspended = Some(Suspended { was_lent });
+        self.take_terminal_back(false);
+        let _ = terminal::stop_self_like(signal);
+        vec![Input::Woke]
+    }
+
+    /// The lease is confirmed: what was stopped together with us goes on.
+    fn resume(&mut self) -> Vec<Input> {
+        let Some(suspended) = self.suspended.take() else { return Vec::new() };
+        // `bg` continues us in the background; then the child stays there too, until it asks.
+        if suspended.was_lent && self.terminal.as_ref().is_some_and(Terminal::is_ours) {
+            self.lend_terminal();
+        }
+        self.order(Order::Signal(SIGCONT))
+    }
+}
+
+impl Body for Child {
+    fn perform(&mut self, output: Output, _tell: &mut dyn FnMut(Note)) -> Vec<Input> {
+        match output {
+            Output::Spawn { grant } => self.spawn(grant.as_ref()),
+            Output::Extend(deadline) => {
+                (self.has_spoken, self.silent_since) = (false, None);
+                let mut inputs = self.order(Order::Deadline(deadline));
+                inputs.extend(self.resume());
+                inputs
+            }
+            Output::Thaw(deadline) => {
+                (self.has_spoken, self.silent_since) = (false, None);
+                let mut inputs = self.order(Order::Thaw(deadline));
+                inputs.extend(self.resume());
+                inputs
+            }
+            Output::Stop => self.order(Order::Stop),
+            Output::Kill => self.order(Order::Kill),
+            Output::Forward(signal) => self.order(Order::Signal(signal)),
+            Output::Call(_) | Output::Consult(_) | Output::Tell(_) | Output::Finish(_) => Vec::new(),
+        }
+    }
+
+    fn hear(&mut self, tell: &mut dyn FnMut(Note)) -> Vec<Input> {
+        let mut inputs = Vec::new();
+        while let Some(keeper) = &mut self.keeper {
+            match keeper.receive() {
+                Heard::Report(report) => inputs.extend(self.report(report, tell)),
+                Heard::Nothing => break,
+                Heard::Gone => inputs.extend(self.keeper_died()),
+            }
+        }
+        inputs
+    }
+
+    fn signalled(&mut self, signal: i32, _tell: &mut dyn FnMut(Note)) -> Vec<Input> {
+        if self.group.is_none() && signal != SIGTSTP {
+            return Vec::new();
+        }
+        let mut inputs = self.order(Order::Signal(signal));
+        if signal == SIGTSTP {
+            inputs.extend(self.suspend(signal));
+        }
+        inputs
+    }
+
+    /// The keeper keeps the deadline. Should it be stopped or hang, the wrapper does it in its place.
+    fn check(&mut self, deadline: Option<Boot>, now: Boot, _tell: &mut dyn FnMut(Note)) -> Vec<Input> {
+        let overdue = deadline.is_some_and(|deadline| now >= deadline) && !self.has_spoken && self.group.is_some();
+        if !overdue {
+            self.silent_since = None;
+            return Vec::new();
+        }
+        let since = *self.silent_since.get_or_insert(now);
+        if now.since(since) < KEEPER_SILENCE_MAX {
+            return Vec::new();
+        }
+        self.keeper_died()
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.keeper.as_ref().map(Keeper::fd)
+    }
+}
+
+fn named(processes: &[keeper::Process]) -> Vec<String> {
+    processes.iter().map(|p| format!("{} (pid {}, uid {})", p.name, p.pid, p.uid)).collect()
+}

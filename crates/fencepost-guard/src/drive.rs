@@ -1,0 +1,129 @@
+//! The driver: one loop that performs what a run decides and tells it what happened.
+//!
+//! The store has its own thread, so the loop never waits for it. It waits for whichever comes first: an answer, a
+//! signal, a word from what is guarded, or the next moment that the run named.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencepost_core::run::{Event, Finish, Input, Output, Run};
+use fencepost_core::time::Boot;
+use fencepost_store::Store;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::clock;
+use crate::local::Local;
+use crate::signals::{Received, Signals};
+use crate::worker::Worker;
+
+/// The longest the loop sleeps. The kernel's timers stand still while the machine does, so that a longer sleep would
+/// wake late by as long as the machine slept.
+const NAP_MAX: Duration = Duration::from_millis(500);
+
+/// What a lease is held for: a child process, or somebody at the other end of standard input.
+pub trait Body {
+    /// Does what the run decided, and says what came of it at once.
+    fn perform(&mut self, output: Output, tell: &mut dyn FnMut(Note)) -> Vec<Input>;
+    /// Whatever there is to hear, without waiting.
+    fn hear(&mut self, tell: &mut dyn FnMut(Note)) -> Vec<Input>;
+    /// Passes on a signal that is none of the run's business, or follows one that stops us.
+    fn signalled(&mut self, signal: i32, tell: &mut dyn FnMut(Note)) -> Vec<Input>;
+    /// Looks whether the deadline was kept.
+    fn check(&mut self, deadline: Option<Boot>, now: Boot, tell: &mut dyn FnMut(Note)) -> Vec<Input>;
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// Something that happened, for people and programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    Event(Event),
+    Spawned {
+        pid: i32,
+    },
+    /// The child ended and left these behind; they are being ended.
+    LeftOvers(Vec<String>),
+}
+
+/// Drives a run to its end.
+pub fn drive(
+    mut run: Run,
+    store: Arc<dyn Store>,
+    local: &Local,
+    signals: &mut Signals,
+    body: &mut dyn Body,
+    tell: &mut dyn FnMut(Note),
+) -> io::Result<Finish> {
+    let mut worker = Worker::start(store)?;
+    let mut asked = clock::boot_now();
+    let mut outputs = VecDeque::from(run.step(clock::now(), Input::Begin));
+    loop {
+        while let Some(output) = outputs.pop_front() {
+            let inputs = match output {
+                Output::Finish(finish) => return Ok(finish),
+                Output::Call(call) => {
+                    asked = clock::boot_now();
+                    worker.call(call);
+                    Vec::new()
+                }
+                Output::Consult(record) => {
+                    vec![Input::Consulted(local.facts(record.as_deref(), asked, clock::boot_now()))]
+                }
+                Output::Tell(event) => {
+                    tell(Note::Event(event));
+                    Vec::new()
+                }
+                other => {
+                    let grant = match &other {
+                        Output::Spawn { grant } => grant.clone(),
+                        _ => None,
+                    };
+                    let inputs = body.perform(other, tell);
+                    // Remembered once the child is on its way, so that it does not wait for it.
+                    if let Some(grant) = grant {
+                        local.remember_grant(&grant.record);
+                    }
+                    inputs
+                }
+            };
+            outputs.extend(inputs.into_iter().flat_map(|input| run.step(clock::now(), input)));
+        }
+        nap(&run, &worker, signals, body);
+        let mut inputs = Vec::new();
+        inputs.extend(worker.answer().map(Input::Answered));
+        for signal in signals.pending() {
+            inputs.extend(match signal {
+                Received::End(signal) => vec![Input::Interrupted(signal)],
+                Received::Continued => vec![Input::Woke],
+                Received::Other(signal) => body.signalled(signal, tell),
+            });
+        }
+        inputs.extend(body.hear(tell));
+        for input in inputs {
+            outputs.extend(run.step(clock::now(), input));
+        }
+        let now = clock::now();
+        let deadline = run.deadline().filter(|_| run.is_running());
+        for input in body.check(deadline, now.boot, tell) {
+            outputs.extend(run.step(now, input));
+        }
+        if run.wake_at().is_some_and(|at| now.boot >= at) {
+            outputs.extend(run.step(now, Input::Tick));
+        }
+    }
+}
+
+fn nap(run: &Run, worker: &Worker, signals: &Signals, body: &dyn Body) {
+    let until_due = run.wake_at().map_or(NAP_MAX, |at| at.since(clock::boot_now()));
+    let timeout = PollTimeout::try_from(until_due.min(NAP_MAX)).unwrap_or(PollTimeout::ZERO);
+    let mut fds = vec![PollFd::new(worker.fd(), PollFlags::POLLIN), PollFd::new(signals.fd(), PollFlags::POLLIN)];
+    fds.extend(body.fd().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+    match poll(&mut fds, timeout) {
+        Ok(_) | Err(Errno::EINTR) => {}
+        // Nothing can be waited for; a short sleep keeps the loop from spinning, and the deadline is still kept.
+        Err(_) => std::thread::sleep(Duration::from_millis(50)),
+    }
+}

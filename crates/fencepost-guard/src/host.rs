@@ -1,0 +1,188 @@
+//! This host: its name, what tells it apart from every other system, and whether a holder on it is dead.
+
+use std::fs;
+
+use fencepost_core::record::{Holder, Process, Processes};
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::{Pid, gethostname};
+
+/// The system this process runs on. Process ids mean something only where all three marks are the same.
+#[derive(Clone, Debug)]
+pub struct Host {
+    pub name: String,
+    machine: String,
+    boot: String,
+    pid_namespace: String,
+}
+
+impl Host {
+    pub fn this() -> Self {
+        let name = gethostname().ok().and_then(|name| name.into_string().ok());
+        Self {
+            name: name.filter(|name| !name.is_empty()).unwrap_or_else(|| "localhost".to_string()),
+            machine: first_line("/etc/machine-id"),
+            boot: boot_id(),
+            pid_namespace: fs::read_link("/proc/self/ns/pid")
+                .map(|link| link.to_string_lossy().into_owned())
+                .unwrap_or_default(),
+        }
+    }
+
+    /// The boot of this system; empty where it cannot be told.
+    pub fn boot(&self) -> &str {
+        &self.boot
+    }
+
+    /// A holder with processes here, which can be proved dead by their absence.
+    pub fn holder(&self, wrapper: i32, keeper: Option<i32>) -> Holder {
+        let processes = process(wrapper).map(|wrapper| Processes {
+            machine: self.machine.clone(),
+            boot: self.boot.clone(),
+            pid_namespace: self.pid_namespace.clone(),
+            wrapper,
+            keeper: keeper.and_then(process),
+        });
+        Holder { host: self.name.clone(), processes }
+    }
+
+    /// A holder by hand: a script that comes and goes between `acquire` and `release`.
+    pub fn holder_by_hand(&self) -> Holder {
+        Holder { host: self.name.clone(), processes: None }
+    }
+
+    /// Whether the holder certainly runs no more. Anything that cannot be proved is "no".
+    pub fn knows_dead(&self, holder: &Holder) -> bool {
+        let Some(processes) = &holder.processes else { return false };
+        self.shares_processes(processes) && is_gone(processes.wrapper) && processes.keeper.is_none_or(is_gone)
+    }
+
+    /// Whether the holder runs here and is alive, so that a signal to it reaches it and nobody else.
+    pub fn knows_alive(&self, holder: &Holder) -> bool {
+        let Some(processes) = &holder.processes else { return false };
+        self.shares_processes(processes) && process(processes.wrapper.pid) == Some(processes.wrapper)
+    }
+
+    /// Containers on one machine share its boot but not its process ids, and images share machine ids.
+    fn shares_processes(&self, processes: &Processes) -> bool {
+        let same = (&processes.machine, &processes.boot, &processes.pid_namespace)
+            == (&self.machine, &self.boot, &self.pid_namespace);
+        same && !self.boot.is_empty() && !self.pid_namespace.is_empty()
+    }
+}
+
+/// A living process with its start time. A zombie is dead: it only waits for somebody to ask.
+#[cfg(target_os = "linux")]
+pub fn process(pid: i32) -> Option<Process> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in parentheses and may itself hold anything, so that the fields count from the last one.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?;
+    let started = fields.nth(18)?.parse().ok()?;
+    (!matches!(state, "Z" | "X" | "x")).then_some(Process { pid, started })
+}
+
+/// Without the start time nothing can be proved about a process id later; see `boot_id`.
+#[cfg(not(target_os = "linux"))]
+pub fn process(pid: i32) -> Option<Process> {
+    Some(Process { pid, started: 0 })
+}
+
+/// Gone is what the kernel says does not exist, or exists as another process. What is only hidden from us is alive.
+fn is_gone(mark: Process) -> bool {
+    if kill(Pid::from_raw(mark.pid), None) == Err(Errno::ESRCH) {
+        return true;
+    }
+    let readable = fs::metadata(format!("/proc/{}/stat", mark.pid)).is_ok();
+    readable && process(mark.pid) != Some(mark)
+}
+
+#[cfg(target_os = "linux")]
+fn boot_id() -> String {
+    first_line("/proc/sys/kernel/random/boot_id")
+}
+
+/// Elsewhere a boot cannot be told from another without unsafe calls, so that no holder is ever proved dead by its
+/// processes: its lease ends by its time-to-live.
+#[cfg(not(target_os = "linux"))]
+fn boot_id() -> String {
+    String::new()
+}
+
+fn first_line(path: &str) -> String {
+    fs::read_to_string(path).map(|text| text.lines().next().unwrap_or_default().trim().to_string()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    fn sleeper() -> std::process::Child {
+        Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().unwrap()
+    }
+
+    #[test]
+    fn a_living_holder_is_not_dead_and_a_killed_one_is_even_as_a_zombie() {
+        let here = Host::this();
+        let mut child = sleeper();
+        let holder = here.holder(child.id() as i32, None);
+        assert!(!here.knows_dead(&holder));
+        assert!(here.knows_alive(&holder));
+        child.kill().unwrap();
+        while process(child.id() as i32).is_some() {
+            std::thread::yield_now();
+        }
+        assert!(here.knows_dead(&holder), "a zombie is dead");
+        child.wait().unwrap();
+        assert!(here.knows_dead(&holder));
+        assert!(!here.knows_alive(&holder));
+    }
+
+    #[test]
+    fn a_wrapper_whose_keeper_lives_is_not_dead() {
+        let here = Host::this();
+        let (mut wrapper, mut keeper) = (sleeper(), sleeper());
+        let holder = here.holder(wrapper.id() as i32, Some(keeper.id() as i32));
+        wrapper.kill().unwrap();
+        wrapper.wait().unwrap();
+        assert!(!here.knows_dead(&holder));
+        keeper.kill().unwrap();
+        keeper.wait().unwrap();
+        assert!(here.knows_dead(&holder));
+    }
+
+    #[test]
+    fn a_reused_process_id_is_another_process() {
+        let here = Host::this();
+        let mut child = sleeper();
+        let mut holder = here.holder(child.id() as i32, None);
+        if let Some(processes) = &mut holder.processes {
+            processes.wrapper.started -= 1;
+        }
+        assert!(here.knows_dead(&holder));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn nothing_is_known_about_another_container_machine_or_boot() {
+        let here = Host::this();
+        let mut child = sleeper();
+        let dead = here.holder(child.id() as i32, None);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(here.knows_dead(&dead));
+        let changes: [fn(&mut Processes); 3] = [
+            |p| p.pid_namespace = "pid:[1]".to_string(),
+            |p| p.machine = "another".to_string(),
+            |p| p.boot = "another".to_string(),
+        ];
+        for change in changes {
+            let mut other = dead.clone();
+            change(other.processes.as_mut().unwrap());
+            assert!(!here.knows_dead(&other));
+        }
+        assert!(!here.knows_dead(&here.holder_by_hand()));
+    }
+}

@@ -1,0 +1,104 @@
+//! What this host remembers by itself: the highest token it saw granted, and since when it has seen a lease unchanged.
+//!
+//! Both are memory, not truth: losing them costs caution or patience, never a wrong grant. So they are written
+//! without waiting for the disk.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use fencepost_core::lease::{Facts, Honest, Rules, Sighting};
+use fencepost_core::name::Key;
+use fencepost_core::record::Record;
+use fencepost_core::time::Boot;
+use fencepost_core::token::Token;
+use serde::{Deserialize, Serialize};
+
+use crate::host::Host;
+
+/// This host's memory of the jobs of one store or several, in its state directory.
+#[derive(Clone, Debug)]
+pub struct Local {
+    directory: PathBuf,
+    host: Host,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Memory {
+    high_water: Option<Token>,
+    sighting: Option<Seen>,
+}
+
+/// A sighting holds for one boot only: the boot clock starts again with the next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Seen {
+    boot: String,
+    token: Token,
+    renewals: u64,
+    since: Boot,
+}
+
+impl Local {
+    pub fn new(state: &Path, host: Host) -> Self {
+        Self { directory: state.join("memory"), host }
+    }
+
+    /// What this host knows about a record that was read just now. A sighting is kept only where the store has no
+    /// clock of its own, which is where the lease does not say when it ends.
+    pub fn facts(&self, record: Option<&Record>, asked: Boot, answered: Boot) -> Facts {
+        let Some(record) = record else { return Facts::default() };
+        let mut memory = self.recall(record);
+        let holder_is_dead = record.lease.as_ref().is_some_and(|lease| self.host.knows_dead(&lease.holder));
+        let clockless = record.lease.as_ref().is_some_and(|lease| lease.until.is_none());
+        let sighting = if clockless { self.sight(record, &mut memory, asked, answered) } else { None };
+        Facts { holder_is_dead, high_water: memory.high_water, sighting }
+    }
+
+    /// Remembers a grant. A failure is not worth a word: the date alone already keeps tokens from going back.
+    pub fn remember_grant(&self, record: &Record) {
+        let mut memory = self.recall(record);
+        if memory.high_water < Some(record.token) {
+            memory.high_water = Some(record.token);
+            let _ = self.keep(record, &memory);
+        }
+    }
+
+    fn sight(&self, record: &Record, memory: &mut Memory, asked: Boot, answered: Boot) -> Option<Sighting> {
+        let boot = self.host.boot();
+        let kept = memory.sighting.as_ref().filter(|seen| seen.boot == boot && seen.since <= answered);
+        let before = kept.map(|seen| Sighting { token: seen.token, renewals: seen.renewals, since: seen.since });
+        let sighting = Honest::sight(before, record, asked, answered)?;
+        if before != Some(sighting) {
+            let Sighting { token, renewals, since } = sighting;
+            memory.sighting = Some(Seen { boot: boot.to_string(), token, renewals, since });
+            let _ = self.keep(record, memory);
+        }
+        Some(sighting)
+    }
+
+    fn recall(&self, record: &Record) -> Memory {
+        let bytes = fs::read(self.path(record)).unwrap_or_default();
+        serde_json::from_slice(&bytes).unwrap_or_default()
+    }
+
+    fn keep(&self, record: &Record, memory: &Memory) -> std::io::Result<()> {
+        let path = self.path(record);
+        if let Some(parent) = path.parent() {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+        }
+        let draft = path.with_extension(format!("{}", std::process::id()));
+        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+        file.write_all(&serde_json::to_vec(memory)?)?;
+        drop(file);
+        fs::rename(&draft, &path).inspect_err(|_| {
+            let _ = fs::remove_file(&draft);
+        })
+    }
+
+    fn path(&self, record: &Record) -> PathBuf {
+        let key = Key::job(&record.job);
+        let name = key.as_str().trim_start_matches(Key::JOBS);
+        self.directory.join(record.store.to_string()).join(name)
+    }
+}

@@ -1,0 +1,49 @@
+//! The signals that reach the wrapper.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use nix::libc::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::backend::SignalDelivery;
+use signal_hook::iterator::exfiltrator::SignalOnly;
+
+use crate::sys;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// Somebody asks this process to end.
+    End(i32),
+    /// This process goes on after having been stopped, or is asked to look at its lease now.
+    Continued,
+    Other(i32),
+}
+
+/// The signals that have come, and something to wait on. What was ignored when the process started stays ignored, as
+/// `nohup` and a shell's background jobs want it.
+#[derive(Debug)]
+pub struct Signals {
+    delivery: SignalDelivery<UnixStream, SignalOnly>,
+}
+
+impl Signals {
+    pub fn listen() -> io::Result<Self> {
+        let (read, write) = UnixStream::pair()?;
+        let wanted = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGCONT];
+        let heard = wanted.into_iter().filter(|&signal| !sys::is_ignored(signal));
+        Ok(Self { delivery: SignalDelivery::with_pipe(read, write, SignalOnly, heard)? })
+    }
+
+    pub fn pending(&mut self) -> Vec<Received> {
+        let received = |signal| match signal {
+            SIGHUP | SIGINT | SIGQUIT | SIGTERM => Received::End(signal),
+            SIGCONT => Received::Continued,
+            other => Received::Other(other),
+        };
+        self.delivery.pending().map(received).collect()
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.delivery.get_read().as_fd()
+    }
+}

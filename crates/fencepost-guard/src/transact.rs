@@ -1,0 +1,87 @@
+//! One change of a record, performed on the spot: the commands by hand.
+
+use fencepost_core::lease::{Honest, Intent, Refusal};
+use fencepost_core::name::{Job, Key};
+use fencepost_core::record::{Record, decode};
+use fencepost_core::register::{StoreError, Trouble};
+use fencepost_core::skips::Skips;
+use fencepost_core::time::StoreClock;
+use fencepost_core::token::{Nonce, RunId, Token};
+use fencepost_core::transition::{Done, Known, Step, Transition, unreadable};
+use fencepost_store::{Answer, Store, Swapped};
+use thiserror::Error;
+
+use crate::clock;
+use crate::local::Local;
+use crate::worker::perform;
+
+/// How often a counter that others count on too is tried before it is given up.
+const SKIP_TRIES_MAX: u32 = 200;
+
+#[derive(Debug, Error)]
+pub enum TransactError {
+    #[error(transparent)]
+    Refused(Refusal),
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+/// Carries an intent to its end: done, refused, or failed with the store's own words.
+pub fn transact(
+    store: &dyn Store,
+    local: &Local,
+    job: &Job,
+    intent: Intent,
+    by: RunId,
+) -> Result<Box<Done>, TransactError> {
+    let mut transition = Transition::<Honest>::new(job.clone(), intent, by, 0);
+    let mut asked = clock::now();
+    let mut step = transition.begin(asked);
+    loop {
+        step = match step {
+            Step::Call(call) => {
+                asked = clock::now();
+                let answer = perform(store, &call);
+                transition.answered(clock::now(), answer)
+            }
+            Step::Consult(record) => {
+                let now = clock::now();
+                transition.consulted(now, local.facts(record.as_deref(), asked.boot, now.boot))
+            }
+            Step::Done(done) => return Ok(done),
+            Step::Refused(refusal) => return Err(TransactError::Refused(refusal)),
+            Step::Failed(error) => return Err(TransactError::Store(error)),
+        }
+    }
+}
+
+/// A job's record and the store's clock when it was read.
+pub fn look(store: &dyn Store, job: &Job) -> Result<(Option<Record>, Option<StoreClock>), StoreError> {
+    let answer = store.read(&Key::job(job))?;
+    let known = answer.value.map(|entry| Known::of(entry, job)).transpose()?;
+    Ok((known.map(|known| known.record), answer.clock))
+}
+
+/// The triggers of a job that were waved off.
+pub fn skips(store: &dyn Store, job: &Job) -> Result<Option<Skips>, StoreError> {
+    let entry = store.read(&Key::skips(job))?.value;
+    entry.map(|entry| decode(&entry.bytes).map_err(|why| unreadable(&format!("the skips of {job}"), &why))).transpose()
+}
+
+/// Counts a trigger that was turned away by the run with `token`.
+pub fn count_skip(store: &dyn Store, job: &Job, by: RunId, host: &str, token: Token) -> Result<Skips, StoreError> {
+    let key = Key::skips(job);
+    let mut entry = store.read(&key)?.value;
+    for write in 0..SKIP_TRIES_MAX {
+        let before = entry.as_ref().map(|entry| decode::<Skips>(&entry.bytes)).transpose();
+        let before = before.map_err(|why| unreadable(&format!("the skips of {job}"), &why))?;
+        let nonce = Nonce { by, write };
+        let next = Skips::add(before.as_ref(), nonce, clock::now().wall, host.to_string(), token);
+        let expected = entry.as_ref().map(|entry| &entry.version);
+        match store.swap(&key, expected, Some(&fencepost_core::record::encode(&next)))? {
+            Answer { value: Swapped::Won(_), .. } => return Ok(next),
+            Answer { value: Swapped::Lost(current), .. } => entry = current,
+        }
+    }
+    Err(StoreError::not_done(Trouble::Unavailable, format!("Too many triggers of {job} were skipped at one instant.")))
+}

@@ -1,0 +1,261 @@
+//! What was typed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use fencepost_core::ledger::Status;
+use fencepost_core::name::Name;
+
+use crate::duration;
+use crate::exit::Code;
+
+/// Run it once, on fresh input, and let nothing stale write
+#[derive(Debug, Parser)]
+#[command(name = "fencepost", version, disable_help_subcommand = true)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// Options that stand on either side of the verb.
+#[derive(Debug, Args)]
+pub struct Global {
+    /// The store that holds the leases, as a URL (default: the embedded one, in the state directory)
+    #[arg(long, global = true, value_name = "URL")]
+    pub store: Option<String>,
+    /// Print JSON for programs
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Say more
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    pub verbose: bool,
+    /// Say nothing
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Guard one run of a command
+    Run(Box<RunOptions>),
+    /// Hold a lease by hand, for scripts and other languages
+    #[command(subcommand)]
+    Lease(LeaseVerb),
+    /// Show the jobs: who holds them, how they last ended, how often they were skipped
+    Status(StatusOptions),
+    /// Show how recent runs ended
+    Runs(RunsOptions),
+}
+
+#[derive(Debug, Args)]
+pub struct RunOptions {
+    /// The job's name: the same on every machine that may run it
+    #[arg(value_parser = name)]
+    pub job: Name,
+    /// Run this string by sh -c
+    #[arg(short = 'c', value_name = "STRING", conflicts_with = "command")]
+    pub shell: Option<OsString>,
+    /// The command, after --
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+    /// How long the lease lasts without a renewal; it is renewed every third of it
+    #[arg(long, value_parser = duration::parse, default_value = "5m", value_name = "D")]
+    pub ttl: Duration,
+    /// How long the job has between TERM and KILL (default: 10s, or a third of a shorter ttl)
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub grace: Option<Duration>,
+    /// End the job if it runs longer
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub timeout: Option<Duration>,
+    /// Wait this long for the lease if another run holds it
+    #[arg(short, long, value_parser = duration::parse, value_name = "D")]
+    pub wait: Option<Duration>,
+    /// Exit with this code instead of 0 if the run is skipped
+    #[arg(short = 'E', long, value_name = "N", default_value_t = 0)]
+    pub skip_exit: u8,
+    /// What to do while another run of the job is going
+    #[arg(long, value_enum, default_value_t = OverlapChoice::Skip)]
+    pub overlap: OverlapChoice,
+    /// The job is each host's own: only runs on this host exclude each other
+    #[arg(long)]
+    pub per_host: bool,
+    /// What to do if the store cannot be reached: fail, or run without a lease and without a token
+    #[arg(long, value_enum, default_value_t = StoreErrorChoice::Fail)]
+    pub on_store_error: StoreErrorChoice,
+    /// Leave alone what the command leaves running
+    #[arg(long)]
+    pub leave_children: bool,
+    /// Hold the command's output back, and print it only if it fails
+    #[arg(long)]
+    pub output_on_failure: bool,
+    /// Write what happens as JSON lines to a file, or to an open descriptor as fd:N
+    #[arg(long, value_name = "FILE|fd:N")]
+    pub events: Option<OsString>,
+    /// Say what would happen, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OverlapChoice {
+    /// Leave it to the run that is going, and exit 0
+    Skip,
+    /// Ask that run to stop, and take its place
+    Replace,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StoreErrorChoice {
+    Fail,
+    Run,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum LeaseVerb {
+    /// Take the lease and print its token
+    Acquire {
+        #[command(flatten)]
+        job: JobArgument,
+        /// How long it lasts without a renewal
+        #[arg(long, value_parser = duration::parse, default_value = "5m", value_name = "D")]
+        ttl: Duration,
+        /// Wait this long for it if another holds it
+        #[arg(short, long, value_parser = duration::parse, value_name = "D")]
+        wait: Option<Duration>,
+    },
+    /// Renew a lease that is still held under its token
+    Renew {
+        #[command(flatten)]
+        job: JobArgument,
+        /// The token that acquire printed
+        #[arg(long, value_name = "T")]
+        token: u64,
+    },
+    /// Give a lease back
+    Release {
+        #[command(flatten)]
+        job: JobArgument,
+        /// The token that acquire printed
+        #[arg(long, value_name = "T", required_unless_present = "force")]
+        token: Option<u64>,
+        /// Take it from whoever holds it; a run that holds it is stopped at its next renewal
+        #[arg(long, conflicts_with = "token")]
+        force: bool,
+    },
+    /// Show who holds a lease
+    Show {
+        #[command(flatten)]
+        job: JobArgument,
+    },
+    /// Hold a lease and renew it until standard input ends; exit 12 if it is lost
+    Hold {
+        #[command(flatten)]
+        job: JobArgument,
+        /// How long it lasts without a renewal
+        #[arg(long, value_parser = duration::parse, default_value = "5m", value_name = "D")]
+        ttl: Duration,
+        /// Wait this long for it if another holds it
+        #[arg(short, long, value_parser = duration::parse, value_name = "D")]
+        wait: Option<Duration>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct JobArgument {
+    /// The job's name
+    #[arg(value_parser = name)]
+    pub job: Name,
+    /// The job is each host's own
+    #[arg(long)]
+    pub per_host: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct StatusOptions {
+    /// Only this job
+    #[arg(value_parser = name)]
+    pub job: Option<Name>,
+}
+
+#[derive(Debug, Args)]
+pub struct RunsOptions {
+    /// Only this job
+    #[arg(value_parser = name)]
+    pub job: Option<Name>,
+    /// Only runs that ended this way; may be given several times
+    #[arg(long, value_parser = status, value_name = "STATUS")]
+    pub status: Vec<Status>,
+    /// At most this many, the newest
+    #[arg(short = 'n', long, default_value_t = 50, value_name = "N")]
+    pub limit: usize,
+}
+
+impl Arguments {
+    /// Reads the command line, or says what is wrong with it and which code to end with.
+    pub fn from_command_line() -> Result<Self, Code> {
+        Self::try_parse().map_err(|error| {
+            let _ = error.print();
+            match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Code::DONE,
+                _ if asked_for_run() => Code::FAILED,
+                _ => Code::USAGE,
+            }
+        })
+    }
+}
+
+impl Verb {
+    /// Whether the verb passes a child's exit code through, so that a usage error needs a code of its own.
+    pub fn is_wrapper(&self) -> bool {
+        matches!(self, Self::Run(_))
+    }
+}
+
+/// Where events go.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Sink {
+    File(PathBuf),
+    Descriptor(u32),
+}
+
+impl Sink {
+    pub fn parse(text: &OsString) -> Result<Self, String> {
+        match text.to_str().and_then(|text| text.strip_prefix("fd:")) {
+            None => Ok(Self::File(PathBuf::from(text))),
+            Some(number) => number
+                .parse()
+                .map(Self::Descriptor)
+                .map_err(|_| format!("--events {}: fd: takes the number of an open descriptor", text.display())),
+        }
+    }
+}
+
+/// Whether the verb is `run`, as far as that can be told from a command line that does not parse.
+fn asked_for_run() -> bool {
+    let mut words = std::env::args_os().skip(1);
+    while let Some(word) = words.next() {
+        match word.to_str() {
+            Some("--store") => drop(words.next()),
+            Some(option) if option.starts_with('-') => {}
+            verb => return verb == Some("run"),
+        }
+    }
+    false
+}
+
+fn name(text: &str) -> Result<Name, String> {
+    Name::new(text).map_err(|error| error.to_string())
+}
+
+fn status(text: &str) -> Result<Status, String> {
+    let known = Status::ALL.into_iter().find(|status| status.as_str() == text);
+    known.ok_or_else(|| {
+        let all: Vec<_> = Status::ALL.iter().map(|status| status.as_str()).collect();
+        format!("{text:?} is not a status; there are {}", all.join(", "))
+    })
+}

@@ -1,0 +1,298 @@
+//! `fencepost lease …`: a lease by hand, for scripts and other languages.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencepost_core::lease::{Claim, Honest, Intent, Me, Refusal, Rules};
+use fencepost_core::ledger::Trigger;
+use fencepost_core::name::Job;
+use fencepost_core::record::Record;
+use fencepost_core::run::{Event, Finish, Overlap, Run, Terms, Why};
+use fencepost_core::token::{RunId, Token};
+use fencepost_core::transition::Done;
+use fencepost_guard::clock;
+use fencepost_guard::drive::{Note, drive};
+use fencepost_guard::hold::Stdin;
+use fencepost_guard::signals::Signals;
+use fencepost_guard::transact::{TransactError, look, transact};
+use fencepost_store::Store;
+use serde_json::json;
+
+use crate::args::{Global, JobArgument, LeaseVerb};
+use crate::exit::{Code, Failure};
+use crate::place::Place;
+use crate::report::Voice;
+use crate::show::{self, LeaseJson};
+
+/// How long a waiting `acquire` pauses between two tries.
+const PAUSE: Duration = Duration::from_millis(250);
+
+pub fn run(global: &Global, verb: &LeaseVerb) -> Result<Code, Failure> {
+    let place = Place::find(global)?;
+    match verb {
+        LeaseVerb::Acquire { job, ttl, wait } => {
+            super::check_ttl(*ttl)?;
+            Desk::open(global, place, job)?.acquire(*ttl, *wait)
+        }
+        LeaseVerb::Renew { job, token } => Desk::open(global, place, job)?.renew(*token),
+        LeaseVerb::Release { job, token, force } => {
+            let desk = Desk::open(global, place, job)?;
+            if *force { desk.force_release() } else { desk.release(token.unwrap_or_default()) }
+        }
+        LeaseVerb::Show { job } => Desk::open(global, place, job)?.show(),
+        LeaseVerb::Hold { job, ttl, wait } => {
+            super::check_ttl(*ttl)?;
+            Desk::open(global, place, job)?.hold(*ttl, *wait)
+        }
+    }
+}
+
+/// One job's lease, and the means to change it.
+struct Desk<'a> {
+    global: &'a Global,
+    place: Place,
+    job: Job,
+    store: Arc<dyn Store>,
+    me: RunId,
+}
+
+impl<'a> Desk<'a> {
+    fn open(global: &'a Global, place: Place, job: &JobArgument) -> Result<Self, Failure> {
+        let job = super::job(&job.job, job.per_host, &place)?;
+        let store = place.open()?;
+        Ok(Self { global, place, job, store, me: super::mint_run() })
+    }
+
+    fn transact(&self, intent: Intent) -> Result<Box<Done>, TransactError> {
+        transact(self.store.as_ref(), &self.place.local(), &self.job, intent, self.me)
+    }
+
+    fn acquire(&self, ttl: Duration, wait: Option<Duration>) -> Result<Code, Failure> {
+        let give_up = wait.map(|wait| clock::boot_now() + wait);
+        loop {
+            match self.transact(Intent::Claim(self.claim(ttl))) {
+                Ok(done) => {
+                    if let Some(known) = &done.held {
+                        self.place.local().remember_grant(&known.record);
+                    }
+                    return Ok(self.granted(&done, ttl, |record| record.token.to_string()));
+                }
+                Err(TransactError::Refused(Refusal::Held { .. }))
+                    if give_up.is_some_and(|at| clock::boot_now() < at) =>
+                {
+                    std::thread::sleep(PAUSE);
+                }
+                Err(error) => return self.refused(error),
+            }
+        }
+    }
+
+    fn renew(&self, token: u64) -> Result<Code, Failure> {
+        match self.transact(Intent::Renew(me(token)?)) {
+            Ok(done) => {
+                let ttl = done.held.as_ref().and_then(|known| known.record.lease.as_ref()).map(|lease| lease.ttl);
+                let message = format!("{} renewed.", self.job);
+                Ok(self.granted(&done, ttl.unwrap_or_default(), |_| message.clone()))
+            }
+            Err(error) => self.refused(error),
+        }
+    }
+
+    fn release(&self, token: u64) -> Result<Code, Failure> {
+        self.released(self.transact(Intent::Release(me(token)?)), "released")
+    }
+
+    fn force_release(&self) -> Result<Code, Failure> {
+        match self.transact(Intent::ForceRelease) {
+            Err(TransactError::Refused(Refusal::NobodyHolds)) => {
+                Voice::of(self.global).tell(&format!("Nobody holds {}.", self.job));
+                self.show()
+            }
+            result => self.released(result, "released by force"),
+        }
+    }
+
+    fn released(&self, result: Result<Box<Done>, TransactError>, how: &str) -> Result<Code, Failure> {
+        match result {
+            Ok(done) => {
+                if let (true, Some(known)) = (self.global.json, &done.held) {
+                    show::json(&LeaseJson::new(&known.record, None, clock::now().wall));
+                }
+                Voice::of(self.global).tell(&format!("{} {how}.", self.job));
+                Ok(Code::DONE)
+            }
+            Err(error) => self.refused(error),
+        }
+    }
+
+    fn show(&self) -> Result<Code, Failure> {
+        let (record, clock) = look(self.store.as_ref(), &self.job)?;
+        let now = clock::now().wall;
+        let Some(record) = record else {
+            if self.global.json {
+                show::json(&json!({ "v": 1, "job": self.job.to_string(), "token": null, "grants": 0, "run": null,
+                    "until": null, "remaining_ms": null, "held": false }));
+            } else {
+                show::line(&format!("{} was never held.", self.job));
+            }
+            return Ok(Code::DONE);
+        };
+        let remaining = show::remaining(&record, clock.as_ref());
+        if self.global.json {
+            show::json(&LeaseJson::new(&record, remaining, now));
+        } else {
+            show::line(&self.sentence(&record, remaining));
+        }
+        Ok(Code::DONE)
+    }
+
+    fn sentence(&self, record: &Record, remaining: Option<Duration>) -> String {
+        let numbers = format!("token {}, grant {}", record.token, record.grants);
+        match &record.lease {
+            Some(lease) if self.place.host.knows_dead(&lease.holder) => {
+                format!("{} is free: the process that held it is dead ({numbers}).", self.job)
+            }
+            Some(_) if remaining == Some(Duration::ZERO) => {
+                format!("{} is free: its lease expired ({numbers}).", self.job)
+            }
+            Some(lease) => {
+                let holder = show::holder(lease, remaining, clock::now().wall);
+                format!("{} is held by {holder} ({numbers}).", self.job)
+            }
+            None => format!("{} is free ({numbers}).", self.job),
+        }
+    }
+
+    /// Says what was granted, with the time that its holder may rely on, which is a little less than the store's.
+    fn granted(&self, done: &Done, ttl: Duration, text: impl Fn(&Record) -> String) -> Code {
+        let Some(known) = &done.held else { return Code::FAILED };
+        if self.global.json {
+            let now = clock::now();
+            let left = Honest::deadline(done.sent, now.boot, ttl).since(now.boot);
+            show::json(&LeaseJson::new(&known.record, Some(left), now.wall));
+        } else {
+            show::line(&text(&known.record));
+        }
+        Code::DONE
+    }
+
+    /// What a refusal means by hand: held is 11, lost is 12, everything else is a failure.
+    fn refused(&self, error: TransactError) -> Result<Code, Failure> {
+        let (code, reason, message) = match error {
+            TransactError::Store(error) => return Err(Failure::Store(error)),
+            TransactError::Refused(Refusal::Held { record, remaining }) => {
+                let holder = record.lease.as_ref().map(|lease| show::holder(lease, remaining, clock::now().wall));
+                (Code::HELD, "held", format!("{} is held by {}.", self.job, holder.unwrap_or_default()))
+            }
+            TransactError::Refused(Refusal::NotHolder { record }) => (Code::LOST, "lost", self.lost(record.as_deref())),
+            TransactError::Refused(refusal) => return Err(Failure::Other(format!("{}: {refusal}", self.job))),
+        };
+        if self.global.json {
+            show::json(&json!({ "v": 1, "error": { "code": code.0, "reason": reason, "message": message } }));
+        }
+        Voice::of(self.global).warn(&message);
+        Ok(code)
+    }
+
+    fn lost(&self, record: Option<&Record>) -> String {
+        let now = match record {
+            None => "it was never held".to_string(),
+            Some(record) => match &record.lease {
+                Some(lease) => format!("it is held by {} under token {}", lease.holder.host, record.token),
+                None => format!("it is free; the last token was {}", record.token),
+            },
+        };
+        format!("{}: the lease under this token is lost: {now}. Stop what you do under it, and acquire anew.", self.job)
+    }
+
+    fn claim(&self, ttl: Duration) -> Claim {
+        Claim {
+            run: self.me,
+            ttl,
+            holder: self.place.host.holder_by_hand(),
+            slot: clock::now().wall,
+            zone: "UTC".to_string(),
+            trigger: Trigger::Manual,
+        }
+    }
+
+    fn hold(&self, ttl: Duration, wait: Option<Duration>) -> Result<Code, Failure> {
+        let mut claim = self.claim(ttl);
+        claim.holder = self.place.host.holder(std::process::id() as i32, None);
+        let terms = Terms {
+            job: self.job.clone(),
+            claim,
+            grace: Duration::ZERO,
+            overlap: Overlap::Skip,
+            wait,
+            timeout: None,
+            run_without_store: false,
+            leaves_outcome: false,
+            inside: None,
+        };
+        let failed = |error: std::io::Error| Failure::Other(format!("Cannot hold {}: {error}", self.job));
+        let mut signals = Signals::listen().map_err(failed)?;
+        let store = Arc::clone(&self.store);
+        let mut tell = |note: Note| self.held_note(&note, ttl);
+        let finish = drive(Run::new(terms), store, &self.place.local(), &mut signals, &mut Stdin::new(), &mut tell)
+            .map_err(failed)?;
+        self.held_to_the_end(finish)
+    }
+
+    fn held_note(&self, note: &Note, ttl: Duration) {
+        let Note::Event(event) = note else { return };
+        let now = clock::now().wall;
+        match event {
+            Event::Claimed { token, grants, .. } => show::json(&json!({
+                "v": 1, "event": "held", "at": show::time(now), "job": self.job.to_string(), "token": token,
+                "grants": grants, "run": self.me, "ttl_ms": fencepost_core::time::millis(ttl), "held": true
+            })),
+            Event::Renewed { renewals } => show::json(&json!({
+                "v": 1, "event": "renewed", "at": show::time(now), "job": self.job.to_string(), "renewals": renewals
+            })),
+            other => Voice::of(self.global).note(&self.job.to_string(), &Note::Event(other.clone())),
+        }
+    }
+
+    fn held_to_the_end(&self, finish: Finish) -> Result<Code, Failure> {
+        let event = |event: &str, reason: Option<String>| {
+            show::json(&json!({
+                "v": 1, "event": event, "at": show::time(clock::now().wall), "job": self.job.to_string(),
+                "reason": reason, "held": false
+            }));
+        };
+        match finish {
+            Finish::Ended { .. } => {
+                event("released", None);
+                Ok(Code::DONE)
+            }
+            Finish::Interrupted(signal) => Ok(Code((128 + signal) as u8)),
+            Finish::Stopped { why, .. } => {
+                event("lost", Some(why.note()));
+                Voice::of(self.global).warn(&format!("{}: {}", self.job, lost_sentence(&why)));
+                Ok(Code::LOST)
+            }
+            Finish::Unrecorded { .. } => Err(Failure::Other(format!(
+                "{}: the lease could not be released before it ran out; it ends by itself.",
+                self.job
+            ))),
+            Finish::Held { record, remaining } => {
+                self.refused(TransactError::Refused(Refusal::Held { record, remaining }))
+            }
+            Finish::StoreFailed(error) => Err(Failure::Store(error)),
+            Finish::Refused(refusal) => self.refused(TransactError::Refused(refusal)),
+            Finish::NotSpawned(failure) => Err(Failure::Other(failure.text)),
+            Finish::Nested | Finish::WithoutLease { .. } => Err(Failure::Other("This cannot happen to hold.".into())),
+        }
+    }
+}
+
+fn lost_sentence(why: &Why) -> String {
+    why.note().replace("stopped: ", "lease lost: ")
+}
+
+fn me(token: u64) -> Result<Me, Failure> {
+    let token =
+        Token::new(token).ok_or_else(|| Failure::Usage(format!("{token} is not a token: it is 2^53 or more.")))?;
+    Ok(Me { token, run: None })
+}

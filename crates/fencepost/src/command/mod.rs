@@ -1,0 +1,67 @@
+//! One file per verb.
+
+pub mod lease;
+pub mod run;
+pub mod runs;
+pub mod status;
+
+use std::time::Duration;
+
+use fencepost_core::lease::{TTL_MAX, TTL_MIN};
+use fencepost_core::name::{Job, Name};
+use fencepost_core::record::{Record, decode};
+use fencepost_core::time::StoreClock;
+use fencepost_core::token::RunId;
+use fencepost_core::transition::unreadable;
+use fencepost_store::{Key, SCAN_KEYS_MAX, Store};
+
+use crate::duration;
+use crate::exit::Failure;
+use crate::place::Place;
+
+/// A new run. Minted once, at random, sortable by time.
+pub fn mint_run() -> RunId {
+    RunId(uuid::Uuid::now_v7())
+}
+
+/// The job that was named, on this host or on all.
+pub fn job(name: &Name, per_host: bool, place: &Place) -> Result<Job, Failure> {
+    if !per_host {
+        return Ok(Job::shared(name.clone()));
+    }
+    Job::of_host(name.clone(), &place.host.name).map_err(|error| Failure::Usage(error.to_string()))
+}
+
+/// A time-to-live that can be kept.
+pub fn check_ttl(ttl: Duration) -> Result<(), Failure> {
+    if (TTL_MIN..=TTL_MAX).contains(&ttl) {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "--ttl {} is out of bounds: a lease lasts from {} to {}.",
+        duration::show(ttl),
+        duration::show(TTL_MIN),
+        duration::show(TTL_MAX)
+    )))
+}
+
+/// Reads every job's record, in the order of their keys.
+pub fn each_record(
+    store: &dyn Store,
+    mut see: impl FnMut(Record, Option<&StoreClock>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut after = None;
+    loop {
+        let keys = store.scan(Key::JOBS, after.as_ref(), SCAN_KEYS_MAX)?.value;
+        let Some(last) = keys.last().cloned() else { return Ok(()) };
+        for key in &keys {
+            let answer = store.read(key)?;
+            if let Some(entry) = answer.value {
+                let record: Record =
+                    decode(&entry.bytes).map_err(|why| unreadable(&format!("the record under {key}"), &why))?;
+                see(record, answer.clock.as_ref())?;
+            }
+        }
+        after = Some(last);
+    }
+}

@@ -1,0 +1,277 @@
+//! `fencepost run`: guard one run of a command.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencepost_core::lease::Claim;
+use fencepost_core::ledger::{Status, Trigger};
+use fencepost_core::name::Job;
+use fencepost_core::register::StoreError;
+use fencepost_core::run::{Event, Finish, Overlap, Run, Terms};
+use fencepost_core::token::RunId;
+use fencepost_guard::child::{Child, Environment, Plan};
+use fencepost_guard::drive::{Note, drive};
+use fencepost_guard::keeper::Keeper;
+use fencepost_guard::signals::Signals;
+use fencepost_guard::terminal::Terminal;
+use fencepost_guard::transact::{count_skip, look};
+use fencepost_guard::{clock, nudge};
+use fencepost_store::redacted;
+use fencepost_store::{Answer, Entry, Key, Store, Swapped, Version};
+
+use crate::args::{Global, OverlapChoice, RunOptions, Sink, StoreErrorChoice};
+use crate::events::Events;
+use crate::exit::{Code, Failure};
+use crate::place::Place;
+use crate::report::Voice;
+use crate::show;
+
+/// The default grace, and the share of the time-to-live that it may take at most.
+const GRACE: Duration = Duration::from_secs(10);
+const GRACES_PER_TTL: u32 = 3;
+
+pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
+    let place = Place::find(global)?;
+    let job = job(options, &place)?;
+    let argv = argv(options)?;
+    let grace = grace(options)?;
+    let voice = Voice::of(global);
+    if options.dry_run {
+        return dry_run(&place, &job, options);
+    }
+    let run = super::mint_run();
+    let sink = options.events.as_ref().map(Sink::parse).transpose().map_err(Failure::Usage)?;
+    let mut events = Events::open(sink, job.to_string(), run.to_string())?;
+
+    // The keeper is forked before the store is opened: no database handle crosses a fork, and no thread exists yet.
+    let keeper = Keeper::start().map_err(|error| Failure::Other(format!("Cannot start the keeper: {error}")))?;
+    let terminal = Terminal::detect();
+    let mut signals =
+        Signals::listen().map_err(|error| Failure::Other(format!("Cannot listen to signals: {error}")))?;
+    let store = opened(&place, options)?;
+    let output = Output::prepare(options, &place, run)?;
+    let claim = Claim {
+        run,
+        ttl: options.ttl,
+        holder: place.host.holder(std::process::id() as i32, Some(keeper.pid())),
+        slot: clock::now().wall,
+        zone: "UTC".to_string(),
+        trigger: Trigger::Manual,
+    };
+    let terms = terms(options, job.clone(), claim, grace);
+    let plan = Plan {
+        argv,
+        cwd: None,
+        grace,
+        leave_children: options.leave_children,
+        stdout: output.as_ref().map(|output| output.stdout.clone().into_os_string()),
+        stderr: output.as_ref().map(|output| output.stderr.clone().into_os_string()),
+        label: job.to_string(),
+        env: environment(&place),
+    };
+    let mut child = Child::new(plan, keeper, terminal);
+    let label = job.to_string();
+    let mut tell = |note: Note| {
+        events.note(&note);
+        voice.note(&label, &note);
+        if let Note::Event(Event::AskedToStop { record }) = &note {
+            nudge(&place.host, record);
+        }
+    };
+    let finish = drive(Run::new(terms), Arc::clone(&store), &place.local(), &mut signals, &mut child, &mut tell)
+        .map_err(|error| Failure::Other(format!("Cannot start the store's thread: {error}")))?;
+    let code = Code::of_run(&finish, Code(options.skip_exit));
+    if let Some(output) = output {
+        output.show_if(!matches!(&finish, Finish::Held { .. }) && code != Code::DONE);
+    }
+    voice.finish(&label, &finish, clock::now().wall);
+    if let Finish::Held { record, .. } = &finish {
+        skipped(&place, store.as_ref(), &job, run, record, voice);
+    }
+    events.end(&finish, status(&finish).as_str(), code.0);
+    Ok(code)
+}
+
+fn job(options: &RunOptions, place: &Place) -> Result<Job, Failure> {
+    super::job(&options.job, options.per_host, place)
+}
+
+fn argv(options: &RunOptions) -> Result<Vec<OsString>, Failure> {
+    match &options.shell {
+        Some(script) => Ok(vec!["/bin/sh".into(), "-c".into(), script.clone()]),
+        None if options.command.is_empty() => Err(Failure::Usage(format!(
+            "There is no command to run. Write it after --, as in: fencepost run {} -- ./job.sh",
+            options.job
+        ))),
+        None => Ok(options.command.clone()),
+    }
+}
+
+/// A grace that fits: stopping a job must take a small part of its lease only.
+fn grace(options: &RunOptions) -> Result<Duration, Failure> {
+    super::check_ttl(options.ttl)?;
+    let most = options.ttl / GRACES_PER_TTL;
+    match options.grace {
+        None => Ok(GRACE.min(most)),
+        Some(grace) if grace <= most => Ok(grace),
+        Some(grace) => Err(Failure::Usage(format!(
+            "--ttl {} is shorter than three times --grace {}: stopping the job could take longer than its lease. \
+             Give a --ttl of at least {}, or a shorter --grace.",
+            crate::duration::show(options.ttl),
+            crate::duration::show(grace),
+            crate::duration::show(grace * GRACES_PER_TTL)
+        ))),
+    }
+}
+
+fn terms(options: &RunOptions, job: Job, claim: Claim, grace: Duration) -> Terms {
+    Terms {
+        job,
+        claim,
+        grace,
+        overlap: match options.overlap {
+            OverlapChoice::Skip => Overlap::Skip,
+            OverlapChoice::Replace => Overlap::Replace,
+        },
+        wait: options.wait,
+        timeout: options.timeout,
+        run_without_store: options.on_store_error == StoreErrorChoice::Run,
+        leaves_outcome: true,
+        inside: std::env::var("FENCEPOST_RUN").ok().and_then(|run| run.parse().ok()),
+    }
+}
+
+/// What the child is told. Whatever an outer run had told us is replaced or removed.
+fn environment(place: &Place) -> Environment {
+    let store = redacted(&place.store);
+    Box::new(move |grant| {
+        let lease = grant.and_then(|grant| grant.record.lease.as_ref().map(|lease| (&grant.record, lease)));
+        let value = |value: fn(&fencepost_core::record::Record, &fencepost_core::record::Lease) -> String| {
+            lease.map(|(record, lease)| value(record, lease))
+        };
+        let variables = [
+            ("FENCEPOST_JOB", value(|record, _| record.job.name.to_string())),
+            ("FENCEPOST_RUN", value(|_, lease| lease.run.to_string())),
+            ("FENCEPOST_TOKEN", value(|record, _| record.token.to_string())),
+            ("FENCEPOST_SLOT", value(|_, lease| show::time(lease.slot))),
+            ("FENCEPOST_DATE", value(|_, lease| show::date(lease.slot))),
+            ("FENCEPOST_TRIGGER", value(|_, lease| lease.trigger.as_str().to_string())),
+            ("FENCEPOST_LATE_SECONDS", value(|_, _| "0".to_string())),
+            ("FENCEPOST_KEY", value(|record, lease| format!("{}/{}", record.job, show::time(lease.slot)))),
+            ("FENCEPOST_STORE", Some(store.clone())),
+            ("FENCEPOST_STORE_ID", value(|record, _| record.store.to_string())),
+            ("FENCEPOST_STORE_PASSWORD", None),
+        ];
+        variables.into_iter().map(|(name, value)| (name.into(), value.map(OsString::from))).collect()
+    })
+}
+
+fn opened(place: &Place, options: &RunOptions) -> Result<Arc<dyn Store>, Failure> {
+    match (place.open(), options.on_store_error) {
+        (Err(Failure::Store(error)), StoreErrorChoice::Run) => Ok(Arc::new(OutOfReach(error))),
+        (opened, _) => opened,
+    }
+}
+
+/// A skip is not a failure: it is counted apart, under its own key.
+fn skipped(
+    place: &Place,
+    store: &dyn Store,
+    job: &Job,
+    run: RunId,
+    record: &fencepost_core::record::Record,
+    voice: Voice,
+) {
+    if let Err(error) = count_skip(store, job, run, &place.host.name, record.token) {
+        voice.warn(&format!("{job} was skipped, but the skip could not be counted: {error}"));
+    }
+}
+
+fn dry_run(place: &Place, job: &Job, options: &RunOptions) -> Result<Code, Failure> {
+    let store = place.open()?;
+    let (record, clock) = look(store.as_ref(), job)?;
+    let Some((record, lease)) = record.as_ref().and_then(|record| record.lease.as_ref().map(|lease| (record, lease)))
+    else {
+        show::line(&format!("{job} would run: nobody holds it."));
+        return Ok(Code::DONE);
+    };
+    let remaining = show::remaining(record, clock.as_ref());
+    if remaining == Some(Duration::ZERO) || place.host.knows_dead(&lease.holder) {
+        show::line(&format!("{job} would run: the run before ({}) did not end properly.", lease.run));
+        return Ok(Code::DONE);
+    }
+    show::line(&format!(
+        "{job} would be skipped: it is held by {}.",
+        show::holder(lease, remaining, clock::now().wall)
+    ));
+    Ok(Code(options.skip_exit))
+}
+
+fn status(finish: &Finish) -> Status {
+    match finish {
+        Finish::Ended { exit, .. } | Finish::WithoutLease { exit, .. } if exit.code() == 0 => Status::Ok,
+        Finish::Stopped { why, .. } => why.status(),
+        Finish::Held { .. } => Status::SkippedOverlap,
+        _ => Status::Error,
+    }
+}
+
+/// The command's output, held back until it is known whether anybody needs it.
+#[derive(Debug)]
+struct Output {
+    stdout: PathBuf,
+    stderr: PathBuf,
+}
+
+impl Output {
+    fn prepare(options: &RunOptions, place: &Place, run: RunId) -> Result<Option<Self>, Failure> {
+        if !options.output_on_failure {
+            return Ok(None);
+        }
+        let directory = place.state.join("output");
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).map_err(|error| {
+            Failure::Other(format!("Cannot hold the output back in {}: {error}", directory.display()))
+        })?;
+        let file = |stream: &str| directory.join(format!("{run}.{stream}"));
+        Ok(Some(Self { stdout: file("stdout"), stderr: file("stderr") }))
+    }
+
+    fn show_if(self, failed: bool) {
+        if failed {
+            let copy = |path: &PathBuf, to: &mut dyn io::Write| {
+                std::fs::File::open(path).and_then(|mut file| io::copy(&mut file, to))
+            };
+            let _ = copy(&self.stdout, &mut io::stdout().lock());
+            let _ = copy(&self.stderr, &mut io::stderr().lock());
+        }
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.stdout);
+        let _ = std::fs::remove_file(&self.stderr);
+    }
+}
+
+/// A store that could not be opened, for a run that goes on without one.
+#[derive(Debug)]
+struct OutOfReach(StoreError);
+
+impl Store for OutOfReach {
+    fn read(&self, _key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
+        Err(self.0.clone())
+    }
+
+    fn swap(&self, _: &Key, _: Option<&Version>, _: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
+        Err(self.0.clone())
+    }
+
+    fn scan(&self, _prefix: &str, _after: Option<&Key>, _limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
+        Err(self.0.clone())
+    }
+}

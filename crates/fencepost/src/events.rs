@@ -1,0 +1,103 @@
+//! What happens during a run, as JSON lines for programs (`--events`).
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+
+use fencepost_core::run::{Event, Finish, Why};
+use fencepost_guard::clock;
+use fencepost_guard::drive::Note;
+use serde_json::{Map, Value, json};
+
+use crate::args::Sink;
+use crate::exit::Failure;
+use crate::show;
+
+/// Where events go, if anywhere. A sink that breaks never disturbs the job.
+#[derive(Debug)]
+pub struct Events {
+    file: Option<File>,
+    job: String,
+    run: String,
+}
+
+impl Events {
+    pub fn open(sink: Option<Sink>, job: String, run: String) -> Result<Self, Failure> {
+        let file = sink.map(|sink| open(&sink)).transpose()?;
+        Ok(Self { file, job, run })
+    }
+
+    pub fn note(&mut self, note: &Note) {
+        let (event, fields) = match note {
+            Note::Spawned { pid } => ("spawned", json!({ "pid": pid })),
+            Note::LeftOvers(processes) => ("left_overs", json!({ "processes": processes })),
+            Note::Event(event) => described(event),
+        };
+        self.write(event, fields);
+    }
+
+    /// The last event of every run.
+    pub fn end(&mut self, finish: &Finish, status: &str, exit_code: u8) {
+        let ended_by = match finish {
+            Finish::Ended { .. } | Finish::WithoutLease { .. } | Finish::Unrecorded { .. } => "child",
+            _ => "fencepost",
+        };
+        self.write("ended", json!({ "status": status, "exit_code": exit_code, "ended_by": ended_by }));
+    }
+
+    fn write(&mut self, event: &str, fields: Value) {
+        let Some(file) = &mut self.file else { return };
+        let mut object = Map::new();
+        object.insert("v".to_string(), json!(1));
+        object.insert("event".to_string(), json!(event));
+        object.insert("at".to_string(), json!(show::time(clock::now().wall)));
+        object.insert("job".to_string(), json!(self.job));
+        object.insert("run".to_string(), json!(self.run));
+        if let Value::Object(fields) = fields {
+            object.extend(fields);
+        }
+        let mut line = Value::Object(object).to_string();
+        line.push('\n');
+        if file.write_all(line.as_bytes()).is_err() {
+            self.file = None;
+        }
+    }
+}
+
+fn described(event: &Event) -> (&'static str, Value) {
+    match event {
+        Event::Claimed { token, grants, took_over } => {
+            let took_over = took_over.as_ref().map(|from| json!({ "run": from.run, "reason": from.note }));
+            ("claimed", json!({ "token": token, "grants": grants, "took_over": took_over }))
+        }
+        Event::Waiting { record, .. } => ("waiting", json!({ "holder": record.lease.as_ref().map(|l| l.run) })),
+        Event::AskedToStop { record } => ("asked_to_stop", json!({ "holder": record.lease.as_ref().map(|l| l.run) })),
+        Event::Renewed { renewals } => ("renewed", json!({ "renewals": renewals })),
+        Event::RenewalFailed { error } => ("renewal_failed", json!({ "message": error.detail })),
+        Event::Stopping(why) => ("stopping", json!({ "reason": reason(why), "message": why.note() })),
+        Event::Frozen => ("frozen", json!({})),
+        Event::Thawed => ("thawed", json!({})),
+        Event::CompletionFailed { error } => ("completion_failed", json!({ "message": error.detail })),
+        Event::WithoutLease { error } => ("without_lease", json!({ "message": error.detail })),
+    }
+}
+
+fn reason(why: &Why) -> &'static str {
+    match why {
+        Why::Deadline => "deadline",
+        Why::Taken { .. } => "taken",
+        Why::WokeLate => "woke_late",
+        Why::Timeout => "timeout",
+        Why::Replaced(_) => "replaced",
+        Why::KeeperDied => "keeper_died",
+    }
+}
+
+fn open(sink: &Sink) -> Result<File, Failure> {
+    let path = match sink {
+        Sink::File(path) => path.clone(),
+        Sink::Descriptor(number) => format!("/dev/fd/{number}").into(),
+    };
+    let opened = OpenOptions::new().append(true).create(matches!(sink, Sink::File(_))).mode(0o600).open(&path);
+    opened.map_err(|error| Failure::Usage(format!("Cannot write events to {}: {error}", path.display())))
+}

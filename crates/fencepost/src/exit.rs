@@ -1,0 +1,93 @@
+//! The exit codes, each with its meaning. They are a contract: scripts branch on them.
+
+use std::process::ExitCode;
+
+use fencepost_core::register::StoreError;
+use fencepost_core::run::{Finish, Why};
+
+/// What the process ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Code(pub u8);
+
+impl Code {
+    pub const DONE: Self = Self(0);
+    /// Usage or configuration error, by hand.
+    pub const USAGE: Self = Self(2);
+    /// Held by another, by hand. Under `run` a skip is not a failure.
+    pub const HELD: Self = Self(11);
+    /// The lease is lost, by hand.
+    pub const LOST: Self = Self(12);
+    /// Under `run`, what is added to a code of its own, so that the child's own codes stay apart.
+    const UNDER_RUN: u8 = 100;
+    pub const TIMED_OUT: Self = Self(124);
+    /// fencepost or its store failed. Never reported as "held" or "done".
+    pub const FAILED: Self = Self(125);
+    pub const CANNOT_EXECUTE: Self = Self(126);
+    pub const NOT_FOUND: Self = Self(127);
+
+    /// The code of a command that could not be carried out.
+    pub fn of(failure: &Failure, under_run: bool) -> Self {
+        match failure {
+            Failure::Usage(_) if !under_run => Self::USAGE,
+            Failure::Usage(_) | Failure::Store(_) | Failure::Other(_) => Self::FAILED,
+        }
+    }
+
+    /// The code of a guarded run.
+    pub fn of_run(finish: &Finish, skip: Self) -> Self {
+        match finish {
+            Finish::Ended { exit, .. } | Finish::WithoutLease { exit, .. } => Self::of_child(exit.code()),
+            Finish::Stopped { why: Why::Timeout, .. } => Self::TIMED_OUT,
+            Finish::Stopped { why: Why::KeeperDied, .. } => Self::FAILED,
+            Finish::Stopped { .. } => Self(Self::LOST.0 + Self::UNDER_RUN),
+            Finish::NotSpawned(failure) if failure.not_found => Self::NOT_FOUND,
+            Finish::NotSpawned(_) => Self::CANNOT_EXECUTE,
+            Finish::Held { .. } => skip,
+            Finish::Interrupted(signal) => Self::of_child(128 + signal),
+            Finish::Nested | Finish::StoreFailed(_) | Finish::Refused(_) | Finish::Unrecorded { .. } => Self::FAILED,
+        }
+    }
+
+    fn of_child(code: i32) -> Self {
+        Self(u8::try_from(code).unwrap_or(Self::FAILED.0))
+    }
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> Self {
+        Self::from(code.0)
+    }
+}
+
+/// Why a command was not carried out.
+#[derive(Debug)]
+pub enum Failure {
+    /// It was asked for in a way that cannot be meant.
+    Usage(String),
+    Store(StoreError),
+    Other(String),
+}
+
+impl Failure {
+    /// The word programs branch on.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Usage(_) => "usage",
+            Self::Store(_) => "store_failed",
+            Self::Other(_) => "failed",
+        }
+    }
+
+    pub fn message(&self) -> &str {
+        match self {
+            Self::Usage(message) | Self::Other(message) => message,
+            Self::Store(error) => &error.detail,
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}

@@ -1,0 +1,200 @@
+//! What fencepost says to people. It speaks on standard error, so that the command's own output stays byte-exact.
+
+use std::io::{IsTerminal, Write};
+
+use fencepost_core::run::{Event, Finish, Why};
+use fencepost_core::time::Wall;
+use fencepost_guard::drive::Note;
+use serde_json::json;
+
+use crate::args::Global;
+use crate::duration;
+use crate::exit::Failure;
+use crate::show;
+
+/// How much is said. Off a terminal only what is wrong, because cron mails whatever is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Voice {
+    Nothing,
+    Troubles,
+    Everything,
+}
+
+impl Voice {
+    pub fn of(global: &Global) -> Self {
+        match (global.quiet, global.verbose || std::io::stderr().is_terminal()) {
+            (true, _) => Self::Nothing,
+            (false, true) => Self::Everything,
+            (false, false) => Self::Troubles,
+        }
+    }
+
+    fn trouble(self, text: &str) {
+        if self >= Self::Troubles {
+            say(text);
+        }
+    }
+
+    fn remark(self, text: &str) {
+        if self >= Self::Everything {
+            say(text);
+        }
+    }
+
+    /// Says what happened, if it is worth saying.
+    pub fn note(self, job: &str, note: &Note) {
+        match note {
+            Note::Spawned { .. } => {}
+            Note::LeftOvers(processes) => self.trouble(&format!(
+                "{job} ended and left {} running: {}. They are being ended; --leave-children leaves them alone.",
+                count(processes.len(), "process", "processes"),
+                processes.join(", ")
+            )),
+            Note::Event(event) => self.event(job, event),
+        }
+    }
+
+    fn event(self, job: &str, event: &Event) {
+        match event {
+            Event::Claimed { took_over: Some(from), .. } => {
+                self.remark(&format!("{job}: the run before ({}) did not end properly: {}.", from.run, from.note));
+            }
+            Event::Claimed { took_over: None, .. } | Event::Renewed { .. } => {}
+            Event::Waiting { record, .. } => {
+                let holder = record.lease.as_ref().map_or_else(String::new, |lease| lease.holder.host.clone());
+                self.remark(&format!("{job} is held by a run on {holder}; waiting."));
+            }
+            Event::AskedToStop { .. } => self.remark(&format!("{job}: asked the run that is going to stop; waiting.")),
+            Event::RenewalFailed { error } => self.trouble(&format!(
+                "{job}: the lease could not be renewed: {error} Trying again until the deadline, then the job is stopped."
+            )),
+            Event::Stopping(why) => self.trouble(&format!("{job} is being {}.", why.note())),
+            Event::Frozen => self.trouble(&format!(
+                "{job}: woke past the deadline of its lease. The job is stopped until it is known whose lease it is."
+            )),
+            Event::Thawed => self.trouble(&format!("{job}: the lease is still ours; the job goes on.")),
+            Event::CompletionFailed { error } => {
+                self.trouble(&format!("{job}: its end could not be recorded yet: {error} Trying again."));
+            }
+            Event::WithoutLease { error } => self.trouble(&format!(
+                "{job}: running WITHOUT a lease, as --on-store-error run asks: {error} Nothing keeps another run away."
+            )),
+        }
+    }
+
+    /// Says how it ended, if that needs saying.
+    pub fn finish(self, job: &str, finish: &Finish, now: Wall) {
+        match finish {
+            Finish::Held { record, remaining } => {
+                let holder = record.lease.as_ref().map(|lease| show::holder(lease, *remaining, now));
+                self.remark(&format!("{job} skipped: it is held by {}.", holder.unwrap_or_default()));
+            }
+            Finish::Stopped { why, recorded, .. } => self.trouble(&stopped(job, why, *recorded)),
+            Finish::NotSpawned(failure) => self.trouble(&format!("{job}: {}", failure.text)),
+            Finish::Nested => self.trouble(&format!(
+                "{job} was started from inside its own run, which holds the lease: it would wait for itself. Nothing \
+                 was run. Give the inner command another job name, or call it without fencepost."
+            )),
+            Finish::StoreFailed(error) => self.trouble(&format!("{job} was not run: {error}")),
+            Finish::Refused(refusal) => self.trouble(&format!("{job} was not run: {refusal}")),
+            Finish::Unrecorded { exit, error, .. } => self.trouble(&format!(
+                "{job} ended with exit code {}, but that could not be recorded before its lease ran out: {} The lease \
+                 ends by itself; the next run will show this one as lost.",
+                exit.code(),
+                error.as_ref().map_or("the store did not answer.", |error| &error.detail)
+            )),
+            Finish::Interrupted(signal) => {
+                self.remark(&format!("{job}: interrupted by signal {signal}; nothing was run."));
+            }
+            Finish::Ended { .. } | Finish::WithoutLease { .. } => {}
+        }
+        if let Some(escaped) = escaped(finish) {
+            self.trouble(&format!(
+                "{job}: could not be ended: {}. Its lease is not released and ends by itself. End the process by hand.",
+                escaped.join(", ")
+            ));
+        }
+    }
+
+    pub fn warn(self, text: &str) {
+        self.trouble(text);
+    }
+
+    pub fn tell(self, text: &str) {
+        self.remark(text);
+    }
+}
+
+/// Says why a command was not carried out: JSON on standard output for programs, a sentence for people.
+pub fn failure(global: &Global, failure: &Failure) {
+    if global.json {
+        let error = json!({ "code": failure.reason(), "reason": failure.reason(), "message": failure.message() });
+        show::json(&json!({ "v": 1, "error": error }));
+    }
+    if !global.quiet {
+        say(failure.message());
+    }
+}
+
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "fencepost: {text}");
+}
+
+fn stopped(job: &str, why: &Why, recorded: bool) -> String {
+    let what = match why {
+        Why::Deadline => {
+            "its lease could not be renewed in time, so it was stopped before the lease could pass on".to_string()
+        }
+        Why::Taken { record } => match record.as_ref().and_then(|record| record.lease.as_ref().map(|l| (record, l))) {
+            Some((record, lease)) => format!(
+                "its lease had passed to run {} on {} (token {}), so it was stopped",
+                lease.run, lease.holder.host, record.token
+            ),
+            None => "its lease had been taken away, so it was stopped".to_string(),
+        },
+        Why::WokeLate => {
+            "it woke past the deadline of its lease and the store did not answer, so it was stopped".to_string()
+        }
+        Why::Timeout => "it ran longer than its timeout and was stopped".to_string(),
+        Why::Replaced(asked) => {
+            format!("run {} on {} asked it to stop and hand over, so it was stopped", asked.by, asked.host)
+        }
+        Why::KeeperDied => "its keeper process died, so it was stopped".to_string(),
+    };
+    let record = if recorded { "" } else { " That could not be recorded: the store did not answer." };
+    let next = match why {
+        Why::Deadline | Why::WokeLate => " Check the store, then run it again.",
+        Why::Timeout => " Raise --timeout if it needs longer.",
+        Why::Taken { .. } | Why::Replaced(_) | Why::KeeperDied => "",
+    };
+    format!("{job}: lease lost: {what}.{record}{next}")
+        .replace("lease lost: it ran longer", "it ran longer")
+        .replace("lease lost: its keeper", "its keeper")
+}
+
+fn escaped(finish: &Finish) -> Option<&[String]> {
+    match finish {
+        Finish::Ended { escaped, .. }
+        | Finish::Stopped { escaped, .. }
+        | Finish::Unrecorded { escaped, .. }
+        | Finish::WithoutLease { escaped, .. } => {
+            Some(escaped).filter(|escaped| !escaped.is_empty()).map(Vec::as_slice)
+        }
+        _ => None,
+    }
+}
+
+fn count(number: usize, one: &str, many: &str) -> String {
+    let noun = if number == 1 { one } else { many };
+    format!("{number} {noun}")
+}
+
+/// A rate as people read it.
+pub fn percent(rate: f64) -> String {
+    format!("{:.1} %", rate * 100.0)
+}
+
+/// A length of time for a table cell.
+pub fn length(length: std::time::Duration) -> String {
+    duration::show(length)
+}

@@ -1,0 +1,188 @@
+//! How things look: times, leases and runs, for people and as JSON.
+
+use std::io::Write;
+use std::time::Duration;
+
+use fencepost_core::lease::{Facts, Honest, Rules, Standing};
+use fencepost_core::ledger::Outcome;
+use fencepost_core::record::{Lease, Record};
+use fencepost_core::time::{Boot, StoreClock, Wall};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::duration;
+
+/// RFC 3339 with its offset. A job without a zone of its own lives in UTC.
+pub fn time(moment: Wall) -> String {
+    Timestamp::from_millisecond(moment.0).map_or_else(|_| format!("{}ms", moment.0), |moment| format!("{moment:.3}"))
+}
+
+/// The civil date of a moment in UTC.
+pub fn date(moment: Wall) -> String {
+    time(moment).split('T').next().unwrap_or_default().to_string()
+}
+
+/// A moment, to the second, and how long ago it was.
+pub fn time_for_people(moment: Wall, now: Wall) -> String {
+    format!("{} ({} ago)", second(moment), duration::show(now.since(moment)))
+}
+
+/// A moment, to the second.
+pub fn second(moment: Wall) -> String {
+    let shown = Timestamp::from_millisecond(moment.0 - moment.0.rem_euclid(1000)).map(|moment| format!("{moment:.0}"));
+    shown.unwrap_or_default().replace('T', " ")
+}
+
+/// How long a lease lasts at least, and until when, as far as the store's clock tells.
+pub fn remaining(record: &Record, clock: Option<&StoreClock>) -> Option<Duration> {
+    match Honest::standing(record, clock, &Facts::default(), Boot(0)) {
+        Standing::Held { remaining } => remaining,
+        Standing::Over(_) => Some(Duration::ZERO),
+        Standing::Free => None,
+    }
+}
+
+/// One sentence about who holds a lease: host, process, since when, until when.
+pub fn holder(lease: &Lease, remaining: Option<Duration>, now: Wall) -> String {
+    let process = lease.holder.pid().map_or_else(|| "by hand".to_string(), |pid| format!("pid {pid}"));
+    let until = match remaining {
+        Some(left) => format!("until {} unless renewed", second(now + left)),
+        None => format!("for {} after its last renewal", duration::show(lease.ttl)),
+    };
+    format!("{} ({process}), since {}, {until}", lease.holder.host, time_for_people(lease.since, now))
+}
+
+/// What `lease …` prints as JSON.
+#[derive(Debug, Serialize)]
+pub struct LeaseJson {
+    pub v: u32,
+    pub job: String,
+    pub token: u64,
+    pub grants: u64,
+    pub run: Option<String>,
+    pub until: Option<String>,
+    pub remaining_ms: Option<u64>,
+    pub held: bool,
+}
+
+impl LeaseJson {
+    pub fn new(record: &Record, remaining: Option<Duration>, now: Wall) -> Self {
+        let held = record.lease.is_some() && remaining != Some(Duration::ZERO);
+        let remaining = remaining.filter(|_| held);
+        Self {
+            v: 1,
+            job: record.job.to_string(),
+            token: record.token.number(),
+            grants: record.grants,
+            run: record.lease.as_ref().filter(|_| held).map(|lease| lease.run.to_string()),
+            until: remaining.map(|left| time(now + left)),
+            remaining_ms: remaining.map(fencepost_core::time::millis),
+            held,
+        }
+    }
+}
+
+/// One line of `runs` as JSON.
+#[derive(Debug, Serialize)]
+pub struct RunJson {
+    pub v: u32,
+    pub job: String,
+    pub slot: String,
+    pub date: String,
+    pub timezone: String,
+    pub status: &'static str,
+    pub token: u64,
+    pub run: String,
+    pub host: String,
+    pub trigger: &'static str,
+    pub started: String,
+    pub finished: Option<String>,
+    pub duration_ms: Option<u64>,
+    pub exit_code: Option<i32>,
+    pub ended_by: Option<&'static str>,
+    pub artifacts: [(); 0],
+    pub upstreams: [(); 0],
+    pub note: Option<String>,
+}
+
+impl RunJson {
+    pub fn ended(record: &Record, outcome: &Outcome) -> Self {
+        Self {
+            v: 1,
+            job: record.job.to_string(),
+            slot: time(outcome.slot),
+            date: date(outcome.slot),
+            timezone: outcome.zone.clone(),
+            status: outcome.status.as_str(),
+            token: outcome.token.number(),
+            run: outcome.run.to_string(),
+            host: outcome.host.clone(),
+            trigger: outcome.trigger.as_str(),
+            started: time(outcome.started),
+            finished: Some(time(outcome.finished)),
+            duration_ms: Some(fencepost_core::time::millis(outcome.finished.since(outcome.started))),
+            exit_code: outcome.exit_code,
+            ended_by: Some(outcome.ended_by.as_str()),
+            artifacts: [],
+            upstreams: [],
+            note: outcome.note.clone(),
+        }
+    }
+
+    /// The run that is going now. A lease by hand is not a run.
+    pub fn running(record: &Record) -> Option<Self> {
+        let lease = record.lease.as_ref()?;
+        let recorded = record.ledger.of_run(lease.run).is_some();
+        if lease.holder.processes.is_none() || recorded {
+            return None;
+        }
+        Some(Self {
+            v: 1,
+            job: record.job.to_string(),
+            slot: time(lease.slot),
+            date: date(lease.slot),
+            timezone: lease.zone.clone(),
+            status: fencepost_core::ledger::Status::Running.as_str(),
+            token: record.token.number(),
+            run: lease.run.to_string(),
+            host: lease.holder.host.clone(),
+            trigger: lease.trigger.as_str(),
+            started: time(lease.since),
+            finished: None,
+            duration_ms: None,
+            exit_code: None,
+            ended_by: None,
+            artifacts: [],
+            upstreams: [],
+            note: None,
+        })
+    }
+}
+
+/// Prints a line. A reader that has seen enough (`| head`) is no error.
+pub fn line(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}
+
+/// Prints a value as one line of JSON.
+pub fn json(value: &impl Serialize) {
+    line(&serde_json::to_string(value).expect("our own types serialize"));
+}
+
+/// Prints rows in aligned columns, each row as long as the heading. The last column may be as long as it likes.
+pub fn table(heading: &[&str], rows: &[Vec<String>]) {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([heading[column].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..heading.len()).map(width).collect();
+    let render = |cells: Vec<&str>| {
+        let padded = cells.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_string()
+    };
+    line(&render(heading.to_vec()));
+    for row in rows {
+        line(&render(row.iter().map(String::as_str).collect()));
+    }
+}
