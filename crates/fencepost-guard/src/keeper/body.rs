@@ -110,6 +110,9 @@ impl Body {
         self.enforce(late);
         // A wrapper that is gone is noticed by reading.
         let _ = self.channel.flush();
+        if self.is_done() {
+            return;
+        }
         let pause = self.pause();
         self.due = boot_now() + pause;
         self.sleep(pause);
