@@ -83,7 +83,7 @@ impl Terminal {
     /// Stops our whole process group, as the terminal would have done had the job been in it, and returns when we are
     /// continued.
     ///
-    /// Where nobody could continue us (the group is orphaned) the kernel does not stop it, and this returns at once.
+    /// The signal keeps its default action afterwards, whatever handler there was. Where nobody could continue us (the group is orphaned) the kernel does not stop it, and this returns at once.
     pub fn stop_self_like(&mut self, signal: i32) -> io::Result<()> {
         self.take_back(false)?;
         if let Ok(signal) = Signal::try_from(signal) {

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::pty::openpty;
 
 use crate::scene::PATIENCE;
@@ -99,6 +100,10 @@ struct Shell {
 impl Shell {
     fn new() -> Self {
         let pty = openpty(None, None).unwrap();
+        for fd in [&pty.master, &pty.slave] {
+            // Another test's shell that holds it keeps this one's terminal from hanging up.
+            fcntl(fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
+        }
         let end = || Stdio::from(pty.slave.try_clone().unwrap());
         let process = Command::new("setsid")
             .args(["--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i"])
