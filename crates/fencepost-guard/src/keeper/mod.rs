@@ -79,7 +79,7 @@ impl Keeper {
         self.pid.as_raw()
     }
 
-    /// What to poll for reports.
+    /// What to poll for reports, once [`receive`](Self::receive) has nothing more: reports may come several at once.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.channel().fd()
     }

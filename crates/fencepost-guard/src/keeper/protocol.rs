@@ -67,6 +67,7 @@ pub enum Report {
     ChildStopped {
         signal: i32,
     },
+    /// After `ChildStopped`, unless the job ended before anybody looked.
     ChildContinued,
     /// The tree stands still, and stays so until `Thaw`, `Stop` or `Kill`.
     Frozen,

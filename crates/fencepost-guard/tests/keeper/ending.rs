@@ -1,9 +1,14 @@
 //! Ends by force: the deadline, an order, and the death of the wrapper or the keeper.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use fencepost_guard::clock::boot_now;
-use fencepost_guard::keeper::{Exit, Order, Report};
+use fencepost_guard::keeper::{Exit, Order, Process, Report};
 use nix::sys::signal::Signal;
 
 use crate::scene::{Scene, all_dead, deadline_in, is_alive, send, tree_job, until};
@@ -22,6 +27,7 @@ pub const TESTS: &[crate::Test] = &[
     ("the_wrappers_whole_group_killed", the_wrappers_whole_group_killed),
     ("the_wrapper_sweeps_after_a_dead_keeper", the_wrapper_sweeps_after_a_dead_keeper),
     ("a_sweep_spares_what_was_there_before", a_sweep_spares_what_was_there_before),
+    ("what_cannot_be_killed_is_named", what_cannot_be_killed_is_named),
     ("signals_do_not_move_the_keeper", signals_do_not_move_the_keeper),
 ];
 
@@ -151,8 +157,7 @@ fn the_wrappers_death_during_spawn() {
 }
 
 fn the_wrappers_whole_group_killed() {
-    use std::os::unix::process::CommandExt;
-    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    let mut command = Command::new(std::env::current_exe().unwrap());
     command.process_group(0);
     let mut scene = Scene::started_by(command);
     let mut job = tree_job(&scene, "");
@@ -182,7 +187,7 @@ fn the_wrapper_sweeps_after_a_dead_keeper() {
 }
 
 fn a_sweep_spares_what_was_there_before() {
-    let mut shell = std::process::Command::new("sh");
+    let mut shell = Command::new("sh");
     shell.args(["-c", "sleep 60 & echo $! >&2; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
     let mut scene = Scene::started_by(shell);
     let bystander: i32 = scene.text("stderr").trim().parse().unwrap();
@@ -195,6 +200,45 @@ fn a_sweep_spares_what_was_there_before() {
     send(bystander, Signal::SIGKILL);
 }
 
+fn what_cannot_be_killed_is_named() {
+    if !nix::unistd::geteuid().is_root() {
+        return println!("    skipped: only root can make a process that another user cannot kill");
+    }
+    let dir = tempfile::TempDir::new().unwrap();
+    let copy = |from: &Path, name: &str, mode: u32| {
+        let to = dir.path().join(name);
+        fs::copy(from, &to).unwrap();
+        fs::set_permissions(&to, Permissions::from_mode(mode)).unwrap();
+        to
+    };
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    let wrapper = copy(&std::env::current_exe().unwrap(), "wrapper", 0o755);
+    let setpriv = copy(Path::new("/usr/bin/setpriv"), "setpriv", 0o4755);
+    let mut command = Command::new(wrapper);
+    command.uid(NOBODY).gid(NOBODY);
+    let mut scene = Scene::started_by(command);
+    let mut job = scene.job(&format!("{} --reuid 0 sleep 600 & exec sleep 600", setpriv.display()));
+    (job.cwd, job.stdout, job.stderr) = (None, None, None);
+    let child = scene.spawn(job);
+    let roots = || children(child).into_iter().find(|&pid| name(pid) == "sleep");
+    until("root's process runs", || roots().is_some());
+    let escaped = roots().unwrap();
+    scene.order(&Order::Kill);
+    expect_end(&scene, Signal::SIGKILL);
+    let process = Process { pid: escaped, uid: 0, name: "sleep".into() };
+    assert_eq!(scene.report(), Report::Empty { escaped: vec![process] });
+    send(escaped, Signal::SIGKILL);
+}
+
+fn children(pid: i32) -> Vec<i32> {
+    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    list.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+fn name(pid: i32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+}
+
 fn signals_do_not_move_the_keeper() {
     let mut scene = Scene::new();
     scene.spawn(scene.job("while [ ! -e go ]; do sleep 0.05; done; exit 6"));
@@ -202,17 +246,19 @@ fn signals_do_not_move_the_keeper() {
     for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2, SIGPIPE, SIGALRM] {
         send(scene.keeper, signal);
     }
-    std::fs::write(scene.path("go"), "").unwrap();
+    fs::write(scene.path("go"), "").unwrap();
     assert_eq!(scene.report(), Report::ChildEnded { exit: Exit::Code(6) });
     scene.expect_empty();
 }
 
 /// Nothing alive has the scene's directory as its own.
 fn no_survivor(scene: &Scene) {
-    let dir = std::fs::canonicalize(scene.dir.path()).unwrap();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+    let dir = fs::canonicalize(scene.dir.path()).unwrap();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let inside = std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == dir);
+        let inside = fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == dir);
         assert!(!inside || !is_alive(pid), "{pid} survived");
     }
 }
+
+const NOBODY: u32 = 65534;

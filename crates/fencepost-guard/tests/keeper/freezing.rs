@@ -59,10 +59,11 @@ fn frozen_and_stopped() {
 
 fn a_job_that_stops_itself_is_reported() {
     let mut scene = Scene::new();
-    scene.spawn(scene.job("kill -TSTP $$; exit 2"));
+    scene.spawn(scene.job("kill -TSTP $$; while [ ! -e go ]; do sleep 0.05; done; exit 2"));
     assert_eq!(scene.report(), Report::ChildStopped { signal: SIGTSTP });
     scene.order(&Order::Signal(SIGCONT));
     assert_eq!(scene.report(), Report::ChildContinued);
+    std::fs::write(scene.path("go"), "").unwrap();
     assert_eq!(scene.report(), Report::ChildEnded { exit: Exit::Code(2) });
     scene.expect_empty();
 }

@@ -8,6 +8,7 @@ mod ending;
 mod freezing;
 mod plain;
 mod scene;
+mod terminal;
 mod wrapper;
 
 use std::env;
@@ -24,13 +25,22 @@ fn main() -> ExitCode {
         wrapper::run();
         return ExitCode::SUCCESS;
     }
+    if let [first, script] = &arguments[..]
+        && first == wrapper::TERMINAL_ARGUMENT
+    {
+        wrapper::run_on_terminal(script);
+        return ExitCode::SUCCESS;
+    }
     let words = arguments.iter().filter(|argument| !argument.starts_with('-')).collect::<Vec<_>>();
     let exact = arguments.iter().any(|argument| argument == "--exact");
     let wanted = |name: &str| {
         words.is_empty() || words.iter().any(|word| if exact { name == *word } else { name.contains(*word) })
     };
-    let tests: Vec<Test> =
-        [plain::TESTS, ending::TESTS, freezing::TESTS].concat().into_iter().filter(|test| wanted(test.0)).collect();
+    let tests: Vec<Test> = [plain::TESTS, ending::TESTS, freezing::TESTS, terminal::TESTS]
+        .concat()
+        .into_iter()
+        .filter(|test| wanted(test.0))
+        .collect();
     if arguments.iter().any(|argument| argument == "--list") {
         list(&tests, &arguments);
         return ExitCode::SUCCESS;

@@ -2,13 +2,17 @@
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
-use fencepost_guard::keeper::{Heard, Keeper, Order, Process, Report};
+use fencepost_guard::keeper::{Exit, Heard, Keeper, Order, Process, Report, Spawn};
+use fencepost_guard::terminal::{Terminal, stop_self_like};
 use nix::errno::Errno;
+use nix::libc::{SIGCONT, SIGTTIN, SIGTTOU};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 
 pub const ARGUMENT: &str = "be-the-wrapper";
+pub const TERMINAL_ARGUMENT: &str = "be-a-wrapper-on-a-terminal";
 
 /// What the wrapper says to the test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +45,55 @@ pub fn run() {
             return keeper.close();
         }
     }
+}
+
+/// Runs the script as a person's shell job: what a wrapper does with the terminal, and nothing else.
+pub fn run_on_terminal(script: &str) {
+    let mut keeper = Keeper::start().unwrap();
+    let mut terminal = Terminal::detect().unwrap();
+    let foreground = terminal.is_for_reading();
+    let argv = ["sh", "-c", script].map(Into::into).to_vec();
+    let job = Spawn { argv, foreground, grace: Duration::from_secs(5), ..Spawn::default() };
+    println!("began");
+    keeper.send(&Order::Spawn(Box::new(job))).unwrap();
+    let mut child = 0;
+    loop {
+        match keeper.receive() {
+            Heard::Nothing => {
+                poll(&mut [PollFd::new(keeper.fd(), PollFlags::POLLIN)], PollTimeout::NONE).unwrap();
+            }
+            Heard::Report(Report::Spawned { pid }) => {
+                child = pid;
+                if foreground {
+                    let _ = terminal.lend(child);
+                }
+            }
+            Heard::Report(Report::ChildStopped { signal }) => follow(&mut keeper, &mut terminal, child, signal),
+            Heard::Report(Report::ChildEnded { exit }) => {
+                terminal.take_back(matches!(exit, Exit::Signal(_))).unwrap();
+                println!("ended {exit:?}");
+            }
+            Heard::Report(Report::Empty { .. }) => return keeper.close(),
+            Heard::Report(_) => {}
+            Heard::Gone => panic!("the keeper is gone"),
+        }
+    }
+}
+
+/// A job that asks for the terminal is lent it, if it is ours; with any other stop the wrapper stops too.
+fn follow(keeper: &mut Keeper, terminal: &mut Terminal, child: i32, signal: i32) {
+    if [SIGTTIN, SIGTTOU].contains(&signal) && terminal.is_ours() {
+        terminal.lend(child).unwrap();
+        println!("lent");
+    } else {
+        terminal.take_back(false).unwrap();
+        stop_self_like(signal).unwrap();
+        if terminal.is_ours() {
+            terminal.lend(child).unwrap();
+        }
+        println!("continued");
+    }
+    keeper.send(&Order::Signal(SIGCONT)).unwrap();
 }
 
 /// False when the keeper is gone.
