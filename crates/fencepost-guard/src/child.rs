@@ -49,6 +49,7 @@ pub struct Child {
     /// The child was started in the terminal's foreground.
     foreground: bool,
     group: Option<i32>,
+    is_stopped: bool,
     /// We were stopped together with the child, which goes on only under a lease that was confirmed.
     suspended: Option<Suspended>,
     /// Since when the keeper should have spoken.
@@ -70,6 +71,7 @@ impl Child {
             terminal,
             foreground: false,
             group: None,
+            is_stopped: false,
             suspended: None,
             silent_since: None,
             has_spoken: false,
@@ -126,10 +128,17 @@ impl Child {
                         format!("Cannot run {:?}: {text}", command.unwrap_or_default())
                     }
                 };
+                self.take_terminal_back(false);
                 vec![Input::NotSpawned(NotSpawned { not_found, text })]
             }
-            Report::ChildStopped { signal } => self.child_stopped(signal),
-            Report::ChildContinued => Vec::new(),
+            Report::ChildStopped { signal } => {
+                self.is_stopped = true;
+                self.child_stopped(signal)
+            }
+            Report::ChildContinued => {
+                self.is_stopped = false;
+                Vec::new()
+            }
             Report::Frozen => {
                 self.has_spoken = true;
                 vec![Input::Frozen]
@@ -216,7 +225,14 @@ impl Body for Child {
             }
             Output::Stop => self.order(Order::Stop),
             Output::Kill => self.order(Order::Kill),
-            Output::Forward(signal) => self.order(Order::Signal(signal)),
+            Output::Forward(signal) => {
+                let mut inputs = self.order(Order::Signal(signal));
+                // A stopped child would never see a signal that asks it to end.
+                if self.is_stopped {
+                    inputs.extend(self.order(Order::Signal(SIGCONT)));
+                }
+                inputs
+            }
             Output::Call(_) | Output::Consult(_) | Output::Tell(_) | Output::Finish(_) => Vec::new(),
         }
     }
