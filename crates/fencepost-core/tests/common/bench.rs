@@ -107,8 +107,18 @@ impl Bench {
         let before = self.run.wake_at().expect("a moment to wake at");
         self.at = self.at.max(before.0.saturating_sub(BOOT_MS));
         self.step(Input::Tick);
-        let moved = self.run.wake_at().is_none_or(|at| at > before && at > boot(self.at));
-        assert!(moved || self.call.is_some(), "woken at {before:?}, and again at {:?}", self.run.wake_at());
+        // Several things may be due at one moment, each with a tick of its own.
+        for _ in 0..2 {
+            if self.is_due() {
+                self.step(Input::Tick);
+            }
+        }
+        assert!(!self.is_due(), "woken at {before:?}, and again at {:?}", self.run.wake_at());
+    }
+
+    /// Whether the run wants to be woken at once and waits for nothing.
+    fn is_due(&self) -> bool {
+        self.call.is_none() && self.run.wake_at().is_some_and(|at| at <= boot(self.at))
     }
 
     pub fn end_child(&mut self, exit: Exit) {

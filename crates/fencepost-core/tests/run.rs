@@ -1,0 +1,749 @@
+//! One guarded run, fed one input at a time.
+
+mod common;
+
+use common::*;
+use fencepost_core::lease::{Facts, Refusal};
+use fencepost_core::ledger::{EndedBy, Status};
+use fencepost_core::name::Key;
+use fencepost_core::record::StopAsked;
+use fencepost_core::register::{Fate, StoreError, Trouble};
+use fencepost_core::run::{Event, Exit, Finish, Input, NotSpawned, Output, Overlap, Terms, TookOver, Why};
+use fencepost_core::time::StoreClock;
+use fencepost_core::token::Token;
+use fencepost_core::transition::Call;
+
+fn not_found() -> NotSpawned {
+    NotSpawned { not_found: true, text: "no such file: report.sh".to_string() }
+}
+
+fn is_read(bench: &Bench) -> bool {
+    bench.call == Some(Call::Read(Key::job(&job())))
+}
+
+fn is_swap(bench: &Bench) -> bool {
+    matches!(&bench.call, Some(Call::Swap { key, .. }) if *key == Key::job(&job()))
+}
+
+fn last_status(bench: &Bench) -> Status {
+    bench.store.record().ledger.last().expect("an outcome").status
+}
+
+fn stopped(finish: Finish) -> (Why, bool) {
+    match finish {
+        Finish::Stopped { why, recorded, .. } => (why, recorded),
+        other => panic!("not stopped: {other:?}"),
+    }
+}
+
+// The plain way.
+
+#[test]
+fn an_uncontended_run_makes_three_calls() {
+    let mut bench = Bench::begun(terms(2), Memory::with(&free(5)));
+    bench.settle();
+    let grant = bench.grant().unwrap();
+    assert_eq!(grant.deadline, boot(BELIEF_MS));
+    assert_eq!(*grant.record, bench.store.record());
+    bench.step(Input::Spawned);
+    bench.wait(500);
+    bench.end_child(Exit::Code(0));
+    bench.settle();
+    assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: Vec::new() });
+    assert_eq!(bench.store.calls.len(), 3, "{:?}", bench.store.calls);
+    let record = bench.store.record();
+    assert_eq!((record.lease, record.grants, record.ledger.last().unwrap().status), (None, 2, Status::Ok));
+}
+
+#[test]
+fn a_jobs_first_run_makes_one_call_more_and_a_stores_first_run_two() {
+    for (store, calls) in [(Memory::with_identity(), 4), (Memory::default(), 5)] {
+        let mut bench = Bench::begun(terms(2), store);
+        bench.settle();
+        bench.end_child(Exit::Code(0));
+        bench.settle();
+        bench.finish();
+        assert_eq!(bench.store.calls.len(), calls, "{:?}", bench.store.calls);
+    }
+}
+
+#[test]
+fn a_claim_says_what_was_granted_and_whom_it_took_over() {
+    let mut bench = Bench::begun(terms(2), Memory::with(&held(5, 1)));
+    bench.facts = Facts { holder_is_dead: true, ..Facts::default() };
+    bench.settle();
+    let record = bench.store.record();
+    let note = format!("its processes died; run {} took over", id(2));
+    let took_over = Some(TookOver { run: id(1), note });
+    assert_eq!(bench.events(), [&Event::Claimed { token: record.token, grants: 2, took_over }]);
+}
+
+#[test]
+fn a_child_that_fails_is_an_error_by_its_own_hand() {
+    for (exit, code) in [(Exit::Code(3), 3), (Exit::Signal(9), 137)] {
+        let mut bench = Bench::running(terms(2));
+        bench.end_child(exit);
+        bench.settle();
+        assert_eq!(bench.finish(), Finish::Ended { exit, escaped: Vec::new() });
+        let outcome = bench.store.record().ledger.last().cloned().unwrap();
+        assert_eq!((outcome.status, outcome.exit_code, outcome.ended_by), (Status::Error, Some(code), EndedBy::Child));
+    }
+}
+
+#[test]
+fn a_child_that_does_not_start_is_written_down() {
+    let mut bench = Bench::begun(terms(2), Memory::with(&free(5)));
+    bench.settle();
+    bench.step(Input::NotSpawned(not_found()));
+    bench.settle();
+    assert_eq!(bench.finish(), Finish::NotSpawned(not_found()));
+    let outcome = bench.store.record().ledger.last().cloned().unwrap();
+    assert_eq!((outcome.status, outcome.ended_by), (Status::Error, EndedBy::Fencepost));
+    assert_eq!(outcome.note, Some(not_found().text));
+}
+
+#[test]
+fn what_escaped_is_named_and_keeps_the_lease() {
+    let mut bench = Bench::running(terms(2));
+    bench.step(Input::ChildEnded(Exit::Code(0)));
+    bench.step(Input::TreeEmpty { escaped: vec!["sudo (77)".to_string()] });
+    bench.settle();
+    assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: vec!["sudo (77)".to_string()] });
+    assert_eq!(lease(&bench.store.record()).run, id(2));
+    let note = bench.store.record().ledger.last().unwrap().note.clone().unwrap();
+    assert!(note.contains("sudo (77)"), "{note}");
+}
+
+#[test]
+fn a_lease_that_is_only_held_leaves_no_outcome() {
+    let mut bench = Bench::running(Terms { leaves_outcome: false, ..terms(2) });
+    bench.end_child(Exit::Code(0));
+    bench.settle();
+    bench.finish();
+    let record = bench.store.record();
+    assert_eq!((record.lease, record.ledger.ring.len()), (None, 0));
+}
+
+// Held by another.
+
+#[test]
+fn a_held_lease_is_skipped() {
+    let mut bench = Bench::begun(terms(2), Memory::with(&held(5, 1)));
+    bench.settle();
+    let expected = Finish::Held { record: Box::new(held(5, 1)), remaining: Some(ms(TTL_MS)) };
+    assert_eq!(bench.finish(), expected);
+    assert_eq!(bench.store.calls.len(), 1);
+}
+
+#[test]
+fn a_run_inside_the_holder_is_an_error_of_its_own() {
+    let nested = Terms { inside: Some(id(1)), wait: Some(ms(9_000)), overlap: Overlap::Replace, ..terms(2) };
+    let mut bench = Bench::begun(nested, Memory::with(&held(5, 1)));
+    bench.settle();
+    assert_eq!(bench.finish(), Finish::Nested);
+
+    let elsewhere = Terms { inside: Some(id(8)), ..terms(2) };
+    let mut bench = Bench::begun(elsewhere, Memory::with(&held(5, 1)));
+    bench.settle();
+    assert!(matches!(bench.finish(), Finish::Held { .. }));
+}
+
+#[test]
+fn a_waiting_run_starts_once_the_lease_is_free() {
+    let mut bench = Bench::begun(Terms { wait: Some(ms(10_000)), ..terms(2) }, Memory::with(&held(5, 1)));
+    bench.settle();
+    assert!(matches!(bench.events()[..], [Event::Waiting { .. }]), "{:?}", bench.out);
+    for _ in 0..4 {
+        bench.wake();
+        bench.settle();
+    }
+    assert_eq!(bench.at, 100 + 200 + 400 + 800, "each pause is twice the one before");
+    assert_eq!(bench.out.len(), 1, "said once: {:?}", bench.out);
+    bench.store.put(&free(5));
+    bench.wake();
+    bench.settle();
+    assert!(bench.grant().is_some());
+}
+
+#[test]
+fn a_waiting_run_gives_up_when_its_time_is_over_and_not_before() {
+    let mut bench = Bench::begun(Terms { wait: Some(ms(7_000)), ..terms(2) }, Memory::with(&held(5, 1)));
+    bench.settle();
+    while !bench.run.is_finished() {
+        bench.wake();
+        bench.settle();
+    }
+    assert_eq!(bench.at, 7_000);
+    assert!(matches!(bench.finish(), Finish::Held { .. }));
+}
+
+#[test]
+fn a_waiting_run_takes_over_what_expires() {
+    let mut bench = Bench::begun(Terms { wait: Some(ms(2 * TTL_MS)), ..terms(2) }, Memory::with(&held(5, 1)));
+    bench.settle();
+    while bench.run.wake_at().is_some() && !bench.run.is_running() {
+        bench.wake();
+        bench.settle();
+    }
+    assert!((TTL_MS..TTL_MS + 2_000).contains(&bench.at), "{}", bench.at);
+    assert!(bench.grant().unwrap().record.token > held(5, 1).token);
+}
+
+#[test]
+fn a_replacing_run_asks_once_and_waits_for_the_release() {
+    let mut bench = Bench::begun(Terms { overlap: Overlap::Replace, ..terms(2) }, Memory::with(&held(5, 1)));
+    bench.settle();
+    assert!(matches!(bench.events()[..], [Event::AskedToStop { .. }]), "{:?}", bench.out);
+    let asked = lease(&bench.store.record()).stop_asked.clone();
+    assert_eq!(asked, Some(StopAsked { by: id(2), host: "alpha".to_string() }));
+    for _ in 0..3 {
+        bench.wake();
+        bench.settle();
+    }
+    let swaps = bench.store.calls.iter().filter(|call| matches!(call, Call::Swap { .. })).count();
+    assert_eq!(swaps, 1, "asked once");
+    bench.store.put(&free(5));
+    bench.wake();
+    bench.settle();
+    assert!(bench.grant().is_some());
+}
+
+#[test]
+fn a_replacing_run_whose_holder_released_meanwhile_claims_at_once() {
+    let mut bench = Bench::begun(Terms { overlap: Overlap::Replace, ..terms(2) }, Memory::with(&held(5, 1)));
+    bench.answer();
+    assert!(is_read(&bench), "for the request to stop: {:?}", bench.call);
+    bench.store.put(&free(5));
+    bench.settle();
+    assert!(bench.grant().is_some());
+}
+
+#[test]
+fn a_replacing_run_gives_up_after_twice_the_holders_time_to_live() {
+    let mut bench = Bench::begun(Terms { overlap: Overlap::Replace, ..terms(2) }, Memory::with(&held(5, 1)));
+    while !bench.run.is_finished() {
+        bench.settle();
+        // The holder lives, and ignores what it is asked.
+        bench.store.change(|record| record.lease.as_mut().unwrap().until = Some(until(9 * TTL_MS)));
+        if !bench.run.is_finished() {
+            bench.wake();
+        }
+    }
+    assert_eq!(bench.at, 2 * TTL_MS);
+    assert!(matches!(bench.finish(), Finish::Held { .. }));
+}
+
+#[test]
+fn a_refused_claim_says_why() {
+    let mut bench = Bench::begun(terms(2), Memory::with(&free(5)));
+    bench.facts = Facts { high_water: Some(Token::MAX), ..Facts::default() };
+    bench.settle();
+    assert_eq!(bench.finish(), Finish::Refused(Refusal::NoTokenLeft));
+
+    let mut bench = Bench::begun(Terms { run_without_store: true, ..terms(2) }, Memory::with(&free(5)));
+    let call = bench.call.take().unwrap();
+    let mut answer = bench.store.answer(call, 0);
+    answer.clock = Some(StoreClock { wall: wall(25 * 3_600_000), ..clock(0) });
+    bench.step(Input::Answered(Ok(answer)));
+    assert!(matches!(bench.finish(), Finish::Refused(Refusal::ClocksApart { .. })));
+}
+
+// Renewals.
+
+#[test]
+fn a_renewal_is_due_after_a_third_and_extends_the_deadline() {
+    let mut bench = Bench::running(terms(2));
+    assert_eq!(bench.run.wake_at(), Some(boot(TTL_MS / 3)));
+    bench.wake();
+    bench.wait(5_000);
+    bench.answer();
+    assert_eq!(bench.take(), [Output::Tell(Event::Renewed { renewals: 1 }), Output::Extend(boot(20_000 + BELIEF_MS))]);
+    assert_eq!(bench.run.deadline(), Some(boot(20_000 + BELIEF_MS)));
+    assert_eq!(bench.run.wake_at(), Some(boot(40_000)), "from before it was sent");
+    assert_eq!(bench.store.calls.len(), 3, "without a read");
+}
+
+#[test]
+fn while_a_renewal_is_out_nothing_is_due() {
+    let mut bench = Bench::running(terms(2));
+    bench.wake();
+    assert_eq!(bench.run.wake_at(), None, "the keeper has the deadline");
+    bench.step(Input::Tick);
+    bench.step(Input::Woke);
+    assert_eq!(bench.take(), []);
+}
+
+#[test]
+fn a_failed_renewal_is_said_once_and_tried_again() {
+    let mut bench = Bench::running(terms(2));
+    bench.wake();
+    bench.fail(unavailable());
+    assert_eq!(bench.take(), [Output::Tell(Event::RenewalFailed { error: unavailable() })]);
+    for _ in 0..3 {
+        bench.wake();
+        bench.fail(unavailable());
+    }
+    assert_eq!((bench.at, bench.take()), (20_000 + 3 * 2_000, Vec::new()));
+    bench.wake();
+    bench.settle();
+    assert_eq!(bench.run.deadline(), Some(boot(28_000 + BELIEF_MS)));
+    bench.wake();
+    bench.fail(unavailable());
+    assert_eq!(bench.events().last(), Some(&&Event::RenewalFailed { error: unavailable() }), "said anew");
+}
+
+#[test]
+fn a_renewal_whose_answer_is_lost_extends_nothing_until_it_is_confirmed() {
+    let mut bench = Bench::running(terms(2));
+    bench.wake();
+    bench.lose_answer();
+    assert!(is_read(&bench));
+    assert_eq!(bench.run.deadline(), Some(boot(BELIEF_MS)));
+    bench.wait(4_000);
+    bench.settle();
+    assert_eq!(bench.run.deadline(), Some(boot(24_000 + BELIEF_MS)));
+}
+
+#[test]
+fn being_woken_renews_at_once() {
+    let mut bench = Bench::running(terms(2));
+    bench.wait(3_000);
+    bench.step(Input::Woke);
+    bench.settle();
+    assert_eq!(bench.run.deadline(), Some(boot(3_000 + BELIEF_MS)));
+    bench.wake();
+    bench.fail(unavailable());
+    bench.step(Input::Woke);
+    assert!(is_swap(&bench), "without waiting for the next try");
+}
+
+#[test]
+fn a_lease_that_is_anothers_ends_the_tree_at_once() {
+    let mut bench = Bench::running(terms(2));
+    bench.wake();
+    bench.store.put(&held(Token::MAX.number(), 3));
+    bench.settle();
+    let record = Some(Box::new(bench.store.record()));
+    let why = Why::Taken { record };
+    assert_eq!(bench.take(), [Output::Tell(Event::Stopping(why.clone())), Output::Kill]);
+    assert_eq!(bench.run.wake_at(), None, "nothing is left to renew");
+    bench.end_child(Exit::Signal(9));
+    assert_eq!(stopped(bench.finish()), (why, true));
+    assert_eq!(bench.store.record(), held(Token::MAX.number(), 3));
+}
+
+#[test]
+fn a_holder_that_was_asked_stops_and_hands_over() {
+    let mut bench = Bench::running(terms(2));
+    let asked = StopAsked { by: id(3), host: "beta".to_string() };
+    bench.store.change(|record| record.lease.as_mut().unwrap().stop_asked = Some(asked.clone()));
+    bench.wake();
+    bench.settle();
+    assert!(bench.put_out(&Output::Stop));
+    bench.end_child(Exit::Signal(15));
+    bench.settle();
+    assert_eq!(stopped(bench.finish()), (Why::Replaced(asked), true));
+    let record = bench.store.record();
+    assert_eq!((record.lease, record.ledger.last().unwrap().status), (None, Status::Lost));
+}
+
+// Ends that are not the child's.
+
+#[test]
+fn a_timeout_stops_the_child() {
+    let mut bench = Bench::running(Terms { timeout: Some(ms(5_000)), ..terms(2) });
+    assert_eq!(bench.run.wake_at(), Some(boot(5_000)));
+    bench.wake();
+    assert_eq!(bench.take(), [Output::Tell(Event::Stopping(Why::Timeout)), Output::Stop]);
+    bench.end_child(Exit::Signal(15));
+    bench.settle();
+    assert_eq!(stopped(bench.finish()), (Why::Timeout, true));
+    let outcome = bench.store.record().ledger.last().cloned().unwrap();
+    assert_eq!((outcome.status, outcome.ended_by), (Status::Timeout, EndedBy::Fencepost));
+}
+
+#[test]
+fn a_deadline_that_was_reached_is_lost_and_released() {
+    let mut bench = Bench::running(terms(2));
+    bench.wake();
+    bench.wait(BELIEF_MS - GRACE_MS - 20_000);
+    bench.step(Input::DeadlineReached);
+    assert_eq!(bench.take(), [Output::Tell(Event::Stopping(Why::Deadline))], "the keeper does it");
+    bench.end_child(Exit::Signal(15));
+    assert!(is_swap(&bench), "the renewal is still out");
+    bench.settle();
+    assert_eq!(stopped(bench.finish()), (Why::Deadline, true));
+    assert_eq!((last_status(&bench), bench.store.record().lease), (Status::Lost, None));
+}
+
+// Waking late.
+
+/// A run that slept past its deadline, its tree frozen by the keeper and a renewal out.
+fn frozen() -> Bench {
+    let mut bench = Bench::running(terms(2));
+    bench.wait(2 * TTL_MS);
+    bench.step(Input::Frozen);
+    assert_eq!(bench.take(), [Output::Tell(Event::Frozen)]);
+    assert!(is_swap(&bench));
+    bench
+}
+
+#[test]
+fn a_frozen_tree_goes_on_once_the_lease_is_renewed() {
+    let mut bench = frozen();
+    bench.settle();
+    let deadline = boot(2 * TTL_MS + BELIEF_MS);
+    let renewed = Output::Tell(Event::Renewed { renewals: 1 });
+    assert_eq!(bench.take(), [renewed, Output::Tell(Event::Thawed), Output::Thaw(deadline)]);
+    assert_eq!(bench.run.wake_at(), Some(boot(2 * TTL_MS + TTL_MS / 3)));
+}
+
+#[test]
+fn a_frozen_tree_whose_lease_was_taken_is_killed() {
+    let mut bench = frozen();
+    bench.store.put(&held(Token::MAX.number(), 3));
+    bench.settle();
+    assert!(bench.put_out(&Output::Kill));
+    assert!(!bench.out.iter().any(|output| matches!(output, Output::Thaw(_))));
+    bench.wake();
+    bench.end_child(Exit::Signal(9));
+    assert!(matches!(stopped(bench.finish()), (Why::Taken { .. }, true)));
+}
+
+#[test]
+fn a_frozen_tree_is_killed_when_the_store_is_silent_for_the_grace() {
+    let mut bench = frozen();
+    assert_eq!(bench.run.wake_at(), Some(boot(2 * TTL_MS + GRACE_MS)));
+    bench.wake();
+    assert_eq!(bench.take(), [Output::Tell(Event::Stopping(Why::WokeLate)), Output::Kill]);
+    bench.end_child(Exit::Signal(9));
+    bench.settle();
+    assert_eq!(stopped(bench.finish()), (Why::WokeLate, true));
+    assert_eq!(last_status(&bench), Status::Lost);
+}
+
+#[test]
+fn a_frozen_tree_is_killed_when_the_store_fails_for_the_grace() {
+    let mut bench = frozen();
+    while !bench.put_out(&Output::Kill) {
+        bench.fail(unavailable());
+        bench.wake();
+    }
+    assert_eq!(bench.at, 2 * TTL_MS + GRACE_MS);
+}
+
+/// The swap had been sent before the sleep: that it was won says nothing about now.
+#[test]
+fn an_answer_from_before_the_sleep_thaws_nothing() {
+    let mut bench = Bench::running(terms(2));
+    bench.wake();
+    bench.wait(2 * TTL_MS);
+    bench.step(Input::Frozen);
+    bench.answer();
+    assert!(!bench.out.iter().any(|output| matches!(output, Output::Thaw(_))), "{:?}", bench.out);
+    assert!(is_swap(&bench), "renewed again");
+    bench.settle();
+    assert!(bench.put_out(&Output::Thaw(boot(20_000 + 2 * TTL_MS + BELIEF_MS))));
+}
+
+// The end, and a store that fails then.
+
+#[test]
+fn a_child_that_ends_while_a_renewal_is_out_waits_for_its_answer() {
+    let mut bench = Bench::running(terms(2));
+    bench.wake();
+    bench.end_child(Exit::Code(0));
+    assert!(is_swap(&bench));
+    bench.settle();
+    bench.finish();
+    let record = bench.store.record();
+    assert_eq!((record.lease, record.ledger.last().unwrap().status), (None, Status::Ok));
+}
+
+#[test]
+fn a_child_that_ends_while_a_renewal_fails_is_completed_all_the_same() {
+    for error in [unavailable(), timed_out()] {
+        let mut bench = Bench::running(terms(2));
+        bench.wake();
+        bench.end_child(Exit::Code(0));
+        bench.fail(error);
+        bench.settle();
+        assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: Vec::new() });
+        assert_eq!(last_status(&bench), Status::Ok);
+    }
+}
+
+#[test]
+fn a_child_that_ends_between_two_tries_of_a_renewal_is_completed_at_once() {
+    let mut bench = Bench::running(terms(2));
+    bench.wake();
+    bench.fail(unavailable());
+    bench.end_child(Exit::Code(0));
+    assert!(is_swap(&bench));
+    bench.settle();
+    bench.finish();
+    assert_eq!(last_status(&bench), Status::Ok);
+}
+
+#[test]
+fn a_completion_is_tried_until_the_deadline_and_then_given_up() {
+    let mut bench = Bench::running(terms(2));
+    bench.wait(1_000);
+    bench.end_child(Exit::Code(0));
+    let mut tries = 0;
+    while !bench.run.is_finished() {
+        bench.fail(unavailable());
+        bench.wake();
+        tries += 1;
+    }
+    assert_eq!((bench.at, tries), (BELIEF_MS, 28));
+    assert_eq!(bench.events(), [&Event::CompletionFailed { error: unavailable() }]);
+    let expected = Finish::Unrecorded { exit: Exit::Code(0), error: Some(unavailable()), escaped: Vec::new() };
+    assert_eq!(bench.finish(), expected);
+}
+
+#[test]
+fn a_completion_that_gets_no_answer_is_given_up_at_the_deadline() {
+    let mut bench = Bench::running(terms(2));
+    bench.end_child(Exit::Code(0));
+    bench.wake();
+    assert_eq!(bench.at, BELIEF_MS);
+    assert!(matches!(bench.finish(), Finish::Unrecorded { error: None, .. }));
+}
+
+#[test]
+fn a_completion_past_the_deadline_is_tried_for_five_seconds() {
+    let mut bench = Bench::running(terms(2));
+    bench.wake();
+    bench.fail(unavailable());
+    bench.wait(TTL_MS);
+    bench.step(Input::DeadlineReached);
+    bench.end_child(Exit::Signal(9));
+    bench.wake();
+    assert_eq!(bench.at, 20_000 + TTL_MS + 5_000);
+    assert_eq!(stopped(bench.finish()), (Why::Deadline, false));
+}
+
+#[test]
+fn a_completion_that_succeeds_later_is_recorded() {
+    let mut bench = Bench::running(terms(2));
+    bench.end_child(Exit::Code(0));
+    bench.fail(unavailable());
+    bench.wake();
+    bench.settle();
+    assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: Vec::new() });
+}
+
+#[test]
+fn a_completion_whose_answer_is_lost_is_recognised() {
+    let mut bench = Bench::running(terms(2));
+    bench.end_child(Exit::Code(0));
+    bench.lose_answer();
+    bench.settle();
+    assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: Vec::new() });
+    assert_eq!(bench.store.record().ledger.counts[&Status::Ok], 1);
+}
+
+// A store that fails at the claim.
+
+#[test]
+fn a_store_that_fails_at_the_claim_ends_the_run() {
+    for call in 0..2 {
+        let mut bench = Bench::begun(terms(2), Memory::with(&free(5)));
+        (0..call).for_each(|_| bench.answer());
+        bench.fail(unavailable());
+        assert_eq!(bench.finish(), Finish::StoreFailed(unavailable()));
+    }
+}
+
+#[test]
+fn a_store_that_fails_at_the_claim_is_done_without_where_that_was_asked() {
+    let terms = Terms { run_without_store: true, timeout: Some(ms(5_000)), ..terms(2) };
+    let mut bench = Bench::begun(terms, Memory::with(&free(5)));
+    bench.fail(unavailable());
+    let expected = [Output::Tell(Event::WithoutLease { error: unavailable() }), Output::Spawn { grant: None }];
+    assert_eq!(bench.take(), expected);
+    assert_eq!(bench.run.wake_at(), Some(boot(5_000)), "the timeout holds");
+    bench.step(Input::Woke);
+    bench.end_child(Exit::Code(4));
+    assert_eq!(bench.finish(), Finish::WithoutLease { exit: Exit::Code(4), escaped: Vec::new() });
+    assert_eq!(bench.store.calls.len(), 0);
+}
+
+#[test]
+fn a_claim_without_an_answer_is_given_up_after_half_a_minute() {
+    let silent = |terms, answers| {
+        let mut bench = Bench::begun(terms, Memory::with(&free(5)));
+        (0..answers).for_each(|_| bench.answer());
+        bench.wake();
+        assert_eq!(bench.at, 30_000);
+        bench
+    };
+    for answers in 0..2 {
+        let mut bench = silent(terms(2), answers);
+        let Finish::StoreFailed(StoreError { fate, trouble, .. }) = bench.finish() else { panic!() };
+        assert_eq!((fate, trouble), (Fate::Unknown, Trouble::Unavailable));
+        bench.answer();
+        assert_eq!((bench.take(), &bench.call), (Vec::new(), &None), "the answer comes too late");
+
+        let mut bench = silent(Terms { run_without_store: true, ..terms(2) }, answers);
+        assert!(bench.put_out(&Output::Spawn { grant: None }));
+        bench.take();
+        bench.answer();
+        assert_eq!((bench.take(), &bench.call), (Vec::new(), &None), "the answer comes too late");
+    }
+}
+
+#[test]
+fn a_claim_whose_answer_is_lost_counts_from_its_own_sending() {
+    let mut bench = Bench::begun(terms(2), Memory::with(&free(5)));
+    bench.answer();
+    bench.wait(100);
+    bench.lose_answer();
+    bench.wait(8_000);
+    bench.settle();
+    assert_eq!(bench.grant().unwrap().deadline, boot(BELIEF_MS));
+}
+
+#[test]
+fn an_answer_so_late_that_the_lease_is_nearly_over_starts_nothing_before_a_renewal() {
+    let mut bench = Bench::begun(terms(2), Memory::with(&free(5)));
+    bench.answer();
+    bench.wait(BELIEF_MS - GRACE_MS - 1);
+    let mut in_time = Bench::begun(terms(2), Memory::with(&free(5)));
+    in_time.answer();
+    in_time.wait(BELIEF_MS - GRACE_MS - 1);
+    in_time.answer();
+    assert!(in_time.grant().is_some());
+
+    bench.wait(1);
+    bench.answer();
+    assert_eq!(bench.grant(), None);
+    assert!(is_swap(&bench));
+    bench.settle();
+    assert_eq!(bench.grant().unwrap().deadline, boot(BELIEF_MS - GRACE_MS + BELIEF_MS));
+}
+
+#[test]
+fn an_answer_so_late_that_another_has_taken_over_claims_anew() {
+    let mut bench = Bench::begun(terms(2), Memory::with(&free(5)));
+    bench.answer();
+    let call = bench.call.take().unwrap();
+    let answer = bench.store.answer(call, bench.at);
+    bench.wait(BELIEF_MS);
+    bench.store.put(&held(Token::MAX.number(), 3));
+    bench.step(Input::Answered(Ok(answer)));
+    bench.settle();
+    assert!(matches!(bench.finish(), Finish::Held { .. }));
+}
+
+#[test]
+fn an_unreadable_record_ends_the_run() {
+    let mut store = Memory::with_identity();
+    store.put_bytes(Key::job(&job()), b"{".to_vec());
+    let mut bench = Bench::begun(terms(2), store);
+    bench.settle();
+    let Finish::StoreFailed(error) = bench.finish() else { panic!() };
+    assert_eq!(error.trouble, Trouble::Corrupt);
+}
+
+// Interrupted.
+
+#[test]
+fn interrupted_while_waiting_nothing_is_run() {
+    let mut bench = Bench::begun(Terms { wait: Some(ms(10_000)), ..terms(2) }, Memory::with(&held(5, 1)));
+    bench.settle();
+    bench.step(Input::Interrupted(2));
+    assert_eq!(bench.finish(), Finish::Interrupted(2));
+}
+
+#[test]
+fn interrupted_while_claiming_the_lease_is_given_back() {
+    let mut bench = Bench::begun(terms(2), Memory::with(&free(5)));
+    bench.answer();
+    bench.step(Input::Interrupted(15));
+    assert!(is_swap(&bench) && !bench.run.is_finished(), "the claim may be won");
+    bench.settle();
+    assert_eq!(bench.finish(), Finish::Interrupted(15));
+    let record = bench.store.record();
+    assert_eq!((record.lease, record.ledger.last().unwrap().status), (None, Status::Error));
+}
+
+#[test]
+fn interrupted_while_claiming_a_silent_store_is_given_two_seconds() {
+    for run_without_store in [false, true] {
+        let mut bench = Bench::begun(Terms { run_without_store, ..terms(2) }, Memory::with(&free(5)));
+        bench.wait(1_000);
+        bench.step(Input::Interrupted(15));
+        bench.wake();
+        assert_eq!(bench.at, 3_000);
+        assert_eq!(bench.finish(), Finish::Interrupted(15));
+    }
+}
+
+#[test]
+fn interrupted_before_a_held_lease_was_seen() {
+    let mut bench = Bench::begun(Terms { wait: Some(ms(10_000)), ..terms(2) }, Memory::with(&held(5, 1)));
+    bench.step(Input::Interrupted(2));
+    bench.settle();
+    assert_eq!(bench.finish(), Finish::Interrupted(2));
+}
+
+#[test]
+fn interrupted_while_running_the_child_is_told_and_says_how_it_ends() {
+    let mut bench = Bench::running(terms(2));
+    bench.step(Input::Interrupted(15));
+    assert_eq!(bench.take(), [Output::Forward(15)]);
+    bench.end_child(Exit::Code(0));
+    bench.settle();
+    assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: Vec::new() });
+}
+
+#[test]
+fn interrupted_before_the_child_could_start() {
+    let mut bench = Bench::running(terms(2));
+    bench.step(Input::Interrupted(15));
+    bench.step(Input::NotSpawned(not_found()));
+    bench.settle();
+    assert_eq!(bench.finish(), Finish::Interrupted(15));
+}
+
+#[test]
+fn interrupted_while_completing_nothing_more_is_tried() {
+    let mut bench = Bench::running(terms(2));
+    bench.end_child(Exit::Code(0));
+    bench.fail(unavailable());
+    bench.step(Input::Interrupted(2));
+    assert!(matches!(bench.finish(), Finish::Unrecorded { exit: Exit::Code(0), .. }));
+}
+
+// The keeper.
+
+#[test]
+fn a_keeper_that_dies_while_the_child_runs_is_an_error() {
+    let mut bench = Bench::running(terms(2));
+    bench.step(Input::KeeperDied { escaped: Vec::new() });
+    bench.settle();
+    assert_eq!(stopped(bench.finish()), (Why::KeeperDied, true));
+    let record = bench.store.record();
+    assert_eq!((record.lease, record.ledger.last().unwrap().status), (None, Status::Error));
+}
+
+#[test]
+fn a_keeper_that_dies_and_leaves_something_keeps_the_lease() {
+    let mut bench = Bench::running(terms(2));
+    bench.step(Input::KeeperDied { escaped: vec!["sleep (9)".to_string()] });
+    bench.settle();
+    assert_eq!(stopped(bench.finish()), (Why::KeeperDied, true));
+    assert!(bench.store.record().lease.is_some());
+}
+
+#[test]
+fn a_keeper_that_dies_while_a_renewal_is_out_waits_for_its_answer() {
+    let mut bench = Bench::running(terms(2));
+    bench.wake();
+    bench.step(Input::KeeperDied { escaped: Vec::new() });
+    bench.settle();
+    assert_eq!(stopped(bench.finish()), (Why::KeeperDied, true));
+    assert_eq!(bench.store.record().lease, None);
+}
