@@ -276,7 +276,9 @@ impl Intent {
                 Ok(written(record, context))
             }
             Self::Complete { me, ending, escaped } => {
-                if me.run.is_some_and(|run| record.is_some_and(|record| record.ledger.of_run(run).is_some())) {
+                // Whoever took over wrote an ending of its own for this run. That one is not ours.
+                let shown = |run| record.is_some_and(|record| record.ledger.shows(me.token, run, ending));
+                if me.run.is_some_and(shown) {
                     return Ok(Decision::AlreadyDone);
                 }
                 let mut record = mine(record, |record| R::may_release(record, me))?;

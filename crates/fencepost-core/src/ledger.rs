@@ -181,6 +181,16 @@ impl Ledger {
         self.ring.iter().rev().find(|outcome| outcome.run == run)
     }
 
+    /// Whether this run is written down with this very ending.
+    pub fn shows(&self, token: Token, run: RunId, ending: &Ending) -> bool {
+        let note = ending.note.as_deref().map(clipped);
+        self.ring.iter().rev().any(|outcome| {
+            (outcome.token, outcome.run) == (token, run)
+                && (outcome.status, outcome.exit_code) == (ending.status, ending.exit_code)
+                && (outcome.ended_by, &outcome.note) == (ending.ended_by, &note)
+        })
+    }
+
     /// The status of the last outcome, and how many of it came in a row.
     pub fn streak(&self) -> Option<(Status, u64)> {
         let status = self.last()?.status;

@@ -8,7 +8,7 @@ use common::*;
 use fencepost_core::lease::{
     CLOCK_GAP_MAX, Cause, Decision, Facts, Honest, Intent, Me, Refusal, Rules, Sighting, Standing,
 };
-use fencepost_core::ledger::{EndedBy, Status};
+use fencepost_core::ledger::{EndedBy, Ending, Status};
 use fencepost_core::record::{Record, StopAsked};
 use fencepost_core::time::{Boot, Reference, StoreClock, Wall};
 use fencepost_core::token::{Nonce, Token};
@@ -282,6 +282,34 @@ fn a_completion_writes_the_outcome_and_releases_in_one() {
     assert_eq!((outcome.slot, outcome.started, outcome.finished), (wall(0), wall(0), wall(900)));
     assert_eq!(record.ledger.last_ok.as_ref(), Some(outcome));
     assert_eq!(decide(&complete(me(5, 1)), Some(&record), 950), Ok(Decision::AlreadyDone));
+}
+
+/// The one that took over has written `lost` for the earlier run, which is no sign that its own ending landed.
+#[test]
+fn a_completion_after_a_take_over_is_refused() {
+    let taken = written(decide(&Intent::Claim(claim(2)), Some(&held(5, 1)), TTL_MS));
+    let forced = written(decide(&Intent::ForceRelease, Some(&held(5, 1)), 900));
+    let stopped = Ending {
+        status: Status::Lost,
+        exit_code: None,
+        ended_by: EndedBy::Fencepost,
+        note: Some("stopped: the lease could not be renewed in time".to_string()),
+    };
+    for record in [taken, forced] {
+        for ending in [good(), stopped.clone()] {
+            let complete = Intent::Complete { me: me(5, 1), ending, escaped: false };
+            let refusal = Refusal::NotHolder { record: Some(Box::new(record.clone())) };
+            assert_eq!(decide(&complete, Some(&record), TTL_MS + 1), Err(refusal));
+        }
+    }
+}
+
+#[test]
+fn a_long_note_is_recognised_as_it_was_cut() {
+    let ending = Ending { note: Some("é".repeat(500)), ..good() };
+    let complete = Intent::Complete { me: me(5, 1), ending, escaped: false };
+    let record = written(decide(&complete, Some(&held(5, 1)), 900));
+    assert_eq!(decide(&complete, Some(&record), 950), Ok(Decision::AlreadyDone));
 }
 
 #[test]

@@ -747,3 +747,19 @@ fn a_keeper_that_dies_while_a_renewal_is_out_waits_for_its_answer() {
     assert_eq!(stopped(bench.finish()), (Why::KeeperDied, true));
     assert_eq!(bench.store.record().lease, None);
 }
+
+// Taken over before the end could be told.
+
+#[test]
+fn a_child_that_ends_after_its_lease_was_taken_over_has_not_ended_well() {
+    let mut bench = Bench::running(terms(2));
+    let mut next = Bench::begun(terms(3), std::mem::take(&mut bench.store));
+    next.facts = Facts { holder_is_dead: true, ..Facts::default() };
+    next.settle();
+    assert!(next.grant().is_some());
+    bench.store = next.store;
+    bench.end_child(Exit::Code(0));
+    bench.settle();
+    assert!(matches!(stopped(bench.finish()), (Why::Taken { .. }, true)));
+    assert_eq!((last_status(&bench), lease(&bench.store.record()).run), (Status::Lost, id(3)));
+}
