@@ -157,9 +157,10 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Writes an outcome down, once: a run that is in the ring already stays as it is.
+    /// Writes an outcome down, once: a grant that is in the ring already stays as it is. A run that lost its lease
+    /// before it started may have got a second one, and ends under that as well.
     pub fn push(&mut self, mut outcome: Outcome) {
-        if self.of_run(outcome.run).is_some() {
+        if self.ring.iter().any(|known| (known.token, known.run) == (outcome.token, outcome.run)) {
             return;
         }
         outcome.note = outcome.note.map(|note| clipped(&note));

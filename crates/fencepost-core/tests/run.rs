@@ -763,3 +763,30 @@ fn a_child_that_ends_after_its_lease_was_taken_over_has_not_ended_well() {
     assert!(matches!(stopped(bench.finish()), (Why::Taken { .. }, true)));
     assert_eq!((last_status(&bench), lease(&bench.store.record()).run), (Status::Lost, id(3)));
 }
+
+/// The first grant expired before its answer came, and whoever took over wrote that run down as lost.
+#[test]
+fn a_run_that_had_to_claim_twice_is_recorded_and_released() {
+    let mut bench = Bench::begun(terms(2), Memory::with(&free(5)));
+    bench.answer();
+    let call = bench.call.take().unwrap();
+    let answer = bench.store.answer(call, bench.at);
+    bench.wait(TTL_MS);
+    let mut other = Bench::begun(terms(3), std::mem::take(&mut bench.store));
+    other.at = bench.at;
+    other.settle();
+    other.end_child(Exit::Code(0));
+    other.settle();
+    other.finish();
+    bench.store = other.store;
+    bench.step(Input::Answered(Ok(answer)));
+    bench.settle();
+    assert!(bench.grant().is_some());
+    bench.end_child(Exit::Code(0));
+    bench.settle();
+    assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: Vec::new() });
+    let record = bench.store.record();
+    let statuses: Vec<_> = record.ledger.ring.iter().map(|outcome| (outcome.run, outcome.status)).collect();
+    assert_eq!(statuses, [(id(2), Status::Lost), (id(3), Status::Ok), (id(2), Status::Ok)]);
+    assert_eq!(record.lease, None);
+}
