@@ -187,13 +187,20 @@ impl<R: Rules> Transition<R> {
             store: self.store,
         };
         match self.intent.decide::<R>(record, &context) {
-            Err(refusal) => Step::Refused(refusal),
-            Ok(Decision::AlreadyDone) => {
+            Err(refusal) if !self.has_ended(record) => Step::Refused(refusal),
+            Err(_) | Ok(Decision::AlreadyDone) => {
                 let (held, sent) = (known.clone(), self.unsettled.unwrap_or(self.sent));
                 self.done(held, sent)
             }
             Ok(Decision::Write(next)) => self.swap(now, next),
         }
+    }
+
+    /// Whether a swap of unknown fate landed and ended the lease, so that it is refused now for having been done.
+    fn has_ended(&self, record: Option<&Record>) -> bool {
+        let ends = self.completes() || self.intent == Intent::ForceRelease;
+        let by_us = |record: &Record| record.lease.is_none() && record.nonce.by == self.by;
+        ends && self.unsettled.is_some() && record.is_some_and(by_us)
     }
 
     fn read(&mut self, now: Now, out: Out) -> Step {

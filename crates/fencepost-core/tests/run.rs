@@ -790,3 +790,12 @@ fn a_run_that_had_to_claim_twice_is_recorded_and_released() {
     assert_eq!(statuses, [(id(2), Status::Lost), (id(3), Status::Ok), (id(2), Status::Ok)]);
     assert_eq!(record.lease, None);
 }
+
+#[test]
+fn a_release_whose_answer_is_lost_is_not_a_lost_lease() {
+    let mut bench = Bench::running(Terms { leaves_outcome: false, ..terms(2) });
+    bench.end_child(Exit::Code(0));
+    bench.lose_answer();
+    bench.settle();
+    assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: Vec::new() });
+}

@@ -342,6 +342,35 @@ fn an_unknown_completion_that_landed_is_recognised() {
     assert_eq!(lease(&change.store.record()).run, id(2));
 }
 
+/// A release leaves no outcome to be recognised by, but the record still says who wrote it last.
+#[test]
+fn an_unknown_release_that_landed_is_recognised() {
+    let by_hand = with_lease(held(5, 1), |lease| lease.holder = by_hand());
+    for (intent, record) in
+        [(Intent::Release(me(5, 1)), held(5, 1)), (Intent::ForceRelease, held(5, 1)), (complete(me(5, 1)), by_hand)]
+    {
+        let mut change = Change::new(intent, 1, Memory::with(&record));
+        let step = change.begin();
+        let swap = call(change.answer(step, 1));
+        change.store.answer(swap, 2);
+        let step = change.hear(Err(timed_out()), 3);
+        assert_eq!(done(change.answer(step, 4)).held.unwrap().record.lease, None);
+    }
+}
+
+#[test]
+fn an_unknown_release_that_another_overtook_is_refused() {
+    for record in [free(5), held(6, 2)] {
+        let mut change = Change::new(Intent::Release(me(5, 1)), 1, Memory::with(&held(5, 1)));
+        let step = change.begin();
+        change.answer(step, 1);
+        change.store.put(&record);
+        let step = change.hear(Err(timed_out()), 3);
+        let step = change.answer(step, 4);
+        assert_eq!(step, Step::Refused(Refusal::NotHolder { record: Some(Box::new(record)) }));
+    }
+}
+
 // Failures.
 
 #[test]
