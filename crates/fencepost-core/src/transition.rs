@@ -227,7 +227,7 @@ impl<R: Rules> Transition<R> {
                 self.known = Some(known);
                 self.proceed(now)
             }
-            Err(error) => Step::Failed(error),
+            Err(error) => self.fail(error),
         }
     }
 
@@ -245,7 +245,7 @@ impl<R: Rules> Transition<R> {
                 self.store = Some(identity.store);
                 self.proceed(now)
             }
-            Err(why) => Step::Failed(unreadable("the store's identity", &why)),
+            Err(why) => self.fail(unreadable("the store's identity", &why)),
         }
     }
 
@@ -279,10 +279,18 @@ impl<R: Rules> Transition<R> {
             },
             (Out::NewIdentity, _) => {
                 self.store = None;
-                Step::Failed(error)
+                self.fail(error)
             }
-            _ => Step::Failed(error),
+            _ => self.fail(error),
         }
+    }
+
+    /// While the fate of a swap is unknown, no later failure can say that nothing was done.
+    fn fail(&self, mut error: StoreError) -> Step {
+        if self.unsettled.is_some() {
+            error.fate = Fate::Unknown;
+        }
+        Step::Failed(error)
     }
 
     fn done(&self, held: Option<Known>, sent: Boot) -> Step {

@@ -396,7 +396,8 @@ fn a_swap_stays_unsettled_until_it_could_be_read_back() {
     let (mut change, step) = claim_sent();
     change.store.answer(call(step), 20);
     change.hear(Err(timed_out()), 5_000);
-    failed(change.hear(Err(unavailable()), 6_000));
+    let error = failed(change.hear(Err(unavailable()), 6_000));
+    assert_eq!(error.fate, Fate::Unknown, "that the read was not done says nothing about the swap");
     let step = change.again(8_000);
     assert_eq!(step, read());
     assert_eq!(done(change.answer(step, 8_001)).sent, boot(10));
