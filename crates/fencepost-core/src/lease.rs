@@ -283,7 +283,14 @@ impl Intent {
                 }
                 let mut record = mine(record, |record| R::may_release(record, me))?;
                 end_run(&mut record, ending.clone(), context.now.wall);
-                Ok(if *escaped { written(record, context) } else { released::<R>(record, context) })
+                if !*escaped {
+                    return Ok(released::<R>(record, context));
+                }
+                if let Some(lease) = &mut record.lease {
+                    // Wrapper and keeper end now, which says nothing about what escaped them.
+                    lease.holder.processes = None;
+                }
+                Ok(written(record, context))
             }
             Self::Release(me) => Ok(released::<R>(mine(record, |record| R::may_release(record, me))?, context)),
             Self::ForceRelease => {

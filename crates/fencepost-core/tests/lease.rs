@@ -320,6 +320,8 @@ fn what_escaped_keeps_its_lease() {
     assert_eq!(record.ledger.ring.len(), 1);
     assert_eq!(decide(&escaped, Some(&record), 950), Ok(Decision::AlreadyDone));
 
+    assert_eq!(lease(&record).holder.processes, None, "the death of its wrapper proves nothing");
+
     let taken = written(decide(&Intent::Claim(claim(2)), Some(&record), TTL_MS));
     assert_eq!(taken.ledger.ring.len(), 1, "how it ended was known already");
 }
