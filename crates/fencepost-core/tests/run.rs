@@ -799,3 +799,17 @@ fn a_release_whose_answer_is_lost_is_not_a_lost_lease() {
     bench.settle();
     assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: Vec::new() });
 }
+
+/// It used to be renewed and refused again without a pause, until the tree was gone.
+#[test]
+fn a_lease_that_is_anothers_is_let_go_even_while_the_child_is_being_stopped() {
+    let mut bench = Bench::running(Terms { timeout: Some(ms(5_000)), ..terms(2) });
+    bench.wake();
+    bench.wake();
+    bench.store.put(&held(Token::MAX.number(), 3));
+    bench.settle();
+    assert!(bench.put_out(&Output::Kill));
+    assert_eq!(bench.run.wake_at(), None);
+    bench.end_child(Exit::Signal(9));
+    assert!(matches!(stopped(bench.finish()), (Why::Taken { .. }, true)));
+}

@@ -362,8 +362,8 @@ impl<R: Rules> Run<R> {
             (Phase::Claiming, Refusal::Held { record, remaining }) => self.held(now, record, remaining, out),
             (Phase::Claiming, Refusal::NobodyHolds | Refusal::NotHolder { .. }) => self.look(now, out),
             (Phase::Claiming, other) => self.finish(Finish::Refused(other), out),
-            (Phase::Running, Refusal::NotHolder { record }) => self.kill(Why::Taken { record }, out),
-            (Phase::Running, _) => self.kill(Why::Taken { record: None }, out),
+            (Phase::Running, Refusal::NotHolder { record }) => self.taken(record, out),
+            (Phase::Running, _) => self.taken(None, out),
             (Phase::Completing, refusal) => {
                 let record = match refusal {
                     Refusal::NotHolder { record } => record,
@@ -467,6 +467,12 @@ impl<R: Rules> Run<R> {
     fn kill(&mut self, why: Why, out: &mut Vec<Output>) {
         self.stopping(why, out);
         out.push(Output::Kill);
+    }
+
+    /// Whatever it was being stopped for before: there is nothing left to renew, to release or to record.
+    fn taken(&mut self, record: Option<Box<Record>>, out: &mut Vec<Output>) {
+        self.child.stopped = None;
+        self.kill(Why::Taken { record }, out);
     }
 
     fn interrupt(&mut self, signal: i32, now: Now, out: &mut Vec<Output>) {
