@@ -813,3 +813,40 @@ fn a_lease_that_is_anothers_is_let_go_even_while_the_child_is_being_stopped() {
     bench.end_child(Exit::Signal(9));
     assert!(matches!(stopped(bench.finish()), (Why::Taken { .. }, true)));
 }
+
+/// The keeper's own end, seen while the last swap is out, used to make an error of a run that is recorded as good.
+#[test]
+fn what_the_keeper_says_after_the_tree_is_gone_changes_nothing() {
+    for fails_first in [false, true] {
+        for late in [
+            Input::KeeperDied { escaped: Vec::new() },
+            Input::KeeperDied { escaped: vec!["sleep (9)".to_string()] },
+            Input::TreeEmpty { escaped: vec!["sleep (9)".to_string()] },
+            Input::DeadlineReached,
+            Input::Frozen,
+            Input::NotSpawned(not_found()),
+        ] {
+            let mut bench = Bench::running(terms(2));
+            bench.end_child(Exit::Code(0));
+            let give_up_at = BELIEF_MS;
+            if fails_first {
+                bench.fail(unavailable());
+                bench.take();
+            }
+            bench.step(late.clone());
+            assert_eq!(bench.take(), [], "{late:?}");
+            assert!(bench.run.wake_at().unwrap() <= boot(give_up_at));
+            if fails_first {
+                bench.wake();
+            }
+            bench.settle();
+            assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: Vec::new() }, "{late:?}");
+            assert_eq!((last_status(&bench), bench.store.record().lease), (Status::Ok, None));
+
+            bench.step(late);
+            bench.step(Input::Interrupted(2));
+            bench.step(Input::Tick);
+            assert_eq!((bench.take(), bench.call), (Vec::new(), None), "it has finished");
+        }
+    }
+}

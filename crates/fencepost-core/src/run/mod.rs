@@ -105,6 +105,14 @@ impl<R: Rules> Run<R> {
     pub fn step(&mut self, now: Now, input: Input) -> Vec<Output> {
         let mut out = Vec::new();
         match input {
+            _ if self.phase == Phase::Finished => {}
+            // The tree is gone, and how it ended is being written down. What its keeper does now changes nothing.
+            Input::NotSpawned(_)
+            | Input::TreeEmpty { .. }
+            | Input::DeadlineReached
+            | Input::Frozen
+            | Input::KeeperDied { .. }
+                if self.phase == Phase::Completing => {}
             Input::Begin => self.begin(now, &mut out),
             Input::Answered(answer) => self.with_transition(now, &mut out, |t| t.answered(now, answer)),
             Input::Consulted(facts) => self.with_transition(now, &mut out, |t| t.consulted(now, facts)),
@@ -488,9 +496,6 @@ impl<R: Rules> Run<R> {
 
     /// The tree is gone: say how it ended, in the swap that releases.
     fn complete(&mut self, now: Now, out: &mut Vec<Output>) {
-        if self.phase == Phase::Finished {
-            return;
-        }
         let patience = now.boot + COMPLETION_PATIENCE;
         self.phase = Phase::Completing;
         self.give_up_at = Some(self.deadline().map_or(patience, |deadline| deadline.max(patience)));
