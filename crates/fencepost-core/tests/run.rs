@@ -850,3 +850,21 @@ fn what_the_keeper_says_after_the_tree_is_gone_changes_nothing() {
         }
     }
 }
+
+#[test]
+fn what_never_had_a_lease_is_not_recorded() {
+    let without = Terms { run_without_store: true, timeout: Some(ms(5_000)), ..terms(2) };
+    let mut bench = Bench::begun(without, Memory::with(&free(5)));
+    bench.fail(unavailable());
+    bench.wake();
+    bench.end_child(Exit::Signal(15));
+    assert_eq!(stopped(bench.finish()), (Why::Timeout, false));
+
+    let waiting = Terms { wait: Some(ms(10_000)), ..terms(2) };
+    for answers in [0, 1] {
+        let mut bench = Bench::begun(waiting.clone(), Memory::with(&held(5, 1)));
+        (0..answers).for_each(|_| bench.answer());
+        bench.step(Input::KeeperDied { escaped: Vec::new() });
+        assert_eq!(stopped(bench.finish()), (Why::KeeperDied, false));
+    }
+}

@@ -500,7 +500,7 @@ impl<R: Rules> Run<R> {
         self.phase = Phase::Completing;
         self.give_up_at = Some(self.deadline().map_or(patience, |deadline| deadline.max(patience)));
         let me = self.mine.as_ref().map(|mine| mine.me).filter(|_| !self.is_taken());
-        let Some(me) = me else { return self.finish_child(true, out) };
+        let Some(me) = me else { return self.finish_child(self.mine.is_some(), out) };
         match &self.transition {
             // A renewal is out. Its answer comes first, for it decides what the record holds.
             Some(_) if self.retry_at.is_none() => return,
