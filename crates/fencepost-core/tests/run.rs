@@ -868,3 +868,47 @@ fn what_never_had_a_lease_is_not_recorded() {
         assert_eq!(stopped(bench.finish()), (Why::KeeperDied, false));
     }
 }
+
+// Interrupts that used to be forgotten.
+
+#[test]
+fn an_interrupted_run_starts_nothing_without_a_store() {
+    let mut bench = Bench::begun(Terms { run_without_store: true, ..terms(2) }, Memory::with(&free(5)));
+    bench.step(Input::Interrupted(15));
+    bench.fail(unavailable());
+    assert_eq!(bench.finish(), Finish::StoreFailed(unavailable()));
+}
+
+#[test]
+fn interrupting_again_does_not_put_off_the_end() {
+    let mut bench = Bench::begun(terms(2), Memory::with(&free(5)));
+    bench.step(Input::Interrupted(2));
+    bench.wait(1_500);
+    bench.step(Input::Interrupted(2));
+    bench.wake();
+    assert_eq!(bench.at, 2_000);
+    assert_eq!(bench.finish(), Finish::Interrupted(2));
+
+    let mut bench = Bench::begun(terms(2), Memory::with(&free(5)));
+    bench.wait(29_500);
+    bench.step(Input::Interrupted(2));
+    bench.wake();
+    assert_eq!(bench.at, 30_000);
+}
+
+#[test]
+fn interrupted_while_asking_the_holder_to_stop_nothing_is_waited_for() {
+    for released in [false, true] {
+        let replace = Terms { overlap: Overlap::Replace, ..terms(2) };
+        let mut bench = Bench::begun(replace, Memory::with(&held(5, 1)));
+        bench.answer();
+        bench.answer();
+        assert!(is_swap(&bench), "the request to stop");
+        bench.step(Input::Interrupted(2));
+        if released {
+            bench.store.put(&free(5));
+        }
+        bench.answer();
+        assert_eq!(bench.finish(), Finish::Interrupted(2));
+    }
+}

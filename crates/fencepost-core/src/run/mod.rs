@@ -176,6 +176,9 @@ impl<R: Rules> Run<R> {
     }
 
     fn look(&mut self, now: Now, out: &mut Vec<Output>) {
+        if let Some(signal) = self.interrupted {
+            return self.finish(Finish::Interrupted(signal), out);
+        }
         self.phase = Phase::Claiming;
         self.mine = None;
         self.give_up_at = Some(now.boot + CLAIM_PATIENCE);
@@ -215,7 +218,10 @@ impl<R: Rules> Run<R> {
 
     fn done(&mut self, now: Now, done: Done, completes: bool, out: &mut Vec<Output>) {
         match self.phase {
-            Phase::Claiming if !self.holds(&done) => self.pause(now),
+            Phase::Claiming if !self.holds(&done) => match self.interrupted {
+                Some(signal) => self.finish(Finish::Interrupted(signal), out),
+                None => self.pause(now),
+            },
             Phase::Claiming => self.claimed(now, done, out),
             Phase::Running => self.renewed(now, done, out),
             Phase::Completing if completes => self.finish_child(true, out),
@@ -423,7 +429,7 @@ impl<R: Rules> Run<R> {
 
     fn failed(&mut self, now: Now, error: StoreError, out: &mut Vec<Output>) {
         match self.phase {
-            Phase::Claiming if self.terms.run_without_store => {
+            Phase::Claiming if self.terms.run_without_store && self.interrupted.is_none() => {
                 self.transition = None;
                 self.phase = Phase::Running;
                 self.child.timeout_at = self.terms.timeout.map(|timeout| now.boot + timeout);
@@ -488,7 +494,10 @@ impl<R: Rules> Run<R> {
         match self.phase {
             Phase::Running => out.push(Output::Forward(signal)),
             Phase::Waiting { .. } => self.finish(Finish::Interrupted(signal), out),
-            Phase::Claiming => self.give_up_at = Some(now.boot + INTERRUPT_PATIENCE),
+            Phase::Claiming => {
+                let patience = now.boot + INTERRUPT_PATIENCE;
+                self.give_up_at = Some(self.give_up_at.map_or(patience, |at| at.min(patience)));
+            }
             Phase::Completing => self.finish_child(false, out),
             Phase::Finished => {}
         }
