@@ -912,3 +912,16 @@ fn interrupted_while_asking_the_holder_to_stop_nothing_is_waited_for() {
         assert_eq!(bench.finish(), Finish::Interrupted(2));
     }
 }
+
+#[test]
+fn a_child_that_is_being_stopped_is_not_stopped_again_by_every_renewal() {
+    let mut bench = Bench::running(terms(2));
+    let asked = StopAsked { by: id(3), host: "beta".to_string() };
+    bench.store.change(|record| record.lease.as_mut().unwrap().stop_asked = Some(asked));
+    for _ in 0..3 {
+        bench.wake();
+        bench.settle();
+    }
+    let stops = bench.take().into_iter().filter(|output| *output == Output::Stop).count();
+    assert_eq!(stops, 1);
+}

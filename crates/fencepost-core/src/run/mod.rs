@@ -288,7 +288,7 @@ impl<R: Rules> Run<R> {
         } else {
             out.push(Output::Extend(deadline));
         }
-        if let Some(asked) = lease.and_then(|lease| lease.stop_asked) {
+        if let Some(asked) = lease.and_then(|lease| lease.stop_asked).filter(|_| self.child.stopped.is_none()) {
             self.stop(Why::Replaced(asked), out);
         }
     }
