@@ -925,3 +925,18 @@ fn a_child_that_is_being_stopped_is_not_stopped_again_by_every_renewal() {
     let stops = bench.take().into_iter().filter(|output| *output == Output::Stop).count();
     assert_eq!(stops, 1);
 }
+
+#[test]
+fn without_a_store_nothing_is_run_under_a_lease_that_is_nearly_over() {
+    let mut bench = Bench::begun(Terms { run_without_store: true, ..terms(2) }, Memory::with(&free(5)));
+    bench.answer();
+    bench.wait(BELIEF_MS);
+    bench.answer();
+    assert!(is_swap(&bench), "the renewal");
+    bench.fail(unavailable());
+    assert!(bench.put_out(&Output::Spawn { grant: None }));
+    assert_eq!((bench.run.deadline(), bench.run.wake_at()), (None, None));
+    bench.take();
+    bench.end_child(Exit::Code(0));
+    assert_eq!(bench.finish(), Finish::WithoutLease { exit: Exit::Code(0), escaped: Vec::new() });
+}

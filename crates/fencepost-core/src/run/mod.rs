@@ -431,6 +431,8 @@ impl<R: Rules> Run<R> {
         match self.phase {
             Phase::Claiming if self.terms.run_without_store && self.interrupted.is_none() => {
                 self.transition = None;
+                // A claim may have been won and its renewal failed. Nothing is run under what is nearly over.
+                self.mine = None;
                 self.phase = Phase::Running;
                 self.child.timeout_at = self.terms.timeout.map(|timeout| now.boot + timeout);
                 out.extend([Output::Tell(Event::WithoutLease { error }), Output::Spawn { grant: None }]);
