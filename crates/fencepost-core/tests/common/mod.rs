@@ -231,6 +231,10 @@ impl Memory {
         Record::decode(&self.entries[&Key::job(&job())].bytes, &job()).unwrap()
     }
 
+    pub fn has_record(&self) -> bool {
+        self.entries.contains_key(&Key::job(&job()))
+    }
+
     pub fn change(&mut self, change: impl FnOnce(&mut Record)) {
         let mut record = self.record();
         change(&mut record);
