@@ -2,7 +2,7 @@
 
 use fencepost_core::lease::Facts;
 use fencepost_core::register::StoreError;
-use fencepost_core::run::{Event, Exit, Finish, Grant, Input, Output, Overlap, Run, Terms};
+use fencepost_core::run::{Event, Exit, Finish, Grant, Input, NotSpawned, Output, Overlap, Run, Terms, Why};
 use fencepost_core::transition::Call;
 
 use super::*;
@@ -150,14 +150,33 @@ impl Bench {
     }
 
     pub fn events(&self) -> Vec<&Event> {
-        let event = |output| match output {
-            &Output::Tell(ref event) => Some(event),
-            _ => None,
-        };
-        self.out.iter().filter_map(event).collect()
+        self.out.iter().filter_map(|output| if let Output::Tell(event) = output { Some(event) } else { None }).collect()
     }
 
     pub fn put_out(&self, output: &Output) -> bool {
         self.out.contains(output)
+    }
+}
+
+pub fn not_found() -> NotSpawned {
+    NotSpawned { not_found: true, text: "no such file: report.sh".to_string() }
+}
+
+pub fn is_read(bench: &Bench) -> bool {
+    bench.call == Some(Call::Read(Key::job(&job())))
+}
+
+pub fn is_swap(bench: &Bench) -> bool {
+    matches!(&bench.call, Some(Call::Swap { key, .. }) if *key == Key::job(&job()))
+}
+
+pub fn last_status(bench: &Bench) -> Status {
+    bench.store.record().ledger.last().expect("an outcome").status
+}
+
+pub fn stopped(finish: Finish) -> (Why, bool) {
+    match finish {
+        Finish::Stopped { why, recorded, .. } => (why, recorded),
+        other => panic!("not stopped: {other:?}"),
     }
 }
