@@ -276,12 +276,21 @@ impl Intent {
                 Ok(written(record, context))
             }
             Self::Complete { me, ending, escaped } => {
-                if me.run.is_some_and(|run| record.is_some_and(|record| record.ledger.of_run(run).is_some())) {
+                // Whoever took over wrote an ending of its own for this run. That one is not ours.
+                let shown = |run| record.is_some_and(|record| record.ledger.shows(me.token, run, ending));
+                if me.run.is_some_and(shown) {
                     return Ok(Decision::AlreadyDone);
                 }
                 let mut record = mine(record, |record| R::may_release(record, me))?;
                 end_run(&mut record, ending.clone(), context.now.wall);
-                Ok(if *escaped { written(record, context) } else { released::<R>(record, context) })
+                if !*escaped {
+                    return Ok(released::<R>(record, context));
+                }
+                if let Some(lease) = &mut record.lease {
+                    // Wrapper and keeper end now, which says nothing about what escaped them.
+                    lease.holder.processes = None;
+                }
+                Ok(written(record, context))
             }
             Self::Release(me) => Ok(released::<R>(mine(record, |record| R::may_release(record, me))?, context)),
             Self::ForceRelease => {

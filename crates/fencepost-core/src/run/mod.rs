@@ -105,6 +105,14 @@ impl<R: Rules> Run<R> {
     pub fn step(&mut self, now: Now, input: Input) -> Vec<Output> {
         let mut out = Vec::new();
         match input {
+            _ if self.phase == Phase::Finished => {}
+            // The tree is gone, and how it ended is being written down. What its keeper does now changes nothing.
+            Input::NotSpawned(_)
+            | Input::TreeEmpty { .. }
+            | Input::DeadlineReached
+            | Input::Frozen
+            | Input::KeeperDied { .. }
+                if self.phase == Phase::Completing => {}
             Input::Begin => self.begin(now, &mut out),
             Input::Answered(answer) => self.with_transition(now, &mut out, |t| t.answered(now, answer)),
             Input::Consulted(facts) => self.with_transition(now, &mut out, |t| t.consulted(now, facts)),
@@ -168,6 +176,9 @@ impl<R: Rules> Run<R> {
     }
 
     fn look(&mut self, now: Now, out: &mut Vec<Output>) {
+        if let Some(signal) = self.interrupted {
+            return self.finish(Finish::Interrupted(signal), out);
+        }
         self.phase = Phase::Claiming;
         self.mine = None;
         self.give_up_at = Some(now.boot + CLAIM_PATIENCE);
@@ -207,11 +218,7 @@ impl<R: Rules> Run<R> {
 
     fn done(&mut self, now: Now, done: Done, completes: bool, out: &mut Vec<Output>) {
         match self.phase {
-            Phase::Claiming if !self.holds(&done) => {
-                let record = done.held.map(|known| Box::new(known.record));
-                out.extend(record.map(|record| Output::Tell(Event::AskedToStop { record })));
-                self.pause(now);
-            }
+            Phase::Claiming if !self.holds(&done) => self.asked(now, done, out),
             Phase::Claiming => self.claimed(now, done, out),
             Phase::Running => self.renewed(now, done, out),
             Phase::Completing if completes => self.finish_child(true, out),
@@ -220,6 +227,16 @@ impl<R: Rules> Run<R> {
                 self.complete(now, out);
             }
             Phase::Waiting { .. } | Phase::Finished => {}
+        }
+    }
+
+    /// The holder was asked to stop. Now it is waited for.
+    fn asked(&mut self, now: Now, done: Done, out: &mut Vec<Output>) {
+        let record = done.held.map(|known| Box::new(known.record));
+        out.extend(record.map(|record| Output::Tell(Event::AskedToStop { record })));
+        match self.interrupted {
+            Some(signal) => self.finish(Finish::Interrupted(signal), out),
+            None => self.pause(now),
         }
     }
 
@@ -278,7 +295,7 @@ impl<R: Rules> Run<R> {
         } else {
             out.push(Output::Extend(deadline));
         }
-        if let Some(asked) = lease.and_then(|lease| lease.stop_asked) {
+        if let Some(asked) = lease.and_then(|lease| lease.stop_asked).filter(|_| self.child.stopped.is_none()) {
             self.stop(Why::Replaced(asked), out);
         }
     }
@@ -366,8 +383,8 @@ impl<R: Rules> Run<R> {
             (Phase::Claiming, Refusal::Held { record, remaining }) => self.held(now, record, remaining, out),
             (Phase::Claiming, Refusal::NobodyHolds | Refusal::NotHolder { .. }) => self.look(now, out),
             (Phase::Claiming, other) => self.finish(Finish::Refused(other), out),
-            (Phase::Running, Refusal::NotHolder { record }) => self.kill(Why::Taken { record }, out),
-            (Phase::Running, _) => self.kill(Why::Taken { record: None }, out),
+            (Phase::Running, Refusal::NotHolder { record }) => self.taken(record, out),
+            (Phase::Running, _) => self.taken(None, out),
             (Phase::Completing, refusal) => {
                 let record = match refusal {
                     Refusal::NotHolder { record } => record,
@@ -418,8 +435,10 @@ impl<R: Rules> Run<R> {
 
     fn failed(&mut self, now: Now, error: StoreError, out: &mut Vec<Output>) {
         match self.phase {
-            Phase::Claiming if self.terms.run_without_store => {
+            Phase::Claiming if self.terms.run_without_store && self.interrupted.is_none() => {
                 self.transition = None;
+                // A claim may have been won and its renewal failed. Nothing is run under what is nearly over.
+                self.mine = None;
                 self.phase = Phase::Running;
                 self.child.timeout_at = self.terms.timeout.map(|timeout| now.boot + timeout);
                 out.extend([Output::Tell(Event::WithoutLease { error }), Output::Spawn { grant: None }]);
@@ -472,12 +491,21 @@ impl<R: Rules> Run<R> {
         out.push(Output::Kill);
     }
 
+    /// Whatever it was being stopped for before: there is nothing left to renew, to release or to record.
+    fn taken(&mut self, record: Option<Box<Record>>, out: &mut Vec<Output>) {
+        self.child.stopped = None;
+        self.kill(Why::Taken { record }, out);
+    }
+
     fn interrupt(&mut self, signal: i32, now: Now, out: &mut Vec<Output>) {
         self.interrupted = Some(signal);
         match self.phase {
             Phase::Running => out.push(Output::Forward(signal)),
             Phase::Waiting { .. } => self.finish(Finish::Interrupted(signal), out),
-            Phase::Claiming => self.give_up_at = Some(now.boot + INTERRUPT_PATIENCE),
+            Phase::Claiming => {
+                let patience = now.boot + INTERRUPT_PATIENCE;
+                self.give_up_at = Some(self.give_up_at.map_or(patience, |at| at.min(patience)));
+            }
             Phase::Completing => self.finish_child(false, out),
             Phase::Finished => {}
         }
@@ -485,14 +513,11 @@ impl<R: Rules> Run<R> {
 
     /// The tree is gone: say how it ended, in the swap that releases.
     fn complete(&mut self, now: Now, out: &mut Vec<Output>) {
-        if self.phase == Phase::Finished {
-            return;
-        }
         let patience = now.boot + COMPLETION_PATIENCE;
         self.phase = Phase::Completing;
         self.give_up_at = Some(self.deadline().map_or(patience, |deadline| deadline.max(patience)));
         let me = self.mine.as_ref().map(|mine| mine.me).filter(|_| !self.is_taken());
-        let Some(me) = me else { return self.finish_child(true, out) };
+        let Some(me) = me else { return self.finish_child(self.mine.is_some(), out) };
         match &self.transition {
             // A renewal is out. Its answer comes first, for it decides what the record holds.
             Some(_) if self.retry_at.is_none() => return,
