@@ -362,11 +362,16 @@ fn interrupted_before_the_child_could_start() {
 }
 
 #[test]
-fn interrupted_while_completing_nothing_more_is_tried() {
+fn interrupted_while_completing_it_is_tried_for_two_seconds_only() {
     let mut bench = Bench::running(terms(2));
     bench.end_child(Exit::Code(0));
     bench.fail(unavailable());
     bench.step(Input::Interrupted(2));
+    bench.wait(1_999);
+    bench.step(Input::Tick);
+    assert!(!bench.run.is_finished());
+    bench.wait(1);
+    bench.step(Input::Tick);
     assert!(matches!(bench.finish(), Finish::Unrecorded { exit: Exit::Code(0), .. }));
 }
 
@@ -410,4 +415,22 @@ fn interrupted_while_asking_the_holder_to_stop_nothing_is_waited_for() {
         bench.answer();
         assert_eq!(bench.finish(), Finish::Interrupted(2));
     }
+}
+
+#[test]
+fn whoever_waits_for_the_lease_also_waits_for_the_store() {
+    let mut bench = Bench::begun(Terms { wait: Some(ms(10_000)), ..terms(2) }, Memory::with(&free(5)));
+    bench.fail(unavailable());
+    assert!(!bench.run.is_finished());
+    bench.wake();
+    bench.settle();
+    assert!(bench.grant().is_some());
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_no_reason_to_run_without_a_lease() {
+    let mut bench = Bench::begun(Terms { run_without_store: true, ..terms(2) }, Memory::with(&free(5)));
+    let corrupt = StoreError::not_done(Trouble::Corrupt, "damaged");
+    bench.fail(corrupt.clone());
+    assert_eq!(bench.finish(), Finish::StoreFailed(corrupt));
 }

@@ -15,6 +15,7 @@ use crate::ledger::{EndedBy, Ending, Outcome, Status};
 use crate::record::{Record, StopAsked};
 use crate::register::{StoreError, Trouble};
 use crate::time::{Boot, Reference};
+use crate::token::RunId;
 use crate::transition::{Done, Known, Step, Transition};
 
 mod vocabulary;
@@ -45,7 +46,8 @@ pub struct Run<R: Rules = Honest> {
     /// Until when a waiting run waits.
     wait_until: Option<Boot>,
     looks: u32,
-    asked_to_stop: bool,
+    /// The holder that was asked to stop. Another that slipped in after it is asked as well.
+    asked_to_stop: Option<RunId>,
     child: Child,
     retry_at: Option<Boot>,
     /// When a claim or a completion is given up.
@@ -93,7 +95,7 @@ impl<R: Rules> Run<R> {
             mine: None,
             wait_until: None,
             looks: 0,
-            asked_to_stop: false,
+            asked_to_stop: None,
             child: Child::default(),
             retry_at: None,
             give_up_at: None,
@@ -348,7 +350,9 @@ impl<R: Rules> Run<R> {
     fn give_up_claim(&mut self, now: Now, out: &mut Vec<Output>) {
         match self.interrupted {
             Some(signal) => self.finish(Finish::Interrupted(signal), out),
-            None => self.failed(now, silent_store(), out),
+            // The call is still out, so that nothing can be asked of this store again.
+            None if self.may_run_without_lease(&silent_store()) => self.run_without_lease(now, silent_store(), out),
+            None => self.finish(Finish::StoreFailed(silent_store()), out),
         }
     }
 
@@ -414,8 +418,8 @@ impl<R: Rules> Run<R> {
         if self.wait_until.is_none_or(|until| now.boot >= until) {
             return self.finish(Finish::Held { record, remaining }, out);
         }
-        if replace && !self.asked_to_stop {
-            self.asked_to_stop = true;
+        if replace && self.asked_to_stop != holder {
+            self.asked_to_stop = holder;
             let by = self.terms.claim.run;
             let host = self.terms.claim.holder.host.clone();
             return self.start(Intent::AskToStop(StopAsked { by, host }), now, out);
@@ -435,13 +439,10 @@ impl<R: Rules> Run<R> {
 
     fn failed(&mut self, now: Now, error: StoreError, out: &mut Vec<Output>) {
         match self.phase {
-            Phase::Claiming if self.terms.run_without_store && self.interrupted.is_none() => {
+            Phase::Claiming if self.may_run_without_lease(&error) => self.run_without_lease(now, error, out),
+            Phase::Claiming if self.may_wait_for_store(now, &error) => {
                 self.transition = None;
-                // A claim may have been won and its renewal failed. Nothing is run under what is nearly over.
-                self.mine = None;
-                self.phase = Phase::Running;
-                self.child.timeout_at = self.terms.timeout.map(|timeout| now.boot + timeout);
-                out.extend([Output::Tell(Event::WithoutLease { error }), Output::Spawn { grant: None }]);
+                self.pause(now);
             }
             Phase::Claiming => self.finish(Finish::StoreFailed(error), out),
             Phase::Running | Phase::Completing => {
@@ -463,6 +464,28 @@ impl<R: Rules> Run<R> {
             self.transition = None;
             self.complete(now, out);
         }
+    }
+
+    /// A store that is out of reach is no reason not to run, if that was asked for. One that was reached and says
+    /// something we cannot read, or that another holds the lease, is.
+    fn may_run_without_lease(&self, error: &StoreError) -> bool {
+        let out_of_reach = error.trouble != Trouble::Corrupt && self.looks == 0;
+        self.terms.run_without_store && out_of_reach && self.interrupted.is_none()
+    }
+
+    fn run_without_lease(&mut self, now: Now, error: StoreError, out: &mut Vec<Output>) {
+        self.transition = None;
+        // A claim may have been won and its renewal failed. Nothing is run under what is nearly over.
+        self.mine = None;
+        self.phase = Phase::Running;
+        self.child.timeout_at = self.terms.timeout.map(|timeout| now.boot + timeout);
+        out.extend([Output::Tell(Event::WithoutLease { error }), Output::Spawn { grant: None }]);
+    }
+
+    /// Whoever waits for a lease also waits for the store, if it may come back by itself.
+    fn may_wait_for_store(&self, now: Now, error: &StoreError) -> bool {
+        let waiting = self.wait_until.is_some_and(|until| now.boot < until);
+        waiting && error.trouble == Trouble::Unavailable && self.interrupted.is_none()
     }
 
     fn frozen(&mut self, now: Now, out: &mut Vec<Output>) {
@@ -502,11 +525,10 @@ impl<R: Rules> Run<R> {
         match self.phase {
             Phase::Running => out.push(Output::Forward(signal)),
             Phase::Waiting { .. } => self.finish(Finish::Interrupted(signal), out),
-            Phase::Claiming => {
+            Phase::Claiming | Phase::Completing => {
                 let patience = now.boot + INTERRUPT_PATIENCE;
                 self.give_up_at = Some(self.give_up_at.map_or(patience, |at| at.min(patience)));
             }
-            Phase::Completing => self.finish_child(false, out),
             Phase::Finished => {}
         }
     }
