@@ -7,6 +7,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::said::Published;
 use crate::time::Wall;
 use crate::token::{RunId, Token};
 
@@ -121,6 +122,8 @@ pub struct Ending {
     pub exit_code: Option<i32>,
     pub ended_by: EndedBy,
     pub note: Option<String>,
+    /// What the run published, or tried to.
+    pub published: Vec<Published>,
 }
 
 /// One line of the ledger: a run and how it ended.

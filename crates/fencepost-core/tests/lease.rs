@@ -294,6 +294,7 @@ fn a_completion_after_a_take_over_is_refused() {
         exit_code: None,
         ended_by: EndedBy::Fencepost,
         note: Some("stopped: the lease could not be renewed in time".to_string()),
+        published: Vec::new(),
     };
     for record in [taken, forced] {
         for ending in [good(), stopped.clone()] {

@@ -3,10 +3,12 @@
 mod common;
 
 use common::*;
+use fencepost_core::fence::Level;
 use fencepost_core::lease::Facts;
 use fencepost_core::ledger::{EndedBy, Status};
 use fencepost_core::record::StopAsked;
 use fencepost_core::run::{Event, Exit, Finish, Input, Output, Terms, TookOver, Why};
+use fencepost_core::said::{Published, Said};
 use fencepost_core::token::Token;
 
 // The plain way.
@@ -509,4 +511,45 @@ fn what_the_keeper_says_after_the_tree_is_gone_changes_nothing() {
             assert_eq!((bench.take(), bench.call), (Vec::new(), None), "it has finished");
         }
     }
+}
+
+// What the job published.
+
+fn published(refused: Option<&str>) -> Said {
+    Said::Published(Published {
+        resource: "out.txt".to_string(),
+        kind: "file".to_string(),
+        level: Level::Atomic,
+        token: token(BOOT_MS),
+        run: id(2),
+        at: wall(0),
+        seen: token(BOOT_MS),
+        refused: refused.map(str::to_string),
+    })
+}
+
+#[test]
+fn a_refused_publish_makes_the_run_fenced_whatever_the_child_said() {
+    let mut bench = Bench::running(terms(2));
+    bench.step(Input::ChildEnded(Exit::Code(0)));
+    bench.step(Input::Said(vec![published(None), published(Some("stale"))]));
+    bench.step(Input::TreeEmpty { escaped: Vec::new() });
+    bench.settle();
+    assert!(matches!(bench.finish(), Finish::Fenced { exit: Some(Exit::Code(0)), recorded: true, .. }));
+    let record = bench.store.record();
+    assert_eq!(record.ledger.last().unwrap().status, Status::Fenced);
+    assert_eq!(record.resources["out.txt"].refused, 1);
+}
+
+#[test]
+fn what_was_published_is_noted_in_the_last_swap() {
+    let mut bench = Bench::running(terms(2));
+    bench.step(Input::ChildEnded(Exit::Code(0)));
+    bench.step(Input::Said(vec![published(None)]));
+    bench.step(Input::TreeEmpty { escaped: Vec::new() });
+    bench.settle();
+    assert!(matches!(bench.finish(), Finish::Ended { exit: Exit::Code(0), .. }));
+    let record = bench.store.record();
+    assert_eq!(record.ledger.last().unwrap().status, Status::Ok);
+    assert_eq!(record.resources["out.txt"].refused, 0);
 }

@@ -229,6 +229,7 @@ impl Walk {
             Finish::NotSpawned(_) | Finish::Held { .. } | Finish::Interrupted(_) => {}
             Finish::Stopped { .. } | Finish::Unrecorded { .. } | Finish::WithoutLease { .. } => {}
             Finish::StoreFailed(_) | Finish::Refused(_) => {}
+            Finish::Fenced { .. } => panic!("walk {number}: it published nothing"),
             Finish::Nested => panic!("walk {number}: it is inside nothing"),
         }
     }

@@ -89,6 +89,11 @@ impl Voice {
                 let holder = record.lease.as_ref().map(|lease| show::holder(lease, *remaining, now));
                 self.remark(&format!("{job} skipped: it is held by {}.", holder.unwrap_or_default()));
             }
+            Finish::Fenced { refused, .. } => self.trouble(&format!(
+                "{job} was fenced off: its write to {} was refused: {}. Whatever it did, that write did not land.",
+                refused.resource,
+                refused.refused.as_deref().unwrap_or_default()
+            )),
             Finish::Stopped { why, recorded, .. } => self.trouble(&stopped(job, why, *recorded)),
             Finish::NotSpawned(failure) => self.trouble(&format!("{job}: {}", failure.text)),
             Finish::Nested => self.trouble(&format!(
@@ -175,6 +180,7 @@ fn stopped(job: &str, why: &Why, recorded: bool) -> String {
 fn escaped(finish: &Finish) -> Option<&[String]> {
     match finish {
         Finish::Ended { escaped, .. }
+        | Finish::Fenced { escaped, .. }
         | Finish::Stopped { escaped, .. }
         | Finish::Unrecorded { escaped, .. }
         | Finish::WithoutLease { escaped, .. } => {

@@ -14,6 +14,7 @@ use crate::lease::{Honest, Intent, Me, Now, Refusal, Rules};
 use crate::ledger::{EndedBy, Ending, Outcome, Status};
 use crate::record::{Record, StopAsked};
 use crate::register::{StoreError, Trouble};
+use crate::said::{Published, Said};
 use crate::time::{Boot, Reference};
 use crate::token::RunId;
 use crate::transition::{Done, Known, Step, Transition};
@@ -82,6 +83,7 @@ struct Child {
     not_spawned: Option<NotSpawned>,
     stopped: Option<Why>,
     frozen_since: Option<Boot>,
+    published: Vec<Published>,
     escaped: Vec<String>,
 }
 
@@ -123,6 +125,9 @@ impl<R: Rules> Run<R> {
             Input::NotSpawned(why) => {
                 self.child.not_spawned = Some(why);
                 self.complete(now, &mut out);
+            }
+            Input::Said(said) => {
+                self.child.published.extend(said.into_iter().map(|Said::Published(published)| published));
             }
             Input::ChildEnded(exit) => self.child.exit = Some(exit),
             Input::TreeEmpty { escaped } => {
@@ -556,7 +561,12 @@ impl<R: Rules> Run<R> {
 
     fn ending(&self) -> Ending {
         let exit_code = self.child.exit.map(Exit::code);
+        let published = self.child.published.clone();
+        let refused = published.iter().find_map(|published| published.refused.as_ref());
         let (status, ended_by, note) = match (&self.child.stopped, &self.child.not_spawned, exit_code) {
+            _ if refused.is_some() => {
+                (Status::Fenced, EndedBy::Fencepost, refused.map(|why| format!("a publish was refused: {why}")))
+            }
             (Some(why), _, _) => (why.status(), EndedBy::Fencepost, Some(why.note())),
             (None, Some(failure), _) => (Status::Error, EndedBy::Fencepost, Some(failure.text.clone())),
             (None, None, Some(0)) => (Status::Ok, EndedBy::Child, None),
@@ -566,12 +576,19 @@ impl<R: Rules> Run<R> {
             [] => note,
             escaped => Some(format!("could not be ended: {}. {}", escaped.join(", "), note.unwrap_or_default())),
         };
-        Ending { status, exit_code, ended_by, note }
+        Ending { status, exit_code, ended_by, note, published }
     }
 
     fn finish_child(&mut self, recorded: bool, out: &mut Vec<Output>) {
         let escaped = core::mem::take(&mut self.child.escaped);
         let exit = self.child.exit;
+        let refused =
+            core::mem::take(&mut self.child.published).into_iter().find(|published| published.refused.is_some());
+        if let Some(refused) = refused {
+            let recorded = recorded && !self.is_taken();
+            let finish = Finish::Fenced { exit, refused: Box::new(refused), recorded, escaped };
+            return self.finish(finish, out);
+        }
         let finish = match (self.child.stopped.take(), self.child.not_spawned.take(), self.interrupted) {
             (Some(why), _, _) => Finish::Stopped { why, exit, recorded, escaped },
             (None, Some(_), Some(signal)) => Finish::Interrupted(signal),

@@ -119,6 +119,7 @@ pub fn free(last: u64) -> Record {
         nonce: Nonce { by: id(99), write: 0 },
         lease: None,
         ledger: Default::default(),
+        resources: Default::default(),
     }
 }
 
@@ -149,7 +150,7 @@ pub fn lease(record: &Record) -> &Lease {
 }
 
 pub fn good() -> Ending {
-    Ending { status: Status::Ok, exit_code: Some(0), ended_by: EndedBy::Child, note: None }
+    Ending { status: Status::Ok, exit_code: Some(0), ended_by: EndedBy::Child, note: None, published: Vec::new() }
 }
 
 pub fn complete(me: Me) -> Intent {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencepost_core::lease::Claim;
+use fencepost_core::lease::{Claim, Intent};
 use fencepost_core::ledger::{Status, Trigger};
 use fencepost_core::name::Job;
 use fencepost_core::register::StoreError;
@@ -18,7 +18,7 @@ use fencepost_guard::drive::{Note, drive};
 use fencepost_guard::keeper::Keeper;
 use fencepost_guard::signals::Signals;
 use fencepost_guard::terminal::Terminal;
-use fencepost_guard::transact::{count_skip, look};
+use fencepost_guard::transact::{count_skip, look, transact};
 use fencepost_guard::{clock, nudge};
 use fencepost_store::redacted;
 use fencepost_store::{Answer, Entry, Key, Store, Swapped, Version};
@@ -89,8 +89,13 @@ pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
         output.show_if(!matches!(&finish, Finish::Held { .. }) && code != Code::DONE);
     }
     voice.finish(&label, &finish, clock::now().wall);
-    if let Finish::Held { record, .. } = &finish {
-        skipped(&place, store.as_ref(), &job, run, record, voice);
+    match &finish {
+        Finish::Held { record, .. } => skipped(&place, store.as_ref(), &job, run, record, voice),
+        Finish::Fenced { refused, recorded: false, .. } => {
+            // The lease is another's by now, so that the last swap could not say it. It is counted all the same.
+            let _ = transact(store.as_ref(), &place.local(), &job, Intent::NotePublish(*refused.clone()), run);
+        }
+        _ => {}
     }
     events.end(&finish, status(&finish).as_str(), code.0);
     Ok(code)
@@ -214,6 +219,7 @@ fn dry_run(place: &Place, job: &Job, options: &RunOptions) -> Result<Code, Failu
 fn status(finish: &Finish) -> Status {
     match finish {
         Finish::Ended { exit, .. } | Finish::WithoutLease { exit, .. } if exit.code() == 0 => Status::Ok,
+        Finish::Fenced { .. } => Status::Fenced,
         Finish::Stopped { why, .. } => why.status(),
         Finish::Held { .. } => Status::SkippedOverlap,
         _ => Status::Error,
