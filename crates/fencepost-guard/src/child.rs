@@ -2,14 +2,17 @@
 
 use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use fencepost_core::run::{Exit, Grant, Input, NotSpawned, Output};
 use fencepost_core::time::Boot;
+use fencepost_core::token::RunId;
 use nix::libc::{ENOENT, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
 
 use crate::drive::{Body, Note};
 use crate::keeper::{self, Heard, Keeper, Order, Report, Spawn, SpawnStep};
+use crate::said;
 use crate::terminal::{self, Terminal};
 
 /// How long past its deadline a keeper may say nothing before the wrapper ends the tree by itself.
@@ -30,6 +33,9 @@ pub struct Plan {
     pub stdout: Option<OsString>,
     pub stderr: Option<OsString>,
     pub label: String,
+    pub run: RunId,
+    /// Where the job says of itself what it has to say.
+    pub said: PathBuf,
     /// The variables that depend on what was granted.
     pub env: Environment,
 }
@@ -105,7 +111,7 @@ impl Child {
         let Some(keeper) = self.keeper.take() else { return Vec::new() };
         let escaped = keeper.sweep();
         self.take_terminal_back(true);
-        vec![Input::KeeperDied { escaped: named(&escaped) }]
+        vec![self.said(&mut |_| {}), Input::KeeperDied { escaped: named(&escaped) }]
     }
 
     fn report(&mut self, report: Report, tell: &mut dyn FnMut(Note)) -> Vec<Input> {
@@ -158,8 +164,19 @@ impl Child {
                 tell(Note::LeftOvers(named(&processes)));
                 Vec::new()
             }
-            Report::Empty { escaped } => vec![Input::TreeEmpty { escaped: named(&escaped) }],
+            Report::Empty { escaped } => {
+                vec![self.said(tell), Input::TreeEmpty { escaped: named(&escaped) }]
+            }
         }
+    }
+
+    /// What the job said of itself, now that nobody is left to say more. What cannot be trusted is said aloud.
+    fn said(&self, tell: &mut dyn FnMut(Note)) -> Input {
+        let (said, troubles) = said::collect(&self.plan.said, self.plan.run);
+        if !troubles.is_empty() {
+            tell(Note::Untrusted(troubles));
+        }
+        Input::Said(said)
     }
 
     /// A child that wants the terminal gets it, if it is ours to give; one that ctrl-Z stopped takes us along, as the

@@ -46,6 +46,8 @@ pub enum Note {
     },
     /// The child ended and left these behind; they are being ended.
     LeftOvers(Vec<String>),
+    /// Lines in the job's own file that cannot be trusted, and are not.
+    Untrusted(Vec<String>),
 }
 
 /// Drives a run to its end.

@@ -6,6 +6,8 @@
 //! * [`transact`]: one change of a record, on the spot.
 //! * [`drive`]: the loop that performs what a run decides.
 //! * [`child`], [`hold`]: what a lease is held for.
+//! * [`said`]: the private file in which a job says of itself what it has to say.
+//! * [`publish`]: fenced writes, a module per target.
 //! * [`keeper`]: the process that runs the job and ends it by its deadline, whatever becomes of the wrapper.
 //! * [`terminal`]: who reads from the terminal, the job or whoever started us.
 
@@ -16,6 +18,8 @@ pub mod hold;
 pub mod host;
 pub mod keeper;
 pub mod local;
+pub mod publish;
+pub mod said;
 pub mod signals;
 pub mod terminal;
 pub mod transact;

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use fencepost_core::token::RunId;
 use fencepost_guard::host::Host;
 use fencepost_guard::local::Local;
 use fencepost_store::Store;
-use fencepost_store::{OpenError, open};
+use fencepost_store::{OpenError, open, redacted};
 use nix::unistd::{User, geteuid};
 
 use crate::args::Global;
@@ -29,12 +30,22 @@ impl Place {
         Ok(Self { state, store, host: Host::this() })
     }
 
+    /// The store's URL without its password.
+    pub fn shown_store(&self) -> String {
+        redacted(&self.store)
+    }
+
     pub fn open(&self) -> Result<Arc<dyn Store>, Failure> {
         match open(&self.store) {
             Ok(store) => Ok(Arc::from(store)),
             Err(OpenError::Usage(message)) => Err(Failure::Usage(message)),
             Err(OpenError::Store(error)) => Err(Failure::Store(error)),
         }
+    }
+
+    /// The private file in which a run's job says of itself what it has to say.
+    pub fn said(&self, run: RunId) -> PathBuf {
+        self.state.join("said").join(run.to_string())
     }
 
     pub fn local(&self) -> Local {

@@ -50,6 +50,10 @@ impl Voice {
                 count(processes.len(), "process", "processes"),
                 processes.join(", ")
             )),
+            Note::Untrusted(lines) => self.trouble(&format!(
+                "{job}: what the job wrote about itself is not trusted in part: {}.",
+                lines.join("; ")
+            )),
             Note::Event(event) => self.event(job, event),
         }
     }

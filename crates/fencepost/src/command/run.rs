@@ -20,7 +20,6 @@ use fencepost_guard::signals::Signals;
 use fencepost_guard::terminal::Terminal;
 use fencepost_guard::transact::{count_skip, look, transact};
 use fencepost_guard::{clock, nudge};
-use fencepost_store::redacted;
 use fencepost_store::{Answer, Entry, Key, Store, Swapped, Version};
 
 use crate::args::{Global, OverlapChoice, RunOptions, Sink, StoreErrorChoice};
@@ -71,7 +70,9 @@ pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
         stdout: output.as_ref().map(|output| output.stdout.clone().into_os_string()),
         stderr: output.as_ref().map(|output| output.stderr.clone().into_os_string()),
         label: job.to_string(),
-        env: environment(&place),
+        run,
+        said: place.said(run),
+        env: environment(&place, run),
     };
     let mut child = Child::new(plan, keeper, terminal);
     let label = job.to_string();
@@ -151,15 +152,16 @@ fn terms(options: &RunOptions, job: Job, claim: Claim, grace: Duration) -> Terms
 }
 
 /// What the child is told. Whatever an outer run had told us is replaced or removed.
-fn environment(place: &Place) -> Environment {
-    let store = redacted(&place.store);
+fn environment(place: &Place, run: RunId) -> Environment {
+    let said = place.said(run).into_os_string();
+    let store = place.shown_store();
     Box::new(move |grant| {
         let lease = grant.and_then(|grant| grant.record.lease.as_ref().map(|lease| (&grant.record, lease)));
         let value = |value: fn(&fencepost_core::record::Record, &fencepost_core::record::Lease) -> String| {
             lease.map(|(record, lease)| value(record, lease))
         };
         let variables = [
-            ("FENCEPOST_JOB", value(|record, _| record.job.name.to_string())),
+            ("FENCEPOST_JOB", value(|record, _| record.job.to_string())),
             ("FENCEPOST_RUN", value(|_, lease| lease.run.to_string())),
             ("FENCEPOST_TOKEN", value(|record, _| record.token.to_string())),
             ("FENCEPOST_SLOT", value(|_, lease| show::time(lease.slot))),
@@ -171,7 +173,8 @@ fn environment(place: &Place) -> Environment {
             ("FENCEPOST_STORE_ID", value(|record, _| record.store.to_string())),
             ("FENCEPOST_STORE_PASSWORD", None),
         ];
-        variables.into_iter().map(|(name, value)| (name.into(), value.map(OsString::from))).collect()
+        let outcome = (OsString::from("FENCEPOST_OUTCOME"), lease.map(|_| said.clone()));
+        variables.into_iter().map(|(name, value)| (name.into(), value.map(OsString::from))).chain([outcome]).collect()
     })
 }
 
