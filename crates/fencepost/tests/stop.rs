@@ -88,6 +88,35 @@ fn without_a_takeover(with_keeper: bool) {
     assert!(place.is_deserted());
 }
 
+/// A shell whose child is stopped between vfork and exec does not stop itself: it waits for the child, uninterruptibly.
+#[test]
+fn a_shell_that_waits_for_a_stopped_child_counts_as_stopped() {
+    let place = Place::new();
+    let script = "echo $$ > child; while [ ! -e go ]; do date +%s%N >> beats; done";
+    let mut run = place.run(&[&["a"], &SHORT[..]].concat(), &["sh", "-c", script]);
+    let child: i32 = place.text("child").trim().parse().unwrap();
+    place.beats_again();
+    let is_caught = || {
+        send(-child, SIGSTOP);
+        thread::sleep(Duration::from_millis(10));
+        let is_caught = process::state(child) == Some('D');
+        if !is_caught {
+            send(-child, SIGCONT);
+        }
+        is_caught
+    };
+    if !(0..500).any(|_| is_caught()) {
+        return println!("skipped: this shell is never seen between vfork and exec");
+    }
+    run.send(SIGSTOP);
+    thread::sleep(TTL + Duration::from_secs(1));
+    go_on(&run, &[-child]);
+    place.beats_again();
+    place.let_go();
+    run.ends_with(0);
+    assert_eq!(place.statuses("a"), ["ok"]);
+}
+
 /// A run of which everything is stopped: what is to be continued besides the wrapper.
 fn all_stopped(with_keeper: bool) -> (Place, Running, Vec<i32>) {
     let place = Place::new();

@@ -157,11 +157,12 @@ impl Place {
         fs::write(self.path("go"), "").unwrap();
     }
 
-    /// A job that takes the lease over as soon as it can, and says whether anything of the tree runs at that moment.
+    /// A job that takes the lease over as soon as it can, and says whether anything of the tree runs at that moment. A
+    /// shell whose child was stopped between vfork and exec waits for it in an uninterruptible sleep.
     pub fn successor(&self, job: &str) -> Running {
         let script = r#"for pid in $(cat child grandchild daemon 2>/dev/null); do
                             state=$(sed 's/.*) //; s/ .*//' /proc/$pid/stat 2>/dev/null)
-                            case $state in ''|Z|T) ;; *) echo $pid is $state;; esac
+                            case $state in ''|Z|T|D) ;; *) echo $pid is $state;; esac
                         done; echo $FENCEPOST_TOKEN"#;
         self.start(self.fencepost(&["run", job, "-w", "30s", "-E", "99", "-c", script]))
     }
@@ -281,7 +282,7 @@ fn name(pid: i32) -> String {
     read(Path::new(&format!("/proc/{pid}/comm"))).trim().to_owned()
 }
 
-fn state(pid: i32) -> Option<char> {
+pub fn state(pid: i32) -> Option<char> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     String::from_utf8_lossy(&stat).rsplit_once(") ")?.1.chars().next()
 }
