@@ -271,8 +271,10 @@ impl<R: Rules> Transition<R> {
             (Out::Swap(record), Fate::Unknown) => match R::unknown() {
                 Settle::ReadBack => {
                     self.known = None;
+                    let keeps_failing = self.unsettled.is_some();
                     self.unsettled = self.unsettled.or(Some(self.sent));
-                    self.proceed(now)
+                    // A store that fails every write and answers every read would be asked without a pause for ever.
+                    if keeps_failing { self.fail(error) } else { self.proceed(now) }
                 }
                 Settle::TakeAsWon => self.won(record, Some(Version(Vec::new()))),
                 Settle::TakeAsLost => Step::Refused(Refusal::NotHolder { record: None }),

@@ -404,6 +404,20 @@ fn a_swap_stays_unsettled_until_it_could_be_read_back() {
 }
 
 #[test]
+fn a_store_that_fails_every_write_is_not_asked_for_ever() {
+    let (mut change, _) = claim_sent();
+    let step = change.hear(Err(timed_out()), 20);
+    let step = change.answer(step, 30);
+    assert!(is_swap(&step), "{step:?}");
+    assert_eq!(failed(change.hear(Err(timed_out()), 40)), timed_out());
+    let step = change.again(2_000);
+    assert_eq!(step, read(), "either swap may have landed");
+    let step = change.answer(step, 2_001);
+    assert!(is_swap(&step), "{step:?}");
+    assert_eq!(failed(change.hear(Err(timed_out()), 2_010)), timed_out());
+}
+
+#[test]
 fn an_unreadable_record_is_never_an_absent_one() {
     let newer = br#"{"v":2,"anything":1}"#.to_vec();
     let mut other = free(5);

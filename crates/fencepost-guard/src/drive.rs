@@ -34,6 +34,8 @@ pub trait Body {
     fn signalled(&mut self, signal: i32, tell: &mut dyn FnMut(Note)) -> Vec<Input>;
     /// Looks whether the deadline was kept.
     fn check(&mut self, deadline: Option<Boot>, now: Boot, tell: &mut dyn FnMut(Note)) -> Vec<Input>;
+    /// When that has to be looked at, if there is anything to see.
+    fn due(&self, deadline: Boot) -> Option<Boot>;
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 }
 
@@ -108,8 +110,7 @@ pub fn drive(
             outputs.extend(run.step(clock::now(), input));
         }
         let now = clock::now();
-        let deadline = run.deadline().filter(|_| run.is_running());
-        for input in body.check(deadline, now.boot, tell) {
+        for input in body.check(kept_until(&run), now.boot, tell) {
             outputs.extend(run.step(now, input));
         }
         if run.wake_at().is_some_and(|at| now.boot >= at) {
@@ -118,8 +119,14 @@ pub fn drive(
     }
 }
 
+/// The deadline, while there is something to keep it.
+fn kept_until(run: &Run) -> Option<Boot> {
+    run.deadline().filter(|_| run.is_running())
+}
+
 fn nap(run: &Run, worker: &Worker, signals: &Signals, body: &dyn Body) {
-    let until_due = run.wake_at().map_or(NAP_MAX, |at| at.since(clock::boot_now()));
+    let due = [run.wake_at(), kept_until(run).and_then(|deadline| body.due(deadline))].into_iter().flatten().min();
+    let until_due = due.map_or(NAP_MAX, |at| at.since(clock::boot_now()));
     let timeout = PollTimeout::try_from(until_due.min(NAP_MAX)).unwrap_or(PollTimeout::ZERO);
     let mut fds = vec![PollFd::new(worker.fd(), PollFlags::POLLIN), PollFd::new(signals.fd(), PollFlags::POLLIN)];
     fds.extend(body.fd().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
