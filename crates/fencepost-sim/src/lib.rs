@@ -1,1 +1,20 @@
-//! Placeholder.
+//! The model of fencepost, and the bugs it must find.
+//!
+//! The model drives the machines that ship. It re-implements none of their decisions: it is their clock, their store,
+//! their processes, and an adversary that does everything that can happen, in every order, within stated bounds.
+//!
+//! * [`config`]: the bounds of one exploration.
+//! * [`world`]: the state.
+//! * [`store`]: the store in it.
+//! * [`shell`]: what a driver and a keeper do.
+//! * [`steps`]: what can happen next.
+//! * [`invariants`]: what must be true.
+//! * [`explore`]: visits every state.
+
+pub mod config;
+pub mod explore;
+pub mod invariants;
+pub mod shell;
+pub mod steps;
+pub mod store;
+pub mod world;

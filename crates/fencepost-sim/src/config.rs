@@ -1,0 +1,130 @@
+//! The bounds of one exploration: how long it lasts, what clocks there are, and how much the adversary may do.
+
+use std::time::Duration;
+
+/// One corner of the world, to be explored completely.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    pub name: &'static str,
+    pub ttl: Duration,
+    pub grace: Duration,
+    /// True time stops at every multiple of this, and at every timer in between.
+    pub quantum_ms: u64,
+    /// True time never passes this.
+    pub horizon_ms: u64,
+    /// Whether the store has a clock. Without one, observers go by what they have seen themselves.
+    pub store_has_clock: bool,
+    /// Whether the store begins with nothing in it, not even its identity.
+    pub store_is_new: bool,
+    pub clocks: [HostClock; 2],
+    /// How long each run waits for a lease that is held.
+    pub wait: Option<Duration>,
+    pub budget: Budget,
+    pub flaw: Option<Flaw>,
+}
+
+/// How a host's own clocks relate to true time.
+#[derive(Clone, Copy, Debug)]
+pub struct HostClock {
+    /// What its boot clock shows at the beginning. Two hosts never agree, so that no comparison goes unpunished.
+    pub boot_ms: u64,
+    /// How many milliseconds it counts in a true second.
+    pub rate: u64,
+}
+
+/// How often each kind of misfortune may still happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Budget {
+    /// Runs that are started, on either host.
+    pub triggers: u8,
+    /// Wrappers, keepers or whole hosts that die.
+    pub crashes: u8,
+    /// Hosts that fall asleep.
+    pub sleeps: u8,
+    /// Wrappers that are stopped while the rest of their host goes on.
+    pub stalls: u8,
+    /// Calls whose fate stays unknown: the answer is lost, or the request is late.
+    pub losses: u8,
+    /// Calls that certainly did nothing.
+    pub refusals: u8,
+    /// Swaps of the record by somebody else: something recorded by hand, or a wish that the holder stop.
+    pub foreign: u8,
+    /// Restores of an earlier state of the store.
+    pub rollbacks: u8,
+}
+
+/// A known bug of the shell or of a store, as a switch of the world. The bugs of the rules are in
+/// [`mutants`](crate::mutants).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// A claim is written without comparing versions.
+    PlainWrite,
+    /// The boot clock stands still while its host sleeps.
+    ClockStopsInSleep,
+    /// Nothing enforces the deadline while a store call is out.
+    BlockedLoop,
+    /// A tree that wakes late runs on while the wrapper finds out whose lease it is.
+    NoFreeze,
+    /// The holder counts as dead as soon as its wrapper is, though its tree is still being ended.
+    KeeperForgotten,
+    /// Processes are looked for on whatever host asks, as two containers on one database would.
+    ForeignProcesses,
+    /// The lease is released when TERM is sent, not when the tree is gone.
+    EarlyRelease,
+    /// A skip is counted in the lease itself.
+    SkipsInRecord,
+    /// What an observer saw is forgotten when its process ends.
+    NoSightings,
+    /// A restored store gives out its version numbers again.
+    VersionsRepeat,
+}
+
+impl Config {
+    /// The usual proportions: renewal after one quantum, TERM after 47 seconds, dead before 57, expired at 60.
+    pub const fn new(name: &'static str, budget: Budget) -> Self {
+        Self {
+            name,
+            ttl: Duration::from_secs(60),
+            grace: Duration::from_secs(10),
+            quantum_ms: 20_000,
+            horizon_ms: 100_000,
+            store_has_clock: true,
+            store_is_new: false,
+            clocks: [HostClock { boot_ms: 5_000_000, rate: 1000 }, HostClock { boot_ms: 1_000_000, rate: 1000 }],
+            wait: None,
+            budget,
+            flaw: None,
+        }
+    }
+
+    pub const fn without_clock(mut self) -> Self {
+        self.store_has_clock = false;
+        self
+    }
+
+    pub const fn until(mut self, horizon_ms: u64) -> Self {
+        self.horizon_ms = horizon_ms;
+        self
+    }
+
+    pub const fn on_new_store(mut self) -> Self {
+        self.store_is_new = true;
+        self
+    }
+
+    /// The first host's clock loses a fiftieth and the second's gains as much: far more than real clocks do.
+    pub const fn drifting(mut self) -> Self {
+        self.clocks[0].rate = 980;
+        self.clocks[1].rate = 1020;
+        self
+    }
+
+    pub const fn with(mut self, flaw: Flaw) -> Self {
+        self.flaw = Some(flaw);
+        self
+    }
+
+    pub fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+}

@@ -1,0 +1,330 @@
+//! What stands between a run and its world: the driver that performs what the run decides, and the keeper.
+//!
+//! A host that is awake is prompt. Its keeper acts at the very moment of its timers, its wrapper a moment later;
+//! slow wrappers and slow stores are the adversary's business.
+
+use fencepost_core::lease::{Facts, Rules};
+use fencepost_core::record::Record;
+use fencepost_core::run::{Event, Exit, Finish, Input, Output, Why};
+use fencepost_core::time::Boot;
+use std::time::Duration;
+
+use crate::config::{Config, Flaw};
+use crate::invariants::Violation;
+use crate::world::{Flight, Keeper, Keeping, Stray, World};
+
+/// Killing takes a moment, and everything is to be dead at the deadline.
+const KILL_MARGIN: Duration = Duration::from_millis(250);
+
+/// More rounds than this at one moment, and a real driver would never come to rest.
+const ROUNDS_MAX: usize = 8;
+
+impl<R: Rules> World<R> {
+    /// Does everything that is due on a host now. `late` says that the host has just woken up.
+    pub fn run_due(&mut self, config: &Config, host: usize, late: bool) {
+        if self.hosts[host].asleep {
+            return;
+        }
+        for run in self.runs_on(host) {
+            self.enforce(config, run, late);
+            self.drain(config, run);
+            let mut rounds = 0;
+            while self.is_tick_due(config, host, run) {
+                rounds += 1;
+                if rounds > ROUNDS_MAX {
+                    self.blame(Violation::Spins);
+                    break;
+                }
+                self.feed(config, run, Input::Tick);
+            }
+        }
+        self.bury(host);
+    }
+
+    /// The next true moment at which something on a host is due by its clock.
+    pub fn next_due(&self, config: &Config, host: usize) -> Option<u64> {
+        if self.hosts[host].asleep {
+            return None;
+        }
+        let of = |run: u8| {
+            let process = self.process(run)?;
+            let wrapper = process.wrapper.as_ref().filter(|_| !process.stalled).and_then(|run| run.wake_at());
+            let keeper = process.keeper.as_ref().filter(|_| !is_blocked(config, process.flight.as_ref()));
+            let keeper = keeper.and_then(|keeper| keeper.acts_at(config));
+            [wrapper, keeper].into_iter().flatten().min()
+        };
+        let due = self.runs_on(host).into_iter().filter_map(of).min()?;
+        Some(self.moment(config, host, due))
+    }
+
+    /// Tells a wrapper what happened, now or as soon as it can read it.
+    pub fn feed(&mut self, config: &Config, run: u8, input: Input) {
+        if let Some(process) = self.process_mut(run) {
+            process.inbox.push(input);
+            self.drain(config, run);
+        }
+    }
+
+    /// Lets a wrapper read everything it was told.
+    pub fn drain(&mut self, config: &Config, run: u8) {
+        while let Some(host) = self.host_of(run) {
+            let now = self.now(config, host);
+            let asleep = self.hosts[host].asleep;
+            let Some(process) = self.process_mut(run) else { return };
+            if asleep || process.stalled || process.inbox.is_empty() {
+                return;
+            }
+            let input = process.inbox.remove(0);
+            let Some(wrapper) = &mut process.wrapper else { return process.inbox.clear() };
+            for output in wrapper.step(now, input) {
+                self.perform(config, host, run, output);
+            }
+        }
+    }
+
+    /// The wrapper is gone, for whatever reason. Its keeper ends the tree, and what it had sent may still arrive.
+    pub fn lose_wrapper(&mut self, config: &Config, run: u8) {
+        let Some(host) = self.host_of(run) else { return };
+        let now = self.now(config, host).boot;
+        let Some(process) = self.process_mut(run) else { return };
+        process.wrapper = None;
+        process.stalled = false;
+        process.inbox.clear();
+        if let Some(keeper) = &mut process.keeper {
+            match keeper.phase {
+                // Nobody is left to say whether the lease is still ours.
+                Keeping::Frozen => process.keeper = None,
+                Keeping::Running | Keeping::Ending { .. } => keeper.end(config, now),
+            }
+        }
+        if let Some(Flight::Sent(call)) = process.flight.take() {
+            self.set_adrift(run, call);
+        }
+    }
+
+    /// A request that nobody waits for. Reads change nothing, so that only swaps are worth remembering.
+    pub fn set_adrift(&mut self, run: u8, call: fencepost_core::transition::Call) {
+        if matches!(call, fencepost_core::transition::Call::Swap { .. }) {
+            self.strays.push(Stray { run, call });
+        }
+    }
+
+    /// The tree is gone, and the wrapper hears of it.
+    pub fn end_child(&mut self, config: &Config, run: u8, exit: Exit) {
+        if let Some(process) = self.process_mut(run) {
+            process.keeper = None;
+            process.inbox.extend([Input::ChildEnded(exit), Input::TreeEmpty { escaped: Vec::new() }]);
+            self.drain(config, run);
+        }
+    }
+
+    /// Forgets the processes of which nothing is left.
+    pub fn bury(&mut self, host: usize) {
+        self.hosts[host].processes.retain(|process| process.wrapper.is_some() || process.keeper.is_some());
+    }
+
+    /// Notes the first thing that must never happen.
+    pub fn blame(&mut self, violation: Violation) {
+        self.ghost.violation.get_or_insert(violation);
+    }
+
+    fn runs_on(&self, host: usize) -> Vec<u8> {
+        self.hosts[host].processes.iter().map(|process| process.run).collect()
+    }
+
+    fn is_tick_due(&self, config: &Config, host: usize, run: u8) -> bool {
+        let now = self.now(config, host).boot;
+        let Some(process) = self.process(run).filter(|process| !process.stalled) else { return false };
+        let wake_at = process.wrapper.as_ref().and_then(|wrapper| wrapper.wake_at());
+        wake_at.is_some_and(|at| now >= at)
+    }
+
+    /// What the clock demands of the keeper.
+    fn enforce(&mut self, config: &Config, run: u8, late: bool) {
+        let Some(host) = self.host_of(run) else { return };
+        let now = self.now(config, host).boot;
+        let Some(process) = self.process_mut(run) else { return };
+        let blocked = is_blocked(config, process.flight.as_ref());
+        let Some(keeper) = process.keeper.as_mut().filter(|_| !blocked) else { return };
+        if keeper.acts_at(config).is_none_or(|at| now < at) {
+            return;
+        }
+        match keeper.phase {
+            Keeping::Running if late => {
+                if !config.has(Flaw::NoFreeze) {
+                    keeper.phase = Keeping::Frozen;
+                }
+                process.inbox.push(Input::Frozen);
+            }
+            Keeping::Running => {
+                keeper.end(config, now);
+                process.inbox.push(Input::DeadlineReached);
+                if config.has(Flaw::EarlyRelease) {
+                    process.inbox.push(Input::TreeEmpty { escaped: Vec::new() });
+                }
+            }
+            Keeping::Ending { .. } => self.end_child(config, run, Exit::Signal(9)),
+            Keeping::Frozen => {}
+        }
+    }
+
+    fn perform(&mut self, config: &Config, host: usize, run: u8, output: Output) {
+        let now = self.now(config, host).boot;
+        let Some(process) = self.process_mut(run) else { return };
+        match output {
+            Output::Call(call) => {
+                process.asked = now;
+                let before = process.flight.replace(Flight::Sent(call));
+                if before.is_some() {
+                    self.blame(Violation::TwoCalls);
+                }
+            }
+            Output::Consult(record) => {
+                let facts = self.facts(config, host, run, record.as_deref());
+                self.reply(run, Input::Consulted(facts));
+            }
+            Output::Spawn { grant } => {
+                let Some(grant) = grant else { return };
+                process.keeper = Some(Keeper { deadline: grant.deadline, phase: Keeping::Running });
+                process.inbox.insert(0, Input::Spawned);
+                let high_water = &mut self.hosts[host].memory.high_water;
+                *high_water = (*high_water).max(Some(grant.record.token));
+            }
+            Output::Extend(deadline) => {
+                if let Some(keeper) = &mut process.keeper {
+                    keeper.deadline = keeper.deadline.max(deadline);
+                }
+            }
+            Output::Thaw(deadline) => {
+                if let Some(keeper) = &mut process.keeper {
+                    keeper.deadline = deadline;
+                    if keeper.phase == Keeping::Frozen {
+                        keeper.phase = Keeping::Running;
+                    }
+                }
+            }
+            Output::Stop => {
+                let early = config.has(Flaw::EarlyRelease);
+                if let Some(keeper) = process.keeper.as_mut().filter(|k| !matches!(k.phase, Keeping::Ending { .. })) {
+                    keeper.end(config, now);
+                    process.inbox.extend(early.then(|| Input::TreeEmpty { escaped: Vec::new() }));
+                }
+            }
+            Output::Kill => {
+                if process.keeper.take().is_some() {
+                    let escaped = Vec::new();
+                    process.inbox.extend([Input::ChildEnded(Exit::Signal(9)), Input::TreeEmpty { escaped }]);
+                }
+            }
+            Output::Tell(Event::Stopping(why)) => self.judge_stop(run, &why),
+            Output::Forward(_) | Output::Tell(_) => {}
+            Output::Finish(finish) => self.finish(config, run, &finish),
+        }
+    }
+
+    /// An answer that the driver gives at once comes before everything else.
+    fn reply(&mut self, run: u8, input: Input) {
+        if let Some(process) = self.process_mut(run) {
+            process.inbox.insert(0, input);
+        }
+    }
+
+    /// What this host knows about a record that a run has just read.
+    fn facts(&mut self, config: &Config, host: usize, run: u8, record: Option<&Record>) -> Facts {
+        let now = self.now(config, host).boot;
+        let asked = self.process(run).map_or(now, |process| process.asked);
+        let holder_is_dead = record.is_some_and(|record| self.is_dead(config, host, record));
+        let memory = &mut self.hosts[host].memory;
+        memory.sighting = record.and_then(|record| R::sight(memory.sighting, record, asked, now));
+        memory.high_water = memory.high_water.max(record.map(|record| record.token));
+        let facts = Facts { holder_is_dead, high_water: memory.high_water, sighting: memory.sighting };
+        if config.has(Flaw::NoSightings) {
+            memory.sighting = None;
+        }
+        facts
+    }
+
+    /// Whether the holder's processes ran on this very host and are gone.
+    fn is_dead(&self, config: &Config, host: usize, record: &Record) -> bool {
+        let Some(processes) = record.lease.as_ref().and_then(|lease| lease.holder.processes.as_ref()) else {
+            return false;
+        };
+        let here = (host.to_string(), self.hosts[host].boots.to_string());
+        if (&processes.machine, &processes.boot) != (&here.0, &here.1) && !config.has(Flaw::ForeignProcesses) {
+            return false;
+        }
+        let left = self.hosts[host].processes.iter().find(|process| i32::from(process.run) == processes.wrapper.pid);
+        left.is_none_or(|process| config.has(Flaw::KeeperForgotten) && process.wrapper.is_none())
+    }
+
+    /// A holder may be stopped only if its lease is gone or something went wrong on the way to the store.
+    fn judge_stop(&mut self, run: u8, why: &Why) {
+        if self.ghost.rolled_back || !self.is_held_by(run) {
+            return;
+        }
+        let hurt = self.process(run).is_some_and(|process| process.hurt);
+        match why {
+            Why::Replaced(_) => {}
+            Why::Taken { .. } => self.blame(Violation::HolderStopped),
+            _ if !hurt => self.blame(Violation::HolderStopped),
+            _ => {}
+        }
+    }
+
+    fn finish(&mut self, config: &Config, run: u8, finish: &Finish) {
+        let child_lives = self.process(run).is_some_and(|process| process.keeper.is_some());
+        if child_lives {
+            self.blame(Violation::ChildAbandoned);
+        }
+        self.note_recorded(run, finish);
+        self.lose_wrapper(config, run);
+        if config.has(Flaw::SkipsInRecord) && matches!(finish, Finish::Held { .. }) {
+            let mut record = self.store.record().cloned();
+            if let Some(lease) = record.as_mut().and_then(|record| record.lease.as_mut()) {
+                lease.renewals += 1;
+            }
+            self.store.replace(record.expect("what is held has a record"));
+        }
+    }
+
+    /// What a wrapper reports as recorded is in the ledger, from then on for ever.
+    fn note_recorded(&mut self, run: u8, finish: &Finish) {
+        let by_itself = matches!(finish, Finish::Ended { .. });
+        if !by_itself && !matches!(finish, Finish::Stopped { recorded: true, .. }) {
+            return;
+        }
+        let outcome = self.store.record().and_then(|record| record.ledger.of_run(crate::world::run_id(run)));
+        match outcome.map(|outcome| outcome.status) {
+            Some(status) => self.ghost.acknowledged.push((run, status)),
+            // A restore may have forgotten the very lease that this run lost.
+            None if self.ghost.rolled_back => {}
+            None => self.blame(Violation::OutcomeLost),
+        }
+    }
+}
+
+impl Keeper {
+    /// TERM now, KILL after the grace or just before the deadline, whichever comes first.
+    pub fn end(&mut self, config: &Config, now: Boot) {
+        let kill_at = (now + config.grace).min(self.deadline.before(KILL_MARGIN));
+        let kill_at = match self.phase {
+            Keeping::Ending { kill_at: before } => before.min(kill_at),
+            Keeping::Running | Keeping::Frozen => kill_at,
+        };
+        self.phase = Keeping::Ending { kill_at };
+    }
+
+    fn acts_at(&self, config: &Config) -> Option<Boot> {
+        match self.phase {
+            Keeping::Running => Some(self.deadline.before(config.grace)),
+            Keeping::Frozen => None,
+            Keeping::Ending { kill_at } => Some(kill_at),
+        }
+    }
+}
+
+/// Whether one loop both waits for the store and watches the deadline, and is waiting now.
+fn is_blocked(config: &Config, flight: Option<&Flight>) -> bool {
+    config.has(Flaw::BlockedLoop) && flight.is_some()
+}
+

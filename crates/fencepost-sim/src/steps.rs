@@ -1,0 +1,401 @@
+//! Everything that can happen next. The adversary picks; the exploration lets it pick everything.
+
+use std::fmt;
+use std::rc::Rc;
+
+use fencepost_core::lease::{Context, Decision, Facts, Honest, Intent, Rules};
+use fencepost_core::record::{Record, StopAsked};
+use fencepost_core::register::{Answer, StoreError, Swapped, Trouble};
+use fencepost_core::run::{Exit, Input};
+use fencepost_core::token::Nonce;
+use fencepost_core::transition::{Call, Reply};
+
+use crate::config::{Config, Flaw};
+use crate::invariants::Violation;
+use crate::store::{EPOCH, job};
+use crate::world::{Flight, Process, World, run_id};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Time passes, to the next timer or the next quantum.
+    Advance,
+    Trigger { host: u8 },
+    /// The store performs a run's call.
+    Perform { run: u8 },
+    /// The answer arrives.
+    Answer { run: u8 },
+    /// The answer is lost: the call was performed, and the run hears that its fate is unknown.
+    LoseAnswer { run: u8 },
+    /// The request is late: the run hears that its fate is unknown, and it may arrive yet.
+    Delay { run: u8 },
+    /// The call certainly did not happen.
+    Refuse { run: u8 },
+    /// A late request arrives.
+    Arrive { stray: u8 },
+    KillWrapper { run: u8 },
+    KillKeeper { run: u8 },
+    CrashHost { host: u8 },
+    Sleep { host: u8 },
+    Wake { host: u8 },
+    Stall { run: u8 },
+    Resume { run: u8 },
+    ChildEnds { run: u8 },
+    /// Somebody else swaps the record without touching the lease.
+    Touch,
+    /// Somebody asks the holder to stop.
+    AskToStop,
+    /// The store is restored from a backup.
+    Restore { index: u8 },
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Advance => write!(f, "time passes"),
+            Self::Trigger { host } => write!(f, "host {host} starts a run"),
+            Self::Perform { run } => write!(f, "the store performs the call of run {run}"),
+            Self::Answer { run } => write!(f, "run {run} hears the answer"),
+            Self::LoseAnswer { run } => write!(f, "the answer to run {run} is lost: fate unknown"),
+            Self::Delay { run } => write!(f, "the request of run {run} is late: fate unknown"),
+            Self::Refuse { run } => write!(f, "the store refuses the call of run {run}: not done"),
+            Self::Arrive { stray } => write!(f, "late request {stray} arrives"),
+            Self::KillWrapper { run } => write!(f, "the wrapper of run {run} is killed"),
+            Self::KillKeeper { run } => write!(f, "the keeper of run {run} is killed"),
+            Self::CrashHost { host } => write!(f, "host {host} crashes and starts again"),
+            Self::Sleep { host } => write!(f, "host {host} falls asleep"),
+            Self::Wake { host } => write!(f, "host {host} wakes up"),
+            Self::Stall { run } => write!(f, "the wrapper of run {run} is stopped"),
+            Self::Resume { run } => write!(f, "the wrapper of run {run} is continued"),
+            Self::ChildEnds { run } => write!(f, "the child of run {run} ends"),
+            Self::Touch => write!(f, "somebody else swaps the record"),
+            Self::AskToStop => write!(f, "somebody asks the holder to stop"),
+            Self::Restore { index } => write!(f, "the store is restored to state {index}"),
+        }
+    }
+}
+
+impl<R: Rules> World<R> {
+    /// Every step that is possible now.
+    pub fn steps(&self, config: &Config) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if self.next_moment(config) <= config.horizon_ms {
+            steps.push(Step::Advance);
+        }
+        for (host, process) in self.processes() {
+            self.steps_of(host, process, &mut steps);
+        }
+        steps.extend((0..self.strays.len() as u8).map(|stray| Step::Arrive { stray }));
+        self.steps_of_hosts(&mut steps);
+        let held = self.store.record().is_some_and(|record| record.lease.is_some());
+        if self.budget.foreign > 0 && held {
+            steps.extend([Step::Touch, Step::AskToStop]);
+        }
+        // A restore takes time: no token is granted in the very millisecond it goes back behind.
+        if self.budget.rollbacks > 0 && self.date_ms() > self.ghost.highest.number() {
+            steps.extend((0..self.store.restorable() as u8).map(|index| Step::Restore { index }));
+        }
+        steps
+    }
+
+    /// The world after a step.
+    pub fn after(&self, config: &Config, step: Step) -> Self {
+        let mut world = self.clone();
+        world.take(config, step);
+        for host in 0..world.hosts.len() {
+            world.run_due(config, host, false);
+            world.bury(host);
+        }
+        world
+    }
+
+    fn steps_of(&self, host: usize, process: &Process<R>, steps: &mut Vec<Step>) {
+        let run = process.run;
+        let awake = !self.hosts[host].asleep;
+        let hears = awake && process.wrapper.is_some() && !process.stalled;
+        match &process.flight {
+            Some(Flight::Sent(call)) => {
+                steps.push(Step::Perform { run });
+                if hears && self.budget.refusals > 0 {
+                    steps.push(Step::Refuse { run });
+                }
+                if hears && self.budget.losses > 0 && matches!(call, Call::Swap { .. }) {
+                    steps.push(Step::Delay { run });
+                }
+            }
+            Some(Flight::Done(answer)) if hears => {
+                steps.push(Step::Answer { run });
+                if self.budget.losses > 0 && matches!(answer.value, Reply::Swap(_)) {
+                    steps.push(Step::LoseAnswer { run });
+                }
+            }
+            Some(Flight::Broken) if hears => steps.push(Step::Answer { run }),
+            _ => {}
+        }
+        if awake && process.child_runs() {
+            steps.push(Step::ChildEnds { run });
+        }
+        if process.wrapper.is_some() && self.budget.crashes > 0 && awake {
+            steps.push(Step::KillWrapper { run });
+            if process.keeper.is_some() {
+                steps.push(Step::KillKeeper { run });
+            }
+        }
+        if process.stalled {
+            steps.push(Step::Resume { run });
+        } else if hears && self.budget.stalls > 0 {
+            steps.push(Step::Stall { run });
+        }
+    }
+
+    fn steps_of_hosts(&self, steps: &mut Vec<Step>) {
+        for (number, host) in self.hosts.iter().enumerate() {
+            let host_number = number as u8;
+            let has_processes = !host.processes.is_empty();
+            if host.asleep {
+                steps.push(Step::Wake { host: host_number });
+                continue;
+            }
+            // The hosts are alike, so that it is enough to begin with the first.
+            if self.budget.triggers > 0 && (self.runs > 0 || number == 0) {
+                steps.push(Step::Trigger { host: host_number });
+            }
+            if self.budget.sleeps > 0 && has_processes {
+                steps.push(Step::Sleep { host: host_number });
+            }
+            if self.budget.crashes > 0 && has_processes {
+                steps.push(Step::CrashHost { host: host_number });
+            }
+        }
+    }
+
+    fn take(&mut self, config: &Config, step: Step) {
+        match step {
+            Step::Advance => self.advance(config),
+            Step::Trigger { host } => {
+                self.budget.triggers -= 1;
+                let run = self.admit(config, usize::from(host));
+                self.drain(config, run);
+            }
+            Step::Perform { run } => self.perform_call(config, run),
+            Step::Answer { run } => self.answer(config, run),
+            Step::LoseAnswer { run } => {
+                self.budget.losses -= 1;
+                self.fail(config, run, unknown());
+            }
+            Step::Delay { run } => {
+                self.budget.losses -= 1;
+                if let Some(Flight::Sent(call)) = self.process_mut(run).and_then(|process| process.flight.take()) {
+                    self.set_adrift(run, call);
+                }
+                self.fail(config, run, unknown());
+            }
+            Step::Refuse { run } => {
+                self.budget.refusals -= 1;
+                self.fail(config, run, StoreError::not_done(Trouble::Unavailable, "refused"));
+            }
+            Step::Arrive { stray } => {
+                let stray = self.strays.remove(usize::from(stray));
+                self.land(config, &stray.call);
+            }
+            Step::ChildEnds { run } => self.end_child(config, run, Exit::Code(0)),
+            Step::Touch => self.touch(),
+            Step::AskToStop => self.ask_to_stop(config),
+            Step::Restore { index } => self.restore(config, usize::from(index)),
+            Step::KillWrapper { run } => {
+                self.budget.crashes -= 1;
+                self.lose_wrapper(config, run);
+            }
+            Step::KillKeeper { run } => self.kill_keeper(config, run),
+            Step::CrashHost { host } => self.crash(config, usize::from(host)),
+            Step::Sleep { host } => self.sleep(config, usize::from(host)),
+            Step::Wake { host } => self.wake(config, usize::from(host)),
+            Step::Stall { run } => {
+                self.budget.stalls -= 1;
+                self.hurt(run);
+                self.set_stalled(run, true);
+            }
+            Step::Resume { run } => {
+                self.set_stalled(run, false);
+                self.feed(config, run, Input::Woke);
+            }
+        }
+    }
+
+    fn next_moment(&self, config: &Config) -> u64 {
+        let quantum = (self.now_ms / config.quantum_ms + 1) * config.quantum_ms;
+        let due = (0..self.hosts.len()).filter_map(|host| self.next_due(config, host));
+        due.filter(|at| *at > self.now_ms).fold(quantum, u64::min)
+    }
+
+    fn advance(&mut self, config: &Config) {
+        self.now_ms = self.next_moment(config);
+        // A store that lets somebody wait may cost him his lease, and rightly so.
+        let waiting: Vec<u8> =
+            self.processes().filter(|(_, p)| p.flight.is_some() && !p.hurt).map(|(_, p)| p.run).collect();
+        for run in waiting {
+            self.hurt(run);
+        }
+    }
+
+    fn perform_call(&mut self, config: &Config, run: u8) {
+        let Some(Flight::Sent(call)) = self.process_mut(run).and_then(|process| process.flight.take()) else { return };
+        let answer = self.land(config, &call);
+        if let Some(process) = self.process_mut(run) {
+            process.flight = Some(Flight::Done(answer));
+        }
+    }
+
+    /// A request reaches the store, at whatever time.
+    fn land(&mut self, config: &Config, call: &Call) -> Answer<Reply> {
+        let before = self.holder();
+        let plain = config.has(Flaw::PlainWrite) && is_claim(call);
+        let value = self.store.perform(call, plain);
+        if matches!(value, Reply::Swap(Swapped::Won(_))) && self.holder().is_some() && self.holder() != before {
+            self.note_grant();
+        }
+        Answer { value, clock: self.store_clock(config) }
+    }
+
+    fn note_grant(&mut self) {
+        let Some(token) = self.store.record().map(|record| record.token) else { return };
+        if token <= self.ghost.highest {
+            self.blame(Violation::TokenNotGreater);
+        }
+        self.ghost.highest = self.ghost.highest.max(token);
+        self.ghost.grants += 1;
+    }
+
+    fn holder(&self) -> Option<fencepost_core::token::RunId> {
+        self.store.record().and_then(|record| record.lease.as_ref()).map(|lease| lease.run)
+    }
+
+    fn answer(&mut self, config: &Config, run: u8) {
+        match self.process_mut(run).and_then(|process| process.flight.take()) {
+            Some(Flight::Done(answer)) => self.feed(config, run, Input::Answered(Ok(answer))),
+            Some(_) => self.fail(config, run, unknown()),
+            None => {}
+        }
+    }
+
+    fn fail(&mut self, config: &Config, run: u8, error: StoreError) {
+        self.hurt(run);
+        if let Some(process) = self.process_mut(run) {
+            process.flight = None;
+        }
+        self.feed(config, run, Input::Answered(Err(error)));
+    }
+
+    fn hurt(&mut self, run: u8) {
+        if let Some(process) = self.process_mut(run) {
+            process.hurt = true;
+        }
+    }
+
+    fn set_stalled(&mut self, run: u8, stalled: bool) {
+        if let Some(process) = self.process_mut(run) {
+            process.stalled = stalled;
+        }
+    }
+
+    fn touch(&mut self) {
+        let Some(mut record) = self.store.record().cloned() else { return };
+        record.nonce = self.foreign_nonce();
+        self.store.replace(record);
+    }
+
+    fn ask_to_stop(&mut self, config: &Config) {
+        let nonce = self.foreign_nonce();
+        let (job, facts) = (job(), Facts::default());
+        let now = self.now(config, 1);
+        let context = Context { job: &job, now, nonce, reference: None, facts: &facts, store: None };
+        let intent = Intent::AskToStop(StopAsked { by: run_id(0), host: String::new() });
+        if let Ok(Decision::Write(Some(record))) = intent.decide::<Honest>(self.store.record(), &context) {
+            self.store.replace(*record);
+        }
+    }
+
+    fn foreign_nonce(&mut self) -> Nonce {
+        self.budget.foreign -= 1;
+        Nonce { by: run_id(0), write: u32::from(self.budget.foreign) + 1 }
+    }
+
+    /// A restore cuts every connection: what was on its way is lost, and its fate unknown.
+    fn restore(&mut self, config: &Config, index: usize) {
+        self.budget.rollbacks -= 1;
+        self.store.restore(index, config.has(Flaw::VersionsRepeat));
+        self.strays.clear();
+        self.ghost.rolled_back = true;
+        self.ghost.acknowledged.clear();
+        let waiting: Vec<u8> = self.processes().filter(|(_, p)| p.flight.is_some()).map(|(_, p)| p.run).collect();
+        for run in waiting {
+            if let Some(process) = self.process_mut(run) {
+                process.flight = Some(Flight::Broken);
+            }
+        }
+    }
+
+    /// The driver ends the tree itself when the keeper dies.
+    fn kill_keeper(&mut self, config: &Config, run: u8) {
+        self.budget.crashes -= 1;
+        self.hurt(run);
+        if let Some(process) = self.process_mut(run) {
+            process.keeper = None;
+        }
+        self.feed(config, run, Input::KeeperDied { escaped: Vec::new() });
+    }
+
+    fn crash(&mut self, config: &Config, number: usize) {
+        self.budget.crashes -= 1;
+        let runs: Vec<u8> = self.hosts[number].processes.iter().map(|process| process.run).collect();
+        for run in runs {
+            self.lose_wrapper(config, run);
+        }
+        let host = &mut self.hosts[number];
+        host.processes.clear();
+        host.boots += 1;
+        // Its boot clock has begun anew, so that what it saw before says nothing.
+        host.memory.sighting = None;
+    }
+
+    fn sleep(&mut self, config: &Config, number: usize) {
+        self.budget.sleeps -= 1;
+        let now_ms = self.now_ms;
+        let host = &mut self.hosts[number];
+        host.asleep = true;
+        if config.has(Flaw::ClockStopsInSleep) {
+            host.slept_at_ms = now_ms;
+        }
+        for process in &mut host.processes {
+            Rc::make_mut(process).hurt = true;
+        }
+    }
+
+    /// The keeper looks at the clock before anything else runs; then the wrapper hears that it slept.
+    fn wake(&mut self, config: &Config, number: usize) {
+        let now_ms = self.now_ms;
+        let host = &mut self.hosts[number];
+        host.asleep = false;
+        if config.has(Flaw::ClockStopsInSleep) {
+            host.missed_ms += now_ms - host.slept_at_ms;
+        }
+        self.run_due(config, number, true);
+        let runs: Vec<u8> = self.hosts[number].processes.iter().map(|process| process.run).collect();
+        for run in runs {
+            self.feed(config, run, Input::Woke);
+        }
+    }
+
+    fn date_ms(&self) -> u64 {
+        EPOCH.0.unsigned_abs() + self.now_ms
+    }
+}
+
+fn unknown() -> StoreError {
+    StoreError::unknown(Trouble::Unavailable, "lost")
+}
+
+fn is_claim(call: &Call) -> bool {
+    let Call::Swap { new: Some(bytes), .. } = call else { return false };
+    let record = Record::decode(bytes, &job()).ok();
+    record.and_then(|record| record.lease).is_some_and(|lease| lease.renewals == 0)
+}

@@ -1,0 +1,150 @@
+//! The store of the model: two linearizable registers, and the states they were ever in.
+
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
+
+use fencepost_core::name::{Job, Key, Name};
+use fencepost_core::record::{FORMAT, Identity, Record, encode};
+use fencepost_core::register::{Entry, Swapped, Version};
+use fencepost_core::time::Wall;
+use fencepost_core::token::{Nonce, StoreId, Token};
+use fencepost_core::transition::{Call, Reply};
+
+use crate::world::run_id;
+
+/// The date at the beginning of every world. Tokens are made from it.
+pub const EPOCH: Wall = Wall(1_700_000_000_000);
+
+#[derive(Clone, Debug)]
+pub struct Store {
+    state: State,
+    next_version: u64,
+    /// Every state there was, oldest first, where a restore may bring one back.
+    history: Option<Rc<Vec<State>>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    job: Option<Entry>,
+    /// What `job` says, so that it is not decoded again and again.
+    record: Option<Rc<Record>>,
+    identity: Option<Entry>,
+}
+
+// The decoded record says nothing that its bytes do not.
+impl Hash for State {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        (&self.job, &self.identity).hash(hasher);
+    }
+}
+
+impl Hash for Store {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        (&self.state, self.next_version, &self.history).hash(hasher);
+    }
+}
+
+/// The one job of the model.
+pub fn job() -> Job {
+    Job::shared(Name::new("j").expect("one letter is a name"))
+}
+
+impl Store {
+    pub fn new(is_new: bool, keeps_history: bool) -> Self {
+        let mut store =
+            Self { state: State::default(), next_version: 1, history: keeps_history.then(|| Rc::new(Vec::new())) };
+        if !is_new {
+            let id = StoreId(run_id(0).0);
+            let identity = encode(&Identity { v: FORMAT, store: id });
+            store.put(false, Some(identity), None);
+            let record = unused_record(id);
+            store.put(true, Some(record.encode()), Some(Rc::new(record)));
+            store.history = keeps_history.then(|| Rc::new(Vec::new()));
+        }
+        store
+    }
+
+    /// The job's record as it truly is.
+    pub fn record(&self) -> Option<&Record> {
+        self.state.record.as_deref()
+    }
+
+    /// Performs a call. `unconditionally` is the bug of comparing nothing.
+    pub fn perform(&mut self, call: &Call, unconditionally: bool) -> Reply {
+        match call {
+            Call::Read(key) => Reply::Read(self.register(*key == Key::identity()).clone()),
+            Call::Swap { key, expected, new } => {
+                let identity = *key == Key::identity();
+                let current = self.register(identity);
+                let matches = current.as_ref().map(|entry| &entry.version) == expected.as_ref();
+                if !matches && !unconditionally {
+                    return Reply::Swap(Swapped::Lost(current.clone()));
+                }
+                Reply::Swap(Swapped::Won(self.write(identity, new.clone())))
+            }
+        }
+    }
+
+    /// Replaces the record behind everybody's back, as another client's won swap does.
+    pub fn replace(&mut self, record: Record) {
+        self.write(false, Some(record.encode()));
+    }
+
+    /// How many earlier states a restore could bring back.
+    pub fn restorable(&self) -> usize {
+        self.history.as_ref().map_or(0, |history| history.len())
+    }
+
+    /// Brings back an earlier state. `versions_repeat` is the bug of counting versions from there again.
+    pub fn restore(&mut self, index: usize, versions_repeat: bool) {
+        let Some(history) = self.history.take() else { return };
+        let back = history.len() - index;
+        self.state = history[index].clone();
+        if versions_repeat {
+            self.next_version -= back as u64;
+        }
+    }
+
+    fn register(&self, identity: bool) -> &Option<Entry> {
+        if identity { &self.state.identity } else { &self.state.job }
+    }
+
+    fn write(&mut self, identity: bool, bytes: Option<Vec<u8>>) -> Option<Version> {
+        let record = match &bytes {
+            Some(bytes) if !identity => Some(Record::decode(bytes, &job()).expect("a run writes what it can read")),
+            _ => None,
+        };
+        self.put(!identity, bytes, record.map(Rc::new))
+    }
+
+    fn put(&mut self, is_job: bool, bytes: Option<Vec<u8>>, record: Option<Rc<Record>>) -> Option<Version> {
+        if let Some(history) = &mut self.history {
+            Rc::make_mut(history).push(self.state.clone());
+        }
+        let version = Version(vec![u8::try_from(self.next_version).expect("no path makes so many writes")]);
+        self.next_version += 1;
+        let entry = bytes.map(|bytes| Entry { bytes, version: version.clone() });
+        let gone = entry.is_none();
+        if is_job {
+            self.state.job = entry;
+            self.state.record = record;
+        } else {
+            self.state.identity = entry;
+        }
+        (!gone).then_some(version)
+    }
+}
+
+/// A job that ran long ago and is free.
+fn unused_record(store: StoreId) -> Record {
+    Record {
+        v: FORMAT,
+        store,
+        job: job(),
+        token: Token::new(1_000).expect("a small number is a token"),
+        grants: 1,
+        nonce: Nonce { by: run_id(0), write: 0 },
+        lease: None,
+        ledger: Default::default(),
+    }
+}

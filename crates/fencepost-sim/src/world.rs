@@ -1,0 +1,269 @@
+//! The world as a value: true time, a store, two hosts with their processes, and what has happened so far.
+//!
+//! The wrappers are the shipped machines. Everything around them is as small as it can be: a keeper that does what
+//! the real one promises, a child that only runs or does not, and a store that performs calls whenever the adversary
+//! lets them arrive.
+
+use std::rc::Rc;
+
+use fencepost_core::lease::{Claim, Now, Rules, Sighting};
+use fencepost_core::ledger::{Status, Trigger};
+use fencepost_core::record::{Holder, Process as Pid, Processes};
+use fencepost_core::register::Answer;
+use fencepost_core::run::{Input, Overlap, Run, Terms};
+use fencepost_core::time::{Boot, Era, StoreClock};
+use fencepost_core::token::{RunId, Token};
+use fencepost_core::transition::{Call, Reply};
+
+use crate::config::{Budget, Config, Flaw};
+use crate::invariants::Violation;
+use crate::store::{EPOCH, Store, job};
+
+#[derive(Clone, Debug, Hash)]
+pub struct World<R: Rules> {
+    /// True milliseconds since the beginning.
+    pub now_ms: u64,
+    pub store: Store,
+    pub hosts: [Host<R>; 2],
+    /// Requests that nobody waits for any more, and that may arrive all the same.
+    pub strays: Vec<Stray>,
+    pub budget: Budget,
+    pub ghost: Ghost,
+    /// How many runs there were.
+    pub runs: u8,
+}
+
+#[derive(Clone, Debug, Hash)]
+pub struct Host<R: Rules> {
+    pub processes: Vec<Rc<Process<R>>>,
+    pub asleep: bool,
+    pub memory: Memory,
+    /// How often it was started: what ran before a restart is not looked for among the processes.
+    pub boots: u8,
+    /// Time that its clock has missed, and since when it misses more, where a clock stops in sleep.
+    pub missed_ms: u64,
+    pub slept_at_ms: u64,
+}
+
+/// What a host keeps on its disk.
+#[derive(Clone, Debug, Default, Hash)]
+pub struct Memory {
+    pub high_water: Option<Token>,
+    pub sighting: Option<Sighting>,
+}
+
+/// A wrapper with its keeper. It is gone when both are.
+#[derive(Clone, Debug, Hash)]
+pub struct Process<R: Rules> {
+    pub run: u8,
+    /// `None` once it has ended or was killed.
+    pub wrapper: Option<Run<R>>,
+    /// Stopped, while the rest of its host goes on.
+    pub stalled: bool,
+    /// What it has not been able to read yet.
+    pub inbox: Vec<Input>,
+    pub flight: Option<Flight>,
+    /// The host's clock before its last call was sent.
+    pub asked: Boot,
+    /// The keeper and the child: there is no child without one.
+    pub keeper: Option<Keeper>,
+    /// Something happened to it that may cost a holder its lease: a fault, a pause, or a store that let it wait.
+    pub hurt: bool,
+}
+
+/// A store call that is out.
+#[derive(Clone, Debug, Hash)]
+pub enum Flight {
+    /// On its way to the store.
+    Sent(Call),
+    /// Performed, and the answer is on its way back.
+    Done(Answer<Reply>),
+    /// Cut off when the store was restored.
+    Broken,
+}
+
+#[derive(Clone, Debug, Hash)]
+pub struct Stray {
+    pub run: u8,
+    pub call: Call,
+}
+
+#[derive(Clone, Debug, Hash)]
+pub struct Keeper {
+    pub deadline: Boot,
+    pub phase: Keeping,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Keeping {
+    Running,
+    Frozen,
+    /// TERM was sent; the child may take no notice until it is killed.
+    Ending {
+        kill_at: Boot,
+    },
+}
+
+/// What has happened, for the invariants only: no process sees any of it.
+#[derive(Clone, Debug, Default, Hash)]
+pub struct Ghost {
+    /// The highest token ever granted.
+    pub highest: Token,
+    pub grants: u8,
+    pub rolled_back: bool,
+    /// Outcomes that a wrapper reported as recorded.
+    pub acknowledged: Vec<(u8, Status)>,
+    pub violation: Option<Violation>,
+}
+
+/// The name of a run. Zero is nobody in particular.
+pub fn run_id(number: u8) -> RunId {
+    format!("{number:032x}").parse().expect("32 hexadecimal digits are a run")
+}
+
+impl<R: Rules> World<R> {
+    pub fn new(config: &Config) -> Self {
+        let host = || Host {
+            processes: Vec::new(),
+            asleep: false,
+            memory: Memory::default(),
+            boots: 0,
+            missed_ms: 0,
+            slept_at_ms: 0,
+        };
+        Self {
+            now_ms: 0,
+            store: Store::new(config.store_is_new, config.budget.rollbacks > 0),
+            hosts: [host(), host()],
+            strays: Vec::new(),
+            budget: config.budget,
+            ghost: Ghost::default(),
+            runs: 0,
+        }
+    }
+
+    /// What the clocks of a host show.
+    pub fn now(&self, config: &Config, host: usize) -> Now {
+        let HostClockAt { base, rate, missed } = self.clock_of(config, host);
+        let boot = Boot(base + (self.now_ms - missed) * rate / 1000);
+        Now { boot, wall: EPOCH + std::time::Duration::from_millis(self.now_ms) }
+    }
+
+    /// The true moment at which a host's clock shows `due`.
+    pub fn moment(&self, config: &Config, host: usize, due: Boot) -> u64 {
+        let HostClockAt { base, rate, missed } = self.clock_of(config, host);
+        missed + (due.0.saturating_sub(base) * 1000).div_ceil(rate)
+    }
+
+    pub fn store_clock(&self, config: &Config) -> Option<StoreClock> {
+        config.store_has_clock.then(|| StoreClock {
+            wall: EPOCH + std::time::Duration::from_millis(self.now_ms),
+            era: Era::default(),
+            tick: self.now_ms,
+        })
+    }
+
+    /// Where a run is processed, if anything of it is left.
+    pub fn host_of(&self, run: u8) -> Option<usize> {
+        self.hosts.iter().position(|host| host.processes.iter().any(|process| process.run == run))
+    }
+
+    pub fn process(&self, run: u8) -> Option<&Process<R>> {
+        self.processes().map(|(_, process)| process).find(|process| process.run == run)
+    }
+
+    pub fn process_mut(&mut self, run: u8) -> Option<&mut Process<R>> {
+        let all = self.hosts.iter_mut().flat_map(|host| host.processes.iter_mut());
+        all.into_iter().find(|process| process.run == run).map(Rc::make_mut)
+    }
+
+    /// All processes, each with its host.
+    pub fn processes(&self) -> impl Iterator<Item = (usize, &Process<R>)> {
+        let of = |(number, host): (usize, &'_ Host<R>)| (number, host.processes.len());
+        let counts = [of((0, &self.hosts[0])), of((1, &self.hosts[1]))];
+        counts
+            .into_iter()
+            .flat_map(|(host, count)| (0..count).map(move |index| (host, index)))
+            .map(|(host, index)| (host, &*self.hosts[host].processes[index]))
+    }
+
+    /// The runs whose child is executing instructions at this very moment.
+    pub fn running(&self) -> impl Iterator<Item = &Process<R>> {
+        self.processes()
+            .filter(|(host, process)| !self.hosts[*host].asleep && process.child_runs())
+            .map(|(_, process)| process)
+    }
+
+    /// Whether the run that holds the lease is this one.
+    pub fn is_held_by(&self, run: u8) -> bool {
+        let lease = self.store.record().and_then(|record| record.lease.as_ref());
+        lease.is_some_and(|lease| lease.run == run_id(run))
+    }
+
+    /// Starts a wrapper, which makes its first call.
+    pub fn admit(&mut self, config: &Config, host: usize) -> u8 {
+        self.runs += 1;
+        let run = self.runs;
+        let wrapper = Run::new(terms(config, host, self.hosts[host].boots, run));
+        self.hosts[host].processes.push(Rc::new(Process {
+            run,
+            wrapper: Some(wrapper),
+            stalled: false,
+            inbox: vec![Input::Begin],
+            flight: None,
+            asked: Boot(0),
+            keeper: None,
+            hurt: false,
+        }));
+        run
+    }
+
+    fn clock_of(&self, config: &Config, host: usize) -> HostClockAt {
+        let clock = config.clocks[host];
+        let missed = if config.has(Flaw::ClockStopsInSleep) { self.hosts[host].missed_ms } else { 0 };
+        HostClockAt { base: clock.boot_ms, rate: clock.rate, missed }
+    }
+}
+
+impl<R: Rules> Process<R> {
+    /// Whether the child is neither frozen nor gone.
+    pub fn child_runs(&self) -> bool {
+        self.keeper.as_ref().is_some_and(|keeper| keeper.phase != Keeping::Frozen)
+    }
+}
+
+struct HostClockAt {
+    base: u64,
+    rate: u64,
+    missed: u64,
+}
+
+fn terms(config: &Config, host: usize, boots: u8, run: u8) -> Terms {
+    let pid = |pid: u8| Pid { pid: i32::from(pid), started: 0 };
+    let processes = Processes {
+        machine: host.to_string(),
+        boot: boots.to_string(),
+        pid_namespace: String::new(),
+        wrapper: pid(run),
+        keeper: None,
+    };
+    let claim = Claim {
+        run: run_id(run),
+        ttl: config.ttl,
+        holder: Holder { host: host.to_string(), processes: Some(processes) },
+        slot: EPOCH,
+        zone: String::new(),
+        trigger: Trigger::Schedule,
+    };
+    Terms {
+        job: job(),
+        claim,
+        grace: config.grace,
+        overlap: Overlap::Skip,
+        wait: config.wait,
+        timeout: None,
+        run_without_store: false,
+        leaves_outcome: true,
+        inside: None,
+    }
+}
