@@ -43,6 +43,8 @@ pub struct Budget {
     pub sleeps: u8,
     /// Wrappers that are stopped while the rest of their host goes on.
     pub stalls: u8,
+    /// Calls that take their time, each as long as it likes. All others are answered at once.
+    pub delays: u8,
     /// Calls whose fate stays unknown: the answer is lost, or the request is late.
     pub losses: u8,
     /// Calls that certainly did nothing.

@@ -17,8 +17,9 @@ pub enum Violation {
     TwoChildren,
     /// A child runs while its lease is over, or another's.
     Overrun,
-    /// P3.
+    /// P3: what was reported as recorded is not in the ledger, or not any more.
     OutcomeLost,
+    /// P3: a grant has two outcomes.
     OutcomeTwice,
     /// A holder was stopped though nothing was wrong, or told that its lease was another's though it was not.
     HolderStopped,
@@ -39,7 +40,7 @@ impl fmt::Display for Violation {
             Self::TwoChildren => "P5: two children run at the same time",
             Self::Overrun => "a child runs after its lease",
             Self::OutcomeLost => "P3: an acknowledged outcome is lost",
-            Self::OutcomeTwice => "P3: a run has two outcomes",
+            Self::OutcomeTwice => "P3: a grant has two outcomes",
             Self::HolderStopped => "a healthy holder was stopped",
             Self::ChildAbandoned => "a wrapper left its child running",
             Self::TwoCalls => "two store calls of one run at the same time",
@@ -89,7 +90,7 @@ impl<R: Rules> World<R> {
             }
         }
         let ring = ledger.map_or(&[][..], |ledger| &ledger.ring);
-        let twice = ring.iter().enumerate().any(|(at, one)| ring[..at].iter().any(|other| other.run == one.run));
+        let twice = ring.iter().enumerate().any(|(at, one)| ring[..at].iter().any(|o| (o.token, o.run) == (one.token, one.run)));
         twice.then_some(Violation::OutcomeTwice)
     }
 

@@ -4,7 +4,7 @@ use fencepost_sim::config::*;
 use fencepost_sim::explore::*;
 fn main() {
     let n: Vec<u8> = std::env::args().skip(1).map(|a| a.parse().unwrap()).collect();
-    let b = Budget { triggers: n[0], crashes: n[1], sleeps: n[2], stalls: n[3], losses: n[4], refusals: n[5], foreign: n[6], rollbacks: n[7] };
+    let b = Budget { triggers: n[0], crashes: n[1], sleeps: n[2], stalls: n[3], losses: n[4], refusals: n[5], foreign: n[6], rollbacks: n[7], delays: n[11] };
     let mut c = Config::new("x", b).until(u64::from(n[8]) * 1000);
     if n[9] == 0 { c = c.without_clock(); }
     if n[10] == 1 { c = c.drifting(); }

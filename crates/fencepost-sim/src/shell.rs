@@ -3,15 +3,17 @@
 //! A host that is awake is prompt. Its keeper acts at the very moment of its timers, its wrapper a moment later;
 //! slow wrappers and slow stores are the adversary's business.
 
+use std::time::Duration;
+
 use fencepost_core::lease::{Facts, Rules};
 use fencepost_core::record::Record;
 use fencepost_core::run::{Event, Exit, Finish, Input, Output, Why};
 use fencepost_core::time::Boot;
-use std::time::Duration;
+use fencepost_core::transition::Call;
 
 use crate::config::{Config, Flaw};
 use crate::invariants::Violation;
-use crate::world::{Flight, Keeper, Keeping, Stray, World};
+use crate::world::{Flight, Keeper, Keeping, Stray, World, run_id};
 
 /// Killing takes a moment, and everything is to be dead at the deadline.
 const KILL_MARGIN: Duration = Duration::from_millis(250);
@@ -103,8 +105,8 @@ impl<R: Rules> World<R> {
     }
 
     /// A request that nobody waits for. Reads change nothing, so that only swaps are worth remembering.
-    pub fn set_adrift(&mut self, run: u8, call: fencepost_core::transition::Call) {
-        if matches!(call, fencepost_core::transition::Call::Swap { .. }) {
+    pub fn set_adrift(&mut self, run: u8, call: Call) {
+        if matches!(call, Call::Swap { .. }) {
             self.strays.push(Stray { run, call });
         }
     }
@@ -174,6 +176,7 @@ impl<R: Rules> World<R> {
         match output {
             Output::Call(call) => {
                 process.asked = now;
+                process.slow = false;
                 let before = process.flight.replace(Flight::Sent(call));
                 if before.is_some() {
                     self.blame(Violation::TwoCalls);
@@ -231,17 +234,17 @@ impl<R: Rules> World<R> {
 
     /// What this host knows about a record that a run has just read.
     fn facts(&mut self, config: &Config, host: usize, run: u8, record: Option<&Record>) -> Facts {
+        let Some(record) = record else { return Facts::default() };
         let now = self.now(config, host).boot;
         let asked = self.process(run).map_or(now, |process| process.asked);
-        let holder_is_dead = record.is_some_and(|record| self.is_dead(config, host, record));
+        let holder_is_dead = self.is_dead(config, host, record);
         let memory = &mut self.hosts[host].memory;
-        memory.sighting = record.and_then(|record| R::sight(memory.sighting, record, asked, now));
-        memory.high_water = memory.high_water.max(record.map(|record| record.token));
-        let facts = Facts { holder_is_dead, high_water: memory.high_water, sighting: memory.sighting };
-        if config.has(Flaw::NoSightings) {
-            memory.sighting = None;
+        let clockless = record.lease.as_ref().is_some_and(|lease| lease.until.is_none());
+        let sighting = if clockless { R::sight(memory.sighting, record, asked, now) } else { None };
+        if sighting.is_some() && !config.has(Flaw::NoSightings) {
+            memory.sighting = sighting;
         }
-        facts
+        Facts { holder_is_dead, high_water: memory.high_water, sighting }
     }
 
     /// Whether the holder's processes ran on this very host and are gone.
@@ -293,9 +296,9 @@ impl<R: Rules> World<R> {
         if !by_itself && !matches!(finish, Finish::Stopped { recorded: true, .. }) {
             return;
         }
-        let outcome = self.store.record().and_then(|record| record.ledger.of_run(crate::world::run_id(run)));
-        match outcome.map(|outcome| outcome.status) {
-            Some(status) => self.ghost.acknowledged.push((run, status)),
+        let outcome = self.store.record().and_then(|record| record.ledger.of_run(run_id(run)));
+        match outcome.map(|outcome| (run, outcome.status)) {
+            Some(outcome) => self.ghost.acknowledged.push(outcome),
             // A restore may have forgotten the very lease that this run lost.
             None if self.ghost.rolled_back => {}
             None => self.blame(Violation::OutcomeLost),

@@ -78,7 +78,8 @@ impl<R: Rules> World<R> {
     /// Every step that is possible now.
     pub fn steps(&self, config: &Config) -> Vec<Step> {
         let mut steps = Vec::new();
-        if self.next_moment(config) <= config.horizon_ms {
+        let hurried = self.in_a_hurry().len();
+        if self.next_moment(config) <= config.horizon_ms && hurried <= usize::from(self.budget.delays) {
             steps.push(Step::Advance);
         }
         for (host, process) in self.processes() {
@@ -221,20 +222,38 @@ impl<R: Rules> World<R> {
         }
     }
 
+    /// Time stops at every timer, at every quantum, and whenever a judgement about the lease can change.
     fn next_moment(&self, config: &Config) -> u64 {
         let quantum = (self.now_ms / config.quantum_ms + 1) * config.quantum_ms;
-        let due = (0..self.hosts.len()).filter_map(|host| self.next_due(config, host));
-        due.filter(|at| *at > self.now_ms).fold(quantum, u64::min)
+        let lease = self.store.record().and_then(|record| record.lease.as_ref());
+        let until = lease.and_then(|lease| lease.until.as_ref()).map(|until| until.tick);
+        let timers = (0..self.hosts.len()).filter_map(|host| self.next_due(config, host));
+        let seen = (0..self.hosts.len()).filter_map(|host| self.seen_at(config, host));
+        timers.chain(seen).chain(until).filter(|at| *at > self.now_ms).fold(quantum, u64::min)
+    }
+
+    /// When a host that goes by its sightings will have seen the lease for long enough.
+    fn seen_at(&self, config: &Config, host: usize) -> Option<u64> {
+        let sighting = self.hosts[host].memory.sighting.filter(|_| !config.store_has_clock)?;
+        Some(self.moment(config, host, sighting.since + (config.ttl + config.ttl / 20)))
+    }
+
+    fn in_a_hurry(&self) -> Vec<u8> {
+        let waits = |(host, process): &(usize, &Process<R>)| process.is_in_a_hurry(self.hosts[*host].asleep);
+        self.processes().filter(waits).map(|(_, process)| process.run).collect()
     }
 
     fn advance(&mut self, config: &Config) {
-        self.now_ms = self.next_moment(config);
+        let next_ms = self.next_moment(config);
         // A store that lets somebody wait may cost him his lease, and rightly so.
-        let waiting: Vec<u8> =
-            self.processes().filter(|(_, p)| p.flight.is_some() && !p.hurt).map(|(_, p)| p.run).collect();
-        for run in waiting {
+        for run in self.in_a_hurry() {
+            self.budget.delays -= 1;
             self.hurt(run);
+            if let Some(process) = self.process_mut(run) {
+                process.slow = true;
+            }
         }
+        self.now_ms = next_ms;
     }
 
     fn perform_call(&mut self, config: &Config, run: u8) {
@@ -370,7 +389,7 @@ impl<R: Rules> World<R> {
         }
     }
 
-    /// The keeper looks at the clock before anything else runs; then the wrapper hears that it slept.
+    /// The keeper looks at the clock before anything else runs.
     fn wake(&mut self, config: &Config, number: usize) {
         let now_ms = self.now_ms;
         let host = &mut self.hosts[number];
@@ -379,10 +398,6 @@ impl<R: Rules> World<R> {
             host.missed_ms += now_ms - host.slept_at_ms;
         }
         self.run_due(config, number, true);
-        let runs: Vec<u8> = self.hosts[number].processes.iter().map(|process| process.run).collect();
-        for run in runs {
-            self.feed(config, run, Input::Woke);
-        }
     }
 
     fn date_ms(&self) -> u64 {

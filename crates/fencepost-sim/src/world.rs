@@ -63,6 +63,8 @@ pub struct Process<R: Rules> {
     /// What it has not been able to read yet.
     pub inbox: Vec<Input>,
     pub flight: Option<Flight>,
+    /// The call that is out takes its time.
+    pub slow: bool,
     /// The host's clock before its last call was sent.
     pub asked: Boot,
     /// The keeper and the child: there is no child without one.
@@ -211,6 +213,7 @@ impl<R: Rules> World<R> {
             stalled: false,
             inbox: vec![Input::Begin],
             flight: None,
+            slow: false,
             asked: Boot(0),
             keeper: None,
             hurt: false,
@@ -226,6 +229,16 @@ impl<R: Rules> World<R> {
 }
 
 impl<R: Rules> Process<R> {
+    /// Whether time can pass only if the call that is out takes its time.
+    pub fn is_in_a_hurry(&self, asleep: bool) -> bool {
+        let deaf = asleep || self.stalled;
+        match &self.flight {
+            Some(Flight::Sent(_)) => !self.slow,
+            Some(Flight::Done(_) | Flight::Broken) => !self.slow && !deaf,
+            None => false,
+        }
+    }
+
     /// Whether the child is neither frozen nor gone.
     pub fn child_runs(&self) -> bool {
         self.keeper.as_ref().is_some_and(|keeper| keeper.phase != Keeping::Frozen)
