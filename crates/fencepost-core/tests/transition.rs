@@ -203,6 +203,31 @@ fn what_is_known_needs_no_read() {
     assert_eq!(done.sent, boot(20_000));
 }
 
+/// Clocks drift apart while a host sleeps, and the margin of a lease covers one time-to-live of it.
+#[test]
+fn a_renewal_does_not_rest_on_an_old_reading_of_the_stores_clock() {
+    for (at_ms, reads) in [(TTL_MS, false), (TTL_MS + 1, true)] {
+        let mut change = Change::new(Intent::Renew(me(5, 1)), 1, Memory::default());
+        let version = change.store.put_bytes(Key::job(&job()), held(5, 1).encode());
+        let known = Known { record: held(5, 1), version };
+        change.transition = change.transition.from_known(known, Some(reference(0)));
+        let step = change.transition.begin(now(at_ms));
+        assert_eq!(step == read(), reads, "after {at_ms} ms: {step:?}");
+        done(change.settle(step, at_ms));
+        assert_eq!(lease(&change.store.record()).until, Some(until(at_ms + TTL_MS)));
+    }
+}
+
+#[test]
+fn a_renewal_that_failed_before_a_sleep_reads_after_it() {
+    let mut change = Change::new(Intent::Renew(me(5, 1)), 1, Memory::with(&held(5, 1)));
+    let step = change.begin();
+    let step = change.answer(step, 0);
+    assert!(is_swap(&step), "{step:?}");
+    failed(change.hear(Err(StoreError::not_done(Trouble::Unavailable, "gone")), 1));
+    assert_eq!(change.again(TTL_MS + 1), read());
+}
+
 #[test]
 fn a_refusal_changes_nothing() {
     let mut change = Change::new(Intent::Claim(claim(2)), 2, Memory::with(&held(5, 1)));
