@@ -121,6 +121,19 @@ impl Config {
         self
     }
 
+    /// A tenth of the usual lengths.
+    pub const fn short(mut self) -> Self {
+        self.ttl = Duration::from_secs(6);
+        self.grace = Duration::from_secs(1);
+        self.quantum_ms = 2_000;
+        self
+    }
+
+    pub const fn waiting(mut self, seconds: u64) -> Self {
+        self.wait = Some(Duration::from_secs(seconds));
+        self
+    }
+
     pub const fn with(mut self, flaw: Flaw) -> Self {
         self.flaw = Some(flaw);
         self

@@ -18,3 +18,4 @@ pub mod shell;
 pub mod steps;
 pub mod store;
 pub mod world;
+pub mod worlds;
