@@ -107,6 +107,13 @@ pub trait Rules: Clone + fmt::Debug + PartialEq + Eq + core::hash::Hash {
         Some(Until { era: latest.era, tick: latest.tick.saturating_add(crate::time::millis(ttl)) })
     }
 
+    /// A renewal does not rest on a reading of the store's clock from more than a time-to-live ago, as after a sleep.
+    /// The clocks may have drifted apart by more than the margin since then, and a request that slept on its way would
+    /// make the lease longer by as much.
+    fn is_old(reference: &Reference, now: Boot, ttl: Duration) -> bool {
+        now.since(reference.asked) > ttl
+    }
+
     /// Ownership is (token, run) in the record, never the version: others swap the record too.
     fn is_holder(record: &Record, me: &Me) -> bool {
         let same_run = |lease: &Lease| me.run.is_none_or(|run| lease.run == run);

@@ -168,12 +168,10 @@ impl<R: Rules> Transition<R> {
         }
     }
 
-    /// Reads again before a renewal that would rest on a reading of the store's clock from more than a time-to-live
-    /// ago, as after a sleep. The clocks may have drifted apart by more than the margin since then, and a request that
-    /// slept on its way makes the lease longer by as much.
+    /// Reads again before a renewal that would rest on an old reading of the store's clock.
     fn drop_old_reading(&mut self, now: Now) {
         let lease = self.known.as_ref().and_then(|known| known.as_ref()?.record.lease.as_ref());
-        let is_old = |reference: &Reference| lease.is_some_and(|lease| now.boot.since(reference.asked) > lease.ttl);
+        let is_old = |reference: &Reference| lease.is_some_and(|lease| R::is_old(reference, now.boot, lease.ttl));
         if matches!(self.intent, Intent::Renew(_)) && self.reference.as_ref().is_some_and(is_old) {
             self.known = None;
         }
