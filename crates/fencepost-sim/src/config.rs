@@ -17,6 +17,8 @@ pub struct Config {
     /// Whether the store begins with nothing in it, not even its identity.
     pub store_is_new: bool,
     pub clocks: [HostClock; 2],
+    /// Whether children end by themselves.
+    pub children_end: bool,
     /// How long each run waits for a lease that is held.
     pub wait: Option<Duration>,
     pub budget: Budget,
@@ -92,7 +94,8 @@ impl Config {
             horizon_ms: 100_000,
             store_has_clock: true,
             store_is_new: false,
-            clocks: [HostClock { boot_ms: 5_000_000, rate: 1000 }, HostClock { boot_ms: 1_000_000, rate: 1000 }],
+            clocks: [HostClock { boot_ms: 1_000_000, rate: 1000 }, HostClock { boot_ms: 5_000_000, rate: 1000 }],
+            children_end: true,
             wait: None,
             budget,
             flaw: None,
@@ -118,6 +121,12 @@ impl Config {
     pub const fn drifting(mut self) -> Self {
         self.clocks[0].rate = 980;
         self.clocks[1].rate = 1020;
+        self
+    }
+
+    /// Children run until they are ended.
+    pub const fn endless(mut self) -> Self {
+        self.children_end = false;
         self
     }
 

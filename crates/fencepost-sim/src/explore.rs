@@ -27,8 +27,9 @@ pub struct Found {
     pub path: Vec<Step>,
 }
 
-/// Explores everything within the bounds of `config`, or up to the first violation.
-pub fn explore<R: Rules>(config: &Config) -> Report {
+/// Explores everything within the bounds of `config`, or up to the first violation: of the one that is sought, or of
+/// any.
+pub fn explore<R: Rules>(config: &Config, sought: Option<Violation>) -> Report {
     let mut explorer = Explorer { visited: Visited::default(), origins: Vec::new() };
     let mut frontier = Vec::new();
     frontier.extend(explorer.visit(World::<R>::new(config), None));
@@ -37,8 +38,11 @@ pub fn explore<R: Rules>(config: &Config) -> Report {
         let mut next = Vec::new();
         for (from, world) in frontier {
             for step in world.steps(config) {
-                let Some((at, reached)) = explorer.visit(world.after(config, step), Some((from, step))) else { continue };
-                if let Some(violation) = reached.violation(config) {
+                let Some((at, reached)) = explorer.visit(world.after(config, step), Some((from, step))) else {
+                    continue;
+                };
+                let is_sought = |violation: &Violation| sought.is_none_or(|sought| sought == *violation);
+                if let Some(violation) = reached.violations(config).find(is_sought) {
                     let found = Found { violation, path: explorer.path_to(at) };
                     return Report { states: explorer.origins.len(), depth: depth + 1, found: Some(found) };
                 }

@@ -51,16 +51,10 @@ impl fmt::Display for Violation {
 }
 
 impl<R: Rules> World<R> {
-    /// The first thing that is wrong with this state, if anything is.
-    pub fn violation(&self, config: &Config) -> Option<Violation> {
-        let checks = [
-            self.ghost.violation,
-            self.children_overlap(),
-            self.child_overruns(config),
-            self.outcomes(),
-            self.recovery(config),
-        ];
-        checks.into_iter().flatten().next()
+    /// Everything that is wrong with this state.
+    pub fn violations(&self, config: &Config) -> impl Iterator<Item = Violation> {
+        let seen = [self.children_overlap(), self.child_overruns(config), self.outcomes(), self.recovery(config)];
+        self.ghost.violation.into_iter().chain(seen.into_iter().flatten())
     }
 
     fn children_overlap(&self) -> Option<Violation> {
@@ -90,7 +84,10 @@ impl<R: Rules> World<R> {
             }
         }
         let ring = ledger.map_or(&[][..], |ledger| &ledger.ring);
-        let twice = ring.iter().enumerate().any(|(at, one)| ring[..at].iter().any(|o| (o.token, o.run) == (one.token, one.run)));
+        let twice = ring
+            .iter()
+            .enumerate()
+            .any(|(at, one)| ring[..at].iter().any(|o| (o.token, o.run) == (one.token, one.run)));
         twice.then_some(Violation::OutcomeTwice)
     }
 

@@ -10,10 +10,14 @@
 //! * [`steps`]: what can happen next.
 //! * [`invariants`]: what must be true.
 //! * [`explore`]: visits every state.
+//! * [`worlds`]: what is explored completely.
+//! * [`bugs`] and [`mutants`]: the known bugs, each of which is found.
 
+pub mod bugs;
 pub mod config;
 pub mod explore;
 pub mod invariants;
+pub mod mutants;
 pub mod shell;
 pub mod steps;
 pub mod store;

@@ -1,14 +1,70 @@
-//! Explores.
+//! `explore`: every world, and every known bug with the path that shows it.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
 use fencepost_core::lease::Honest;
-use fencepost_sim::explore::*;
-use fencepost_sim::worlds;
-fn main() {
-    let only = std::env::args().nth(1);
-    for c in worlds::ALL {
-        if only.as_ref().is_some_and(|o| o != c.name) { continue; }
-    let t = std::time::Instant::now();
-    let r = explore::<Honest>(&c);
-    println!("{:<20} {:>9} states, depth {}, {:?}", c.name, r.states, r.depth, t.elapsed());
-    if let Some(f) = r.found { println!("{}\n{}", f.violation, narrate::<Honest>(&c, &f.path)); }
+use fencepost_sim::config::Config;
+use fencepost_sim::explore::{explore, narrate};
+use fencepost_sim::{mutants, worlds};
+
+const USAGE: &str = "usage: fencepost-sim explore [--deep] | path MUTANT";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let sound = match arguments[..] {
+        ["explore"] => explore_worlds(&worlds::ALL) & explore_mutants(),
+        ["explore", "--deep"] => explore_worlds(&worlds::DEEP) & explore_mutants(),
+        ["path", name] => tell_path(name),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn explore_worlds(worlds: &[Config]) -> bool {
+    println!("{:<20} {:>10} {:>6} {:>9}", "world", "states", "depth", "time");
+    let (mut total, mut sound) = (0, true);
+    for config in worlds {
+        let begun = Instant::now();
+        let report = explore::<Honest>(config, None);
+        let seconds = begun.elapsed().as_secs_f64();
+        println!("{:<20} {:>10} {:>6} {seconds:>7.1} s", config.name, report.states, report.depth);
+        total += report.states;
+        if let Some(found) = report.found {
+            sound = false;
+            println!("{}:\n{}", found.violation, narrate::<Honest>(config, &found.path));
+        }
     }
+    println!("{:<20} {total:>10}\n", "together");
+    sound
+}
+
+fn explore_mutants() -> bool {
+    println!("{:<24} {:<17} {:>5} {:>8}  found by", "mutant", "world", "steps", "states");
+    let mut all_found = true;
+    for mutant in mutants::all() {
+        let report = mutant.explore();
+        let (steps, by) = report.found.map_or((0, "NOT FOUND".to_string()), |found| {
+            (found.path.len(), format!("{:?}: {}", found.violation, found.violation))
+        });
+        all_found &= steps > 0;
+        println!("{:<24} {:<17} {steps:>5} {:>8}  {by}", mutant.name, mutant.config.name, report.states);
+    }
+    all_found
+}
+
+fn tell_path(name: &str) -> bool {
+    let Some(mutant) = mutants::named(name) else {
+        eprintln!("there is no mutant of the name {name}");
+        return false;
+    };
+    let found = mutant.explore().found;
+    if let Some(found) = &found {
+        print!("{}\n{}{}\n", mutant.what, mutant.narrate(&found.path), found.violation);
+    }
+    found.is_some()
 }

@@ -330,4 +330,3 @@ impl Keeper {
 fn is_blocked(config: &Config, flight: Option<&Flight>) -> bool {
     config.has(Flaw::BlockedLoop) && flight.is_some()
 }
-

@@ -19,33 +19,65 @@ use crate::world::{Flight, Process, World, run_id};
 pub enum Step {
     /// Time passes, to the next timer or the next quantum.
     Advance,
-    Trigger { host: u8 },
+    Trigger {
+        host: u8,
+    },
     /// The store performs a run's call.
-    Perform { run: u8 },
+    Perform {
+        run: u8,
+    },
     /// The answer arrives.
-    Answer { run: u8 },
+    Answer {
+        run: u8,
+    },
     /// The answer is lost: the call was performed, and the run hears that its fate is unknown.
-    LoseAnswer { run: u8 },
+    LoseAnswer {
+        run: u8,
+    },
     /// The request is late: the run hears that its fate is unknown, and it may arrive yet.
-    Delay { run: u8 },
+    Delay {
+        run: u8,
+    },
     /// The call certainly did not happen.
-    Refuse { run: u8 },
+    Refuse {
+        run: u8,
+    },
     /// A late request arrives.
-    Arrive { stray: u8 },
-    KillWrapper { run: u8 },
-    KillKeeper { run: u8 },
-    CrashHost { host: u8 },
-    Sleep { host: u8 },
-    Wake { host: u8 },
-    Stall { run: u8 },
-    Resume { run: u8 },
-    ChildEnds { run: u8 },
+    Arrive {
+        stray: u8,
+    },
+    KillWrapper {
+        run: u8,
+    },
+    KillKeeper {
+        run: u8,
+    },
+    CrashHost {
+        host: u8,
+    },
+    Sleep {
+        host: u8,
+    },
+    Wake {
+        host: u8,
+    },
+    Stall {
+        run: u8,
+    },
+    Resume {
+        run: u8,
+    },
+    ChildEnds {
+        run: u8,
+    },
     /// Somebody else swaps the record without touching the lease.
     Touch,
     /// Somebody asks the holder to stop.
     AskToStop,
     /// The store is restored from a backup.
-    Restore { index: u8 },
+    Restore {
+        index: u8,
+    },
 }
 
 impl fmt::Display for Step {
@@ -83,7 +115,7 @@ impl<R: Rules> World<R> {
             steps.push(Step::Advance);
         }
         for (host, process) in self.processes() {
-            self.steps_of(host, process, &mut steps);
+            self.steps_of(config, host, process, &mut steps);
         }
         steps.extend((0..self.strays.len() as u8).map(|stray| Step::Arrive { stray }));
         self.steps_of_hosts(&mut steps);
@@ -109,7 +141,7 @@ impl<R: Rules> World<R> {
         world
     }
 
-    fn steps_of(&self, host: usize, process: &Process<R>, steps: &mut Vec<Step>) {
+    fn steps_of(&self, config: &Config, host: usize, process: &Process<R>, steps: &mut Vec<Step>) {
         let run = process.run;
         let awake = !self.hosts[host].asleep;
         let hears = awake && process.wrapper.is_some() && !process.stalled;
@@ -132,7 +164,7 @@ impl<R: Rules> World<R> {
             Some(Flight::Broken) if hears => steps.push(Step::Answer { run }),
             _ => {}
         }
-        if awake && process.child_runs() {
+        if awake && config.children_end && process.child_runs() {
             steps.push(Step::ChildEnds { run });
         }
         if process.wrapper.is_some() && self.budget.crashes > 0 && awake {

@@ -2,6 +2,7 @@
 
 use crate::config::{Budget, Config};
 
+/// Nothing happens at all.
 const NOTHING: Budget = Budget {
     triggers: 0,
     crashes: 0,
@@ -14,23 +15,30 @@ const NOTHING: Budget = Budget {
     rollbacks: 0,
 };
 
-/// Two runs of one job, and nothing goes wrong but what is named.
+/// So many runs of one job, on either host, and nothing goes wrong.
+const ONE_RUN: Budget = Budget { triggers: 1, ..NOTHING };
 const TWO_RUNS: Budget = Budget { triggers: 2, ..NOTHING };
+const THREE_RUNS: Budget = Budget { triggers: 3, ..NOTHING };
 
-/// A store that lets calls hang.
+/// A store that lets a call hang.
 pub const SLOW: Config = Config::new("slow", Budget { delays: 1, ..TWO_RUNS }).until(120_000);
 pub const SLOW_CLOCKLESS: Config =
-    Config::new("slow-clockless", Budget { delays: 1, ..TWO_RUNS }).without_clock().until(160_000);
+    Config::new("slow-clockless", Budget { delays: 1, ..TWO_RUNS }).without_clock().until(120_000);
+/// One run on a store that hangs again and again.
+pub const HANGING: Config = Config::new("hanging", Budget { delays: 3, ..ONE_RUN }).until(120_000);
+/// A run that two others look at, over a store that hangs.
+pub const OBSERVED: Config =
+    Config::new("observed", Budget { delays: 2, ..THREE_RUNS }).without_clock().endless().until(63_000);
 
 /// Hosts that sleep past their deadlines.
 pub const ASLEEP: Config = Config::new("asleep", Budget { sleeps: 1, ..TWO_RUNS }).until(120_000);
 pub const ASLEEP_CLOCKLESS: Config =
-    Config::new("asleep-clockless", Budget { sleeps: 1, ..TWO_RUNS }).without_clock().until(160_000);
+    Config::new("asleep-clockless", Budget { sleeps: 1, ..TWO_RUNS }).without_clock().until(120_000);
 
-/// Clocks that run at different rates, over a sleep and a hanging call.
-pub const DRIFT: Config =
-    Config::new("drift", Budget { triggers: 1, sleeps: 1, delays: 1, ..NOTHING }).drifting().until(200_000);
-pub const DRIFT_CLOCKLESS: Config = Config::new("drift-clockless", TWO_RUNS).drifting().without_clock().until(160_000);
+/// Clocks that run at different rates, over a sleep and a hanging call, and over two observers.
+pub const DRIFT: Config = Config::new("drift", Budget { sleeps: 1, delays: 1, ..ONE_RUN }).drifting().until(200_000);
+pub const DRIFT_CLOCKLESS: Config =
+    Config::new("drift-clockless", THREE_RUNS).drifting().without_clock().endless().until(120_000);
 
 /// Wrappers, keepers and hosts that die.
 pub const CRASH: Config = Config::new("crash", Budget { crashes: 1, ..TWO_RUNS }).until(100_000);
@@ -42,8 +50,7 @@ pub const STALL: Config = Config::new("stall", Budget { stalls: 1, refusals: 1, 
 
 /// Answers that are lost, and requests that come late.
 pub const LOSS: Config = Config::new("loss", Budget { losses: 1, ..TWO_RUNS }).until(80_000);
-pub const LOSSES: Config =
-    Config::new("losses", Budget { triggers: 1, losses: 2, delays: 1, crashes: 1, ..NOTHING }).until(60_000);
+pub const LOSSES: Config = Config::new("losses", Budget { losses: 2, delays: 1, crashes: 1, ..ONE_RUN }).until(60_000);
 pub const NEW_STORE: Config =
     Config::new("new-store", Budget { losses: 1, refusals: 1, ..TWO_RUNS }).on_new_store().until(20_000);
 
@@ -51,16 +58,19 @@ pub const NEW_STORE: Config =
 pub const FOREIGN: Config = Config::new("foreign", Budget { foreign: 2, ..TWO_RUNS }).until(80_000);
 
 /// A store that is restored from a backup, with three grants.
-pub const RESTORE: Config = Config::new("restore", Budget { triggers: 3, rollbacks: 1, ..NOTHING }).until(40_000);
+pub const RESTORE: Config = Config::new("restore", Budget { rollbacks: 1, ..THREE_RUNS }).until(20_000);
 pub const RESTORE_CLOCKLESS: Config =
     Config::new("restore-clockless", Budget { rollbacks: 1, ..TWO_RUNS }).without_clock().until(80_000);
 
 /// Runs that wait for their turn. The pauses between looks are fixed, so that a short lease keeps the world small.
-pub const WAIT: Config = Config::new("wait", Budget { crashes: 1, ..TWO_RUNS }).short().waiting(12).until(12_000);
+pub const WAIT: Config = Config::new("wait", Budget { crashes: 1, ..TWO_RUNS }).short().waiting(12).until(9_000);
 
-pub const ALL: [Config; 16] = [
+/// What every test run explores.
+pub const ALL: [Config; 18] = [
     SLOW,
     SLOW_CLOCKLESS,
+    HANGING,
+    OBSERVED,
     ASLEEP,
     ASLEEP_CLOCKLESS,
     DRIFT,
@@ -75,4 +85,17 @@ pub const ALL: [Config; 16] = [
     RESTORE,
     RESTORE_CLOCKLESS,
     WAIT,
+];
+
+/// What takes minutes: more of the same, and misfortunes in company.
+pub const DEEP: [Config; 8] = [
+    Config::new("slow", Budget { delays: 2, ..TWO_RUNS }).until(140_000),
+    Config::new("observed", Budget { delays: 2, ..THREE_RUNS }).without_clock().until(63_000),
+    Config::new("asleep", Budget { sleeps: 1, delays: 1, ..TWO_RUNS }).until(100_000),
+    Config::new("asleep-clockless", Budget { sleeps: 2, ..TWO_RUNS }).without_clock().until(120_000),
+    Config::new("crash", Budget { crashes: 1, losses: 1, ..TWO_RUNS }).until(60_000),
+    Config::new("loss", Budget { losses: 1, delays: 1, ..TWO_RUNS }).until(80_000),
+    Config::new("restore", Budget { rollbacks: 1, ..THREE_RUNS }).until(40_000),
+    Config::new("everything", Budget { sleeps: 1, delays: 1, losses: 1, crashes: 1, stalls: 1, ..ONE_RUN })
+        .until(80_000),
 ];

@@ -1,0 +1,53 @@
+//! The rules as shipped, explored completely within each bound. The counts are pinned: a change of the rules that
+//! changes what can happen is seen here, and one that should not is caught.
+
+use fencepost_core::lease::Honest;
+use fencepost_sim::config::Config;
+use fencepost_sim::explore::{explore, narrate};
+use fencepost_sim::worlds;
+
+macro_rules! worlds {
+    ($($test:ident: $world:ident has $states:literal states and depth $depth:literal;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                assert_sound(&worlds::$world, ($states, $depth));
+            }
+        )*
+
+        #[test]
+        fn every_world_has_its_test() {
+            let tested = [$(worlds::$world.name),*];
+            assert_eq!(tested, worlds::ALL.map(|config| config.name));
+        }
+    };
+}
+
+worlds! {
+    slow: SLOW has 118_069 states and depth 38;
+    slow_clockless: SLOW_CLOCKLESS has 112_479 states and depth 39;
+    hanging: HANGING has 14_544 states and depth 26;
+    observed: OBSERVED has 190_397 states and depth 29;
+    asleep: ASLEEP has 95_384 states and depth 40;
+    asleep_clockless: ASLEEP_CLOCKLESS has 113_672 states and depth 41;
+    drift: DRIFT has 99_114 states and depth 47;
+    drift_clockless: DRIFT_CLOCKLESS has 27_250 states and depth 37;
+    crash: CRASH has 55_000 states and depth 35;
+    crash_clockless: CRASH_CLOCKLESS has 64_727 states and depth 36;
+    stall: STALL has 168_362 states and depth 37;
+    loss: LOSS has 62_385 states and depth 38;
+    losses: LOSSES has 109_590 states and depth 29;
+    new_store: NEW_STORE has 27_381 states and depth 36;
+    foreign: FOREIGN has 114_931 states and depth 38;
+    restore: RESTORE has 166_380 states and depth 44;
+    restore_clockless: RESTORE_CLOCKLESS has 85_752 states and depth 38;
+    wait: WAIT has 257_365 states and depth 51;
+}
+
+fn assert_sound(config: &Config, (states, depth): (usize, usize)) {
+    let report = explore::<Honest>(config, None);
+    if let Some(found) = report.found {
+        panic!("{}:\n{}", found.violation, narrate::<Honest>(config, &found.path));
+    }
+    assert_eq!((report.states, report.depth), (states, depth), "the world {} has changed", config.name);
+}
