@@ -12,7 +12,7 @@ use fencepost_core::transition::{Call, Reply};
 
 use crate::config::{Config, Flaw};
 use crate::invariants::Violation;
-use crate::store::{EPOCH, job};
+use crate::store::job;
 use crate::world::{Flight, Process, World, run_id};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl<R: Rules> World<R> {
             steps.extend([Step::Touch, Step::AskToStop]);
         }
         // A restore takes time: no token is granted in the very millisecond it goes back behind.
-        if self.budget.rollbacks > 0 && self.date_ms() > self.ghost.highest.number() {
+        if self.budget.rollbacks > 0 && self.date().0.unsigned_abs() > self.ghost.highest.number() {
             steps.extend((0..self.store.restorable() as u8).map(|index| Step::Restore { index }));
         }
         steps
@@ -370,7 +370,8 @@ impl<R: Rules> World<R> {
         Nonce { by: run_id(0), write: u32::from(self.budget.foreign) + 1 }
     }
 
-    /// A restore cuts every connection: what was on its way is lost, and its fate unknown.
+    /// A restore cuts every connection: what was on its way is lost, and its fate unknown. This is an assumption. A claim
+    /// that rests on a reading from before the restore would be granted a token from before it, too.
     fn restore(&mut self, config: &Config, index: usize) {
         self.budget.rollbacks -= 1;
         self.store.restore(index, config.has(Flaw::VersionsRepeat));
@@ -430,10 +431,6 @@ impl<R: Rules> World<R> {
             host.missed_ms += now_ms - host.slept_at_ms;
         }
         self.run_due(config, number, true);
-    }
-
-    fn date_ms(&self) -> u64 {
-        EPOCH.0.unsigned_abs() + self.now_ms
     }
 }
 

@@ -5,17 +5,18 @@
 //! lets them arrive.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use fencepost_core::lease::{Claim, Now, Rules, Sighting};
 use fencepost_core::ledger::{Status, Trigger};
 use fencepost_core::record::{Holder, Process as Pid, Processes};
 use fencepost_core::register::Answer;
 use fencepost_core::run::{Input, Overlap, Run, Terms};
-use fencepost_core::time::{Boot, Era, StoreClock};
+use fencepost_core::time::{Boot, Era, StoreClock, Wall};
 use fencepost_core::token::{RunId, Token};
 use fencepost_core::transition::{Call, Reply};
 
-use crate::config::{Budget, Config, Flaw};
+use crate::config::{Budget, Config, HostClock};
 use crate::invariants::Violation;
 use crate::store::{EPOCH, Store, job};
 
@@ -146,26 +147,22 @@ impl<R: Rules> World<R> {
 
     /// What the clocks of a host show.
     pub fn now(&self, config: &Config, host: usize) -> Now {
-        let HostClockAt { base, rate, missed } = self.clock_of(config, host);
-        let boot = Boot(base + (self.now_ms - missed) * rate / 1000);
-        Now { boot, wall: EPOCH + std::time::Duration::from_millis(self.now_ms) }
+        let HostClock { boot_ms, rate } = config.clocks[host];
+        let boot = Boot(boot_ms + (self.now_ms - self.hosts[host].missed_ms) * rate / 1000);
+        Now { boot, wall: self.date() }
     }
 
     /// The true moment at which a host's clock shows `due`.
     pub fn moment(&self, config: &Config, host: usize, due: Boot) -> u64 {
-        let HostClockAt { base, rate, missed } = self.clock_of(config, host);
-        missed + (due.0.saturating_sub(base) * 1000).div_ceil(rate)
+        let HostClock { boot_ms, rate } = config.clocks[host];
+        self.hosts[host].missed_ms + (due.0.saturating_sub(boot_ms) * 1000).div_ceil(rate)
     }
 
     pub fn store_clock(&self, config: &Config) -> Option<StoreClock> {
-        config.store_has_clock.then(|| StoreClock {
-            wall: EPOCH + std::time::Duration::from_millis(self.now_ms),
-            era: Era::default(),
-            tick: self.now_ms,
-        })
+        config.store_has_clock.then(|| StoreClock { wall: self.date(), era: Era::default(), tick: self.now_ms })
     }
 
-    /// Where a run is processed, if anything of it is left.
+    /// The host of a run, if anything of it is left.
     pub fn host_of(&self, run: u8) -> Option<usize> {
         self.hosts.iter().position(|host| host.processes.iter().any(|process| process.run == run))
     }
@@ -181,12 +178,8 @@ impl<R: Rules> World<R> {
 
     /// All processes, each with its host.
     pub fn processes(&self) -> impl Iterator<Item = (usize, &Process<R>)> {
-        let of = |(number, host): (usize, &'_ Host<R>)| (number, host.processes.len());
-        let counts = [of((0, &self.hosts[0])), of((1, &self.hosts[1]))];
-        counts
-            .into_iter()
-            .flat_map(|(host, count)| (0..count).map(move |index| (host, index)))
-            .map(|(host, index)| (host, &*self.hosts[host].processes[index]))
+        let hosts = self.hosts.iter().enumerate();
+        hosts.flat_map(|(number, host)| host.processes.iter().map(move |process| (number, &**process)))
     }
 
     /// The runs whose child is executing instructions at this very moment.
@@ -221,10 +214,9 @@ impl<R: Rules> World<R> {
         run
     }
 
-    fn clock_of(&self, config: &Config, host: usize) -> HostClockAt {
-        let clock = config.clocks[host];
-        let missed = if config.has(Flaw::ClockStopsInSleep) { self.hosts[host].missed_ms } else { 0 };
-        HostClockAt { base: clock.boot_ms, rate: clock.rate, missed }
+    /// The true date, which all wall clocks show.
+    pub fn date(&self) -> Wall {
+        EPOCH + Duration::from_millis(self.now_ms)
     }
 }
 
@@ -243,12 +235,6 @@ impl<R: Rules> Process<R> {
     pub fn child_runs(&self) -> bool {
         self.keeper.as_ref().is_some_and(|keeper| keeper.phase != Keeping::Frozen)
     }
-}
-
-struct HostClockAt {
-    base: u64,
-    rate: u64,
-    missed: u64,
 }
 
 fn terms(config: &Config, host: usize, boots: u8, run: u8) -> Terms {
