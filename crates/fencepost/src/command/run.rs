@@ -186,7 +186,7 @@ fn skipped(
     record: &fencepost_core::record::Record,
     voice: Voice,
 ) {
-    if let Err(error) = count_skip(store, job, run, &place.host.name, record.token) {
+    if let Err(error) = count_skip(store, &place.local(), job, run, &place.host.name, record.token) {
         voice.warn(&format!("{job} was skipped, but the skip could not be counted: {error}"));
     }
 }
