@@ -23,8 +23,8 @@ const TRY_PAUSE_MIN: Duration = Duration::from_millis(2);
 const TRY_PAUSE_MAX: Duration = Duration::from_millis(50);
 
 /// For each part of the time that one skipper used the store, this many parts are left to others, within reason.
-const REST_SHARES: u32 = 3;
-const REST_MAX: Duration = Duration::from_millis(30);
+const REST_SHARES: u32 = 2;
+const REST_MAX: Duration = Duration::from_millis(20);
 
 /// The right to count a skip, until it is dropped. It spares the holder, and nothing rests on it: where it cannot be
 /// had, the skip is counted all the same.
