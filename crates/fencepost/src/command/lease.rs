@@ -139,6 +139,8 @@ impl<'a> Desk<'a> {
         };
         let remaining = show::remaining(&record, clock.as_ref());
         if self.global.json {
+            let is_dead = record.lease.as_ref().is_some_and(|lease| self.place.host.knows_dead(&lease.holder));
+            let remaining = if is_dead { Some(Duration::ZERO) } else { remaining };
             show::json(&LeaseJson::new(&record, remaining, now));
         } else {
             show::line(&self.sentence(&record, remaining));

@@ -192,22 +192,28 @@ fn skipped(
 }
 
 fn dry_run(place: &Place, job: &Job, options: &RunOptions) -> Result<Code, Failure> {
-    let store = place.open()?;
-    let (record, clock) = look(store.as_ref(), job)?;
+    // Opening a store makes it, which is more than nothing.
+    let (record, clock) = if place.is_unmade() { (None, None) } else { look(place.open()?.as_ref(), job)? };
     let Some((record, lease)) = record.as_ref().and_then(|record| record.lease.as_ref().map(|lease| (record, lease)))
     else {
         show::line(&format!("{job} would run: nobody holds it."));
         return Ok(Code::DONE);
     };
-    let remaining = show::remaining(record, clock.as_ref());
-    if remaining == Some(Duration::ZERO) || place.host.knows_dead(&lease.holder) {
+    if place.is_over(record, clock.as_ref()) {
         show::line(&format!("{job} would run: the run before ({}) did not end properly.", lease.run));
         return Ok(Code::DONE);
     }
-    show::line(&format!(
-        "{job} would be skipped: it is held by {}.",
-        show::holder(lease, remaining, clock::now().wall)
-    ));
+    let holder = show::holder(lease, show::remaining(record, clock.as_ref()), clock::now().wall);
+    if options.overlap == OverlapChoice::Replace {
+        show::line(&format!("{job} would ask its holder to stop, and run in its place: it is held by {holder}."));
+        return Ok(Code::DONE);
+    }
+    if let Some(wait) = options.wait {
+        let wait = crate::duration::show(wait);
+        show::line(&format!("{job} would wait up to {wait} for its turn: it is held by {holder}."));
+        return Ok(Code::DONE);
+    }
+    show::line(&format!("{job} would be skipped: it is held by {holder}."));
     Ok(Code(options.skip_exit))
 }
 
