@@ -5,6 +5,7 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
@@ -13,6 +14,7 @@ use thiserror::Error;
 use crate::ledger::{EndedBy, Ending, Outcome, Status, Trigger};
 use crate::name::Job;
 use crate::record::{FORMAT, Holder, Lease, Record, StopAsked, Until};
+use crate::said::Published;
 use crate::time::{Boot, Reference, StoreClock, Wall};
 use crate::token::{Nonce, RunId, StoreId, Token};
 
@@ -209,6 +211,8 @@ pub enum Intent {
     ForceRelease,
     /// Ask the holder to stop and hand over.
     AskToStop(StopAsked),
+    /// Take note of a publish that was made by hand. Anybody may: it changes nothing that counts.
+    NotePublish(Published),
 }
 
 /// What a new lease is for and who takes it.
@@ -276,12 +280,21 @@ impl Intent {
                 Ok(written(record, context))
             }
             Self::Complete { me, ending, escaped } => {
-                if me.run.is_some_and(|run| record.is_some_and(|record| record.ledger.of_run(run).is_some())) {
+                // Whoever took over wrote an ending of its own for this run. That one is not ours.
+                let shown = |run| record.is_some_and(|record| record.ledger.shows(me.token, run, ending));
+                if me.run.is_some_and(shown) {
                     return Ok(Decision::AlreadyDone);
                 }
                 let mut record = mine(record, |record| R::may_release(record, me))?;
                 end_run(&mut record, ending.clone(), context.now.wall);
-                Ok(if *escaped { written(record, context) } else { released::<R>(record, context) })
+                if !*escaped {
+                    return Ok(released::<R>(record, context));
+                }
+                if let Some(lease) = &mut record.lease {
+                    // Wrapper and keeper end now, which says nothing about what escaped them.
+                    lease.holder.processes = None;
+                }
+                Ok(written(record, context))
             }
             Self::Release(me) => Ok(released::<R>(mine(record, |record| R::may_release(record, me))?, context)),
             Self::ForceRelease => {
@@ -296,6 +309,11 @@ impl Intent {
                     Some(lease) => lease.stop_asked = Some(asked.clone()),
                     None => {}
                 }
+                Ok(written(record, context))
+            }
+            Self::NotePublish(published) => {
+                let mut record = record.cloned().ok_or(Refusal::NobodyHolds)?;
+                record.note_publish(published);
                 Ok(written(record, context))
             }
         }
@@ -367,6 +385,7 @@ fn first_record(store: StoreId, context: &Context<'_>) -> Record {
         nonce: context.nonce,
         lease: None,
         ledger: Default::default(),
+        resources: Default::default(),
     }
 }
 
@@ -395,7 +414,13 @@ fn released<R: Rules>(mut record: Record, context: &Context<'_>) -> Decision {
 }
 
 fn lost(why: &str) -> Ending {
-    Ending { status: Status::Lost, exit_code: None, ended_by: EndedBy::Fencepost, note: Some(why.into()) }
+    Ending {
+        status: Status::Lost,
+        exit_code: None,
+        ended_by: EndedBy::Fencepost,
+        note: Some(why.into()),
+        published: Vec::new(),
+    }
 }
 
 /// Writes down how the run behind the current lease ended. A lease by hand is not a run and leaves no outcome.
@@ -404,7 +429,7 @@ fn end_run(record: &mut Record, ending: Ending, finished: Wall) {
     if lease.holder.processes.is_none() {
         return;
     }
-    record.ledger.push(Outcome {
+    let outcome = Outcome {
         slot: lease.slot,
         zone: lease.zone.clone(),
         status: ending.status,
@@ -417,5 +442,7 @@ fn end_run(record: &mut Record, ending: Ending, finished: Wall) {
         exit_code: ending.exit_code,
         ended_by: ending.ended_by,
         note: ending.note,
-    });
+    };
+    ending.published.iter().for_each(|published| record.note_publish(published));
+    record.ledger.push(outcome);
 }

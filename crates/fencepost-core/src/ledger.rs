@@ -7,6 +7,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::said::Published;
 use crate::time::Wall;
 use crate::token::{RunId, Token};
 
@@ -121,6 +122,8 @@ pub struct Ending {
     pub exit_code: Option<i32>,
     pub ended_by: EndedBy,
     pub note: Option<String>,
+    /// What the run published, or tried to.
+    pub published: Vec<Published>,
 }
 
 /// One line of the ledger: a run and how it ended.
@@ -157,9 +160,10 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Writes an outcome down, once: a run that is in the ring already stays as it is.
+    /// Writes an outcome down, once: a grant that is in the ring already stays as it is. A run that lost its lease
+    /// before it started may have got a second one, and ends under that as well.
     pub fn push(&mut self, mut outcome: Outcome) {
-        if self.of_run(outcome.run).is_some() {
+        if self.ring.iter().any(|known| (known.token, known.run) == (outcome.token, outcome.run)) {
             return;
         }
         outcome.note = outcome.note.map(|note| clipped(&note));
@@ -179,6 +183,16 @@ impl Ledger {
 
     pub fn of_run(&self, run: RunId) -> Option<&Outcome> {
         self.ring.iter().rev().find(|outcome| outcome.run == run)
+    }
+
+    /// Whether this run is written down with this very ending.
+    pub fn shows(&self, token: Token, run: RunId, ending: &Ending) -> bool {
+        let note = ending.note.as_deref().map(clipped);
+        self.ring.iter().rev().any(|outcome| {
+            (outcome.token, outcome.run) == (token, run)
+                && (outcome.status, outcome.exit_code) == (ending.status, ending.exit_code)
+                && (outcome.ended_by, &outcome.note) == (ending.ended_by, &note)
+        })
     }
 
     /// The status of the last outcome, and how many of it came in a row.

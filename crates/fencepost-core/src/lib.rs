@@ -12,6 +12,8 @@
 //! * [`ledger`]: how runs end.
 //! * [`skips`]: the triggers that were waved off, counted under a key of their own.
 //! * [`lease`]: every rule about who may hold, renew and release.
+//! * [`fence`]: what a target checks in the same step as a write.
+//! * [`said`]: what a job says of itself while it runs.
 //! * [`transition`]: one change of a record, carried through lost swaps and unknown fates.
 //! * [`run`]: one guarded run, from the first look to the last swap.
 
@@ -19,12 +21,14 @@
 
 extern crate alloc;
 
+pub mod fence;
 pub mod lease;
 pub mod ledger;
 pub mod name;
 pub mod record;
 pub mod register;
 pub mod run;
+pub mod said;
 pub mod skips;
 pub mod time;
 pub mod token;

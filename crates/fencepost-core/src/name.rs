@@ -105,6 +105,14 @@ impl Job {
         Ok(Self { name, host: Some(host.to_string()) })
     }
 
+    /// Reads what [`Display`](fmt::Display) wrote: a name, or a name and a host.
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        match text.split_once('@') {
+            None => Name::new(text).map(Self::shared),
+            Some((name, host)) => Self::of_host(Name::new(name)?, host),
+        }
+    }
+
     pub fn host(&self) -> Option<&str> {
         self.host.as_deref()
     }
@@ -279,6 +287,8 @@ mod tests {
         let name = Name::new("backup").unwrap();
         let here = Job::of_host(name.clone(), "Web 1.local").unwrap();
         assert_eq!(here.to_string(), "backup@web-1.local");
+        assert_eq!(Job::parse("backup@web-1.local"), Ok(here.clone()));
+        assert_eq!(Job::parse("backup"), Ok(Job::shared(name.clone())));
         assert_ne!(Key::job(&here), Key::job(&Job::shared(name)));
     }
 }

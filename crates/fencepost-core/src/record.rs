@@ -3,6 +3,7 @@
 //! Claim, renew and complete-and-release are one swap of it each, so that there is no instant between "done" and
 //! "released". It is never deleted: a release keeps the token.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,6 +14,7 @@ use thiserror::Error;
 
 use crate::ledger::{Ledger, Trigger};
 use crate::name::Job;
+use crate::said::Published;
 use crate::time::{Era, Wall, as_millis};
 use crate::token::{Nonce, RunId, StoreId, Token};
 
@@ -21,6 +23,9 @@ pub const FORMAT: u32 = 1;
 
 /// The most bytes a record may have. The ring gives way before it.
 pub const RECORD_BYTES_MAX: usize = 16 * 1024;
+
+/// The most resources that a record remembers.
+pub const RESOURCES_MAX: usize = 16;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,6 +41,21 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
     pub ledger: Ledger,
+    /// Where the job writes under its tokens: the last publish to each resource, and how many were refused.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub resources: BTreeMap<String, Resource>,
+}
+
+/// What is known of a resource from the publishes of one job.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resource {
+    pub kind: String,
+    /// The highest token that the target is known to have accepted.
+    pub token: Token,
+    pub run: RunId,
+    pub at: Wall,
+    pub refused: u64,
 }
 
 /// Ownership for a limited time. It belongs to the record's token and this run, together.
@@ -124,6 +144,28 @@ pub struct Identity {
 }
 
 impl Record {
+    /// Takes note of a publish. The resource that was silent for longest gives way to a new one.
+    pub fn note_publish(&mut self, published: &Published) {
+        let full = self.resources.len() >= RESOURCES_MAX && !self.resources.contains_key(&published.resource);
+        if let Some(oldest) = self.resources.iter().min_by_key(|(_, known)| known.at).map(|(name, _)| name.clone())
+            && full
+        {
+            self.resources.remove(&oldest);
+        }
+        let known = self.resources.entry(published.resource.clone()).or_insert_with(|| Resource {
+            kind: published.kind.clone(),
+            token: published.seen,
+            run: published.run,
+            at: published.at,
+            refused: 0,
+        });
+        match published.refused {
+            Some(_) => known.refused += 1,
+            None => (known.run, known.at) = (published.run, published.at),
+        }
+        known.token = known.token.max(published.seen);
+    }
+
     /// Writes the record down, giving up its oldest outcomes if it would be too long.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = encode(self);

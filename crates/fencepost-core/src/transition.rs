@@ -187,13 +187,20 @@ impl<R: Rules> Transition<R> {
             store: self.store,
         };
         match self.intent.decide::<R>(record, &context) {
-            Err(refusal) => Step::Refused(refusal),
-            Ok(Decision::AlreadyDone) => {
+            Err(refusal) if !self.has_ended(record) => Step::Refused(refusal),
+            Err(_) | Ok(Decision::AlreadyDone) => {
                 let (held, sent) = (known.clone(), self.unsettled.unwrap_or(self.sent));
                 self.done(held, sent)
             }
             Ok(Decision::Write(next)) => self.swap(now, next),
         }
+    }
+
+    /// Whether a swap of unknown fate landed and ended the lease, so that it is refused now for having been done.
+    fn has_ended(&self, record: Option<&Record>) -> bool {
+        let ends = self.completes() || self.intent == Intent::ForceRelease;
+        let by_us = |record: &Record| record.lease.is_none() && record.nonce.by == self.by;
+        ends && self.unsettled.is_some() && record.is_some_and(by_us)
     }
 
     fn read(&mut self, now: Now, out: Out) -> Step {
@@ -220,7 +227,7 @@ impl<R: Rules> Transition<R> {
                 self.known = Some(known);
                 self.proceed(now)
             }
-            Err(error) => Step::Failed(error),
+            Err(error) => self.fail(error),
         }
     }
 
@@ -238,7 +245,7 @@ impl<R: Rules> Transition<R> {
                 self.store = Some(identity.store);
                 self.proceed(now)
             }
-            Err(why) => Step::Failed(unreadable("the store's identity", &why)),
+            Err(why) => self.fail(unreadable("the store's identity", &why)),
         }
     }
 
@@ -264,18 +271,28 @@ impl<R: Rules> Transition<R> {
             (Out::Swap(record), Fate::Unknown) => match R::unknown() {
                 Settle::ReadBack => {
                     self.known = None;
+                    let keeps_failing = self.unsettled.is_some();
                     self.unsettled = self.unsettled.or(Some(self.sent));
-                    self.proceed(now)
+                    // A store that fails every write and answers every read would be asked without a pause for ever.
+                    if keeps_failing { self.fail(error) } else { self.proceed(now) }
                 }
                 Settle::TakeAsWon => self.won(record, Some(Version(Vec::new()))),
                 Settle::TakeAsLost => Step::Refused(Refusal::NotHolder { record: None }),
             },
             (Out::NewIdentity, _) => {
                 self.store = None;
-                Step::Failed(error)
+                self.fail(error)
             }
-            _ => Step::Failed(error),
+            _ => self.fail(error),
         }
+    }
+
+    /// While the fate of a swap is unknown, no later failure can say that nothing was done.
+    fn fail(&self, mut error: StoreError) -> Step {
+        if self.unsettled.is_some() {
+            error.fate = Fate::Unknown;
+        }
+        Step::Failed(error)
     }
 
     fn done(&self, held: Option<Known>, sent: Boot) -> Step {

@@ -3,19 +3,26 @@
 use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fencepost_core::run::{Exit, Grant, Input, NotSpawned, Output};
 use fencepost_core::time::Boot;
+use fencepost_core::token::RunId;
 use nix::libc::{EACCES, ENOENT, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
 
 use crate::drive::{Body, Note};
 use crate::keeper::{self, Heard, Keeper, Order, Report, Spawn, SpawnStep};
+use crate::said;
 use crate::terminal::{self, Terminal};
 
-/// How long past its deadline a keeper may say nothing before the wrapper ends the tree by itself.
+/// How long a keeper may say nothing when something has to be done about its deadline, before the wrapper ends the tree
+/// by itself. Half the grace, which leaves the other half for it, but within these bounds.
+const KEEPER_SILENCE_MIN: Duration = Duration::from_millis(50);
 const KEEPER_SILENCE_MAX: Duration = Duration::from_secs(1);
+
+/// Two checks further apart than this have a sleep between them, of the machine's or of ours.
+const SLEPT: Duration = Duration::from_secs(1);
 
 /// Variables to set, or without a value to remove.
 pub type Variables = Vec<(OsString, Option<OsString>)>;
@@ -32,6 +39,9 @@ pub struct Plan {
     pub stdout: Option<OsString>,
     pub stderr: Option<OsString>,
     pub label: String,
+    pub run: RunId,
+    /// Where the job says of itself what it has to say.
+    pub said: PathBuf,
     /// The variables that depend on what was granted.
     pub env: Environment,
 }
@@ -54,9 +64,14 @@ pub struct Child {
     is_stopped: bool,
     /// We were stopped together with the child, which goes on only under a lease that was confirmed.
     suspended: Option<Suspended>,
-    /// Since when the keeper should have spoken.
-    silent_since: Option<Boot>,
+    /// The keeper has done something about the deadline.
     has_spoken: bool,
+    /// The tree is being ended already, so that the keeper says no more until it is gone.
+    is_ending: bool,
+    /// When it was last looked whether the deadline was kept.
+    checked: Option<Boot>,
+    /// Since when we are up again after a sleep, which the keeper may still have to notice.
+    awake_since: Option<Boot>,
 }
 
 /// How things stood when we were stopped together with the child.
@@ -75,8 +90,10 @@ impl Child {
             group: None,
             is_stopped: false,
             suspended: None,
-            silent_since: None,
             has_spoken: false,
+            is_ending: false,
+            checked: None,
+            awake_since: None,
         }
     }
 
@@ -107,7 +124,7 @@ impl Child {
         let Some(keeper) = self.keeper.take() else { return Vec::new() };
         let escaped = keeper.sweep();
         self.take_terminal_back(true);
-        vec![Input::KeeperDied { escaped: named(&escaped) }]
+        vec![self.said(&mut |_| {}), Input::KeeperDied { escaped: named(&escaped) }]
     }
 
     fn report(&mut self, report: Report, tell: &mut dyn FnMut(Note)) -> Vec<Input> {
@@ -147,6 +164,7 @@ impl Child {
                 vec![Input::DeadlineReached]
             }
             Report::ChildEnded { exit } => {
+                self.is_ending = true;
                 self.take_terminal_back(matches!(exit, keeper::Exit::Signal(_)));
                 vec![Input::ChildEnded(match exit {
                     keeper::Exit::Code(code) => Exit::Code(code),
@@ -157,8 +175,19 @@ impl Child {
                 tell(Note::LeftOvers(named(&processes)));
                 Vec::new()
             }
-            Report::Empty { escaped } => vec![Input::TreeEmpty { escaped: named(&escaped) }],
+            Report::Empty { escaped } => {
+                vec![self.said(tell), Input::TreeEmpty { escaped: named(&escaped) }]
+            }
         }
+    }
+
+    /// What the job said of itself, now that nobody is left to say more. What cannot be trusted is said aloud.
+    fn said(&self, tell: &mut dyn FnMut(Note)) -> Input {
+        let (said, troubles) = said::collect(&self.plan.said, self.plan.run);
+        if !troubles.is_empty() {
+            tell(Note::Untrusted(troubles));
+        }
+        Input::Said(said)
     }
 
     /// A child that wants the terminal gets it, if it is ours to give; one that ctrl-Z stopped takes us along, as the
@@ -211,19 +240,25 @@ impl Body for Child {
         match output {
             Output::Spawn { grant } => self.spawn(grant.as_ref()),
             Output::Extend(deadline) => {
-                (self.has_spoken, self.silent_since) = (false, None);
+                self.has_spoken = false;
                 let mut inputs = self.order(Order::Deadline(deadline));
                 inputs.extend(self.resume());
                 inputs
             }
             Output::Thaw(deadline) => {
-                (self.has_spoken, self.silent_since) = (false, None);
+                self.has_spoken = false;
                 let mut inputs = self.order(Order::Thaw(deadline));
                 inputs.extend(self.resume());
                 inputs
             }
-            Output::Stop => self.order(Order::Stop),
-            Output::Kill => self.order(Order::Kill),
+            Output::Stop => {
+                self.is_ending = true;
+                self.order(Order::Stop)
+            }
+            Output::Kill => {
+                self.is_ending = true;
+                self.order(Order::Kill)
+            }
             Output::Forward(signal) => {
                 let mut inputs = self.order(Order::Signal(signal));
                 // A stopped child would never see a signal that asks it to end.
@@ -261,16 +296,26 @@ impl Body for Child {
 
     /// The keeper keeps the deadline. Should it be stopped or hang, the wrapper does it in its place.
     fn check(&mut self, deadline: Option<Boot>, now: Boot, _tell: &mut dyn FnMut(Note)) -> Vec<Input> {
-        let overdue = deadline.is_some_and(|deadline| now >= deadline) && !self.has_spoken && self.group.is_some();
-        if !overdue {
-            self.silent_since = None;
-            return Vec::new();
+        if self.checked.replace(now).is_some_and(|before| now.since(before) > SLEPT) {
+            self.awake_since = Some(now);
         }
-        let since = *self.silent_since.get_or_insert(now);
-        if now.since(since) < KEEPER_SILENCE_MAX {
-            return Vec::new();
+        match deadline.and_then(|deadline| self.due(deadline)) {
+            Some(due) if now >= due => self.keeper_died(),
+            _ => Vec::new(),
         }
-        self.keeper_died()
+    }
+
+    fn due(&self, deadline: Boot) -> Option<Boot> {
+        if self.has_spoken || self.group.is_none() || self.keeper.is_none() {
+            return None;
+        }
+        let grace = self.plan.grace;
+        let due = if self.is_ending {
+            deadline + KEEPER_SILENCE_MAX
+        } else {
+            deadline.before(grace) + (grace / 2).clamp(KEEPER_SILENCE_MIN, KEEPER_SILENCE_MAX)
+        };
+        Some(self.awake_since.map_or(due, |since| due.max(since + KEEPER_SILENCE_MAX)))
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

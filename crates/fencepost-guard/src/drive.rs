@@ -34,6 +34,8 @@ pub trait Body {
     fn signalled(&mut self, signal: i32, tell: &mut dyn FnMut(Note)) -> Vec<Input>;
     /// Looks whether the deadline was kept.
     fn check(&mut self, deadline: Option<Boot>, now: Boot, tell: &mut dyn FnMut(Note)) -> Vec<Input>;
+    /// When that has to be looked at, if there is anything to see.
+    fn due(&self, deadline: Boot) -> Option<Boot>;
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 }
 
@@ -46,78 +48,115 @@ pub enum Note {
     },
     /// The child ended and left these behind; they are being ended.
     LeftOvers(Vec<String>),
+    /// Lines in the job's own file that cannot be trusted, and are not.
+    Untrusted(Vec<String>),
 }
 
 /// Drives a run to its end.
 pub fn drive(
-    mut run: Run,
+    run: Run,
     store: Arc<dyn Store>,
     local: &Local,
     signals: &mut Signals,
     body: &mut dyn Body,
     tell: &mut dyn FnMut(Note),
 ) -> io::Result<Finish> {
-    let mut worker = Worker::start(store)?;
-    let mut asked = clock::boot_now();
-    let mut outputs = VecDeque::from(run.step(clock::now(), Input::Begin));
+    let worker = Worker::start(store)?;
+    let mut driver = Driver { run, worker, local, signals, body, tell, asked: clock::boot_now() };
+    let mut outputs = VecDeque::from(driver.run.step(clock::now(), Input::Begin));
     loop {
         while let Some(output) = outputs.pop_front() {
-            let inputs = match output {
-                Output::Finish(finish) => return Ok(finish),
-                Output::Call(call) => {
-                    asked = clock::boot_now();
-                    worker.call(call);
-                    Vec::new()
-                }
-                Output::Consult(record) => {
-                    vec![Input::Consulted(local.facts(record.as_deref(), asked, clock::boot_now()))]
-                }
-                Output::Tell(event) => {
-                    tell(Note::Event(event));
-                    Vec::new()
-                }
-                other => {
-                    let grant = match &other {
-                        Output::Spawn { grant } => grant.clone(),
-                        _ => None,
-                    };
-                    let inputs = body.perform(other, tell);
-                    // Remembered once the child is on its way, so that it does not wait for it.
-                    if let Some(grant) = grant {
-                        local.remember_grant(&grant.record);
-                    }
-                    inputs
-                }
-            };
-            outputs.extend(inputs.into_iter().flat_map(|input| run.step(clock::now(), input)));
+            if let Output::Finish(finish) = output {
+                return Ok(finish);
+            }
+            let inputs = driver.perform(output);
+            outputs.extend(driver.step(inputs));
         }
-        nap(&run, &worker, signals, body);
-        let mut inputs = Vec::new();
-        inputs.extend(worker.answer().map(Input::Answered));
-        for signal in signals.pending() {
-            inputs.extend(match signal {
-                Received::End(signal) => vec![Input::Interrupted(signal)],
-                Received::Continued => vec![Input::Woke],
-                Received::Other(signal) => body.signalled(signal, tell),
-            });
-        }
-        inputs.extend(body.hear(tell));
-        for input in inputs {
-            outputs.extend(run.step(clock::now(), input));
-        }
-        let now = clock::now();
-        let deadline = run.deadline().filter(|_| run.is_running());
-        for input in body.check(deadline, now.boot, tell) {
-            outputs.extend(run.step(now, input));
-        }
-        if run.wake_at().is_some_and(|at| now.boot >= at) {
-            outputs.extend(run.step(now, Input::Tick));
-        }
+        nap(&driver.run, &driver.worker, driver.signals, driver.body);
+        let inputs = driver.happenings();
+        outputs.extend(driver.step(inputs));
+        outputs.extend(driver.keep_time());
     }
 }
 
+struct Driver<'a> {
+    run: Run,
+    worker: Worker,
+    local: &'a Local,
+    signals: &'a mut Signals,
+    body: &'a mut dyn Body,
+    tell: &'a mut dyn FnMut(Note),
+    /// Before the last call to the store was made.
+    asked: Boot,
+}
+
+impl Driver<'_> {
+    fn step(&mut self, inputs: Vec<Input>) -> Vec<Output> {
+        inputs.into_iter().flat_map(|input| self.run.step(clock::now(), input)).collect()
+    }
+
+    /// Does what the run decided, and says what came of it at once.
+    fn perform(&mut self, output: Output) -> Vec<Input> {
+        match output {
+            Output::Call(call) => {
+                self.asked = clock::boot_now();
+                self.worker.call(call);
+                Vec::new()
+            }
+            Output::Consult(record) => {
+                vec![Input::Consulted(self.local.facts(record.as_deref(), self.asked, clock::boot_now()))]
+            }
+            Output::Tell(event) => {
+                (self.tell)(Note::Event(event));
+                Vec::new()
+            }
+            Output::Spawn { grant } => {
+                let record = grant.as_ref().map(|grant| grant.record.clone());
+                let inputs = self.body.perform(Output::Spawn { grant }, self.tell);
+                // Remembered once the child is on its way, so that it does not wait for it.
+                if let Some(record) = record {
+                    self.local.remember_grant(&record);
+                }
+                inputs
+            }
+            other => self.body.perform(other, self.tell),
+        }
+    }
+
+    /// What the store answered, which signals came, and what the body had to say.
+    fn happenings(&mut self) -> Vec<Input> {
+        let mut inputs: Vec<Input> = self.worker.answer().map(Input::Answered).into_iter().collect();
+        for signal in self.signals.pending() {
+            inputs.extend(match signal {
+                Received::End(signal) => vec![Input::Interrupted(signal)],
+                Received::Continued => vec![Input::Woke],
+                Received::Other(signal) => self.body.signalled(signal, self.tell),
+            });
+        }
+        inputs.extend(self.body.hear(self.tell));
+        inputs
+    }
+
+    /// Looks whether the deadline was kept, and whether something is due.
+    fn keep_time(&mut self) -> Vec<Output> {
+        let now = clock::now();
+        let missed = self.body.check(kept_until(&self.run), now.boot, self.tell);
+        let mut outputs = self.step(missed);
+        if self.run.wake_at().is_some_and(|at| now.boot >= at) {
+            outputs.extend(self.run.step(now, Input::Tick));
+        }
+        outputs
+    }
+}
+
+/// The deadline, while there is something to keep it.
+fn kept_until(run: &Run) -> Option<Boot> {
+    run.deadline().filter(|_| run.is_running())
+}
+
 fn nap(run: &Run, worker: &Worker, signals: &Signals, body: &dyn Body) {
-    let until_due = run.wake_at().map_or(NAP_MAX, |at| at.since(clock::boot_now()));
+    let due = [run.wake_at(), kept_until(run).and_then(|deadline| body.due(deadline))].into_iter().flatten().min();
+    let until_due = due.map_or(NAP_MAX, |at| at.since(clock::boot_now()));
     let timeout = PollTimeout::try_from(until_due.min(NAP_MAX)).unwrap_or(PollTimeout::ZERO);
     let mut fds = vec![PollFd::new(worker.fd(), PollFlags::POLLIN), PollFd::new(signals.fd(), PollFlags::POLLIN)];
     fds.extend(body.fd().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));

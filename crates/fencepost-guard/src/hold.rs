@@ -94,6 +94,10 @@ impl Body for Stdin {
         inputs
     }
 
+    fn due(&self, deadline: Boot) -> Option<Boot> {
+        self.is_open.then_some(deadline)
+    }
+
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.is_open.then(|| self.input.as_fd())
     }

@@ -7,6 +7,8 @@
 //! * [`gate`]: skips are counted one at a time, so that they leave the store to its holder.
 //! * [`drive`]: the loop that performs what a run decides.
 //! * [`child`], [`hold`]: what a lease is held for.
+//! * [`said`]: the private file in which a job says of itself what it has to say.
+//! * [`publish`]: fenced writes, a module per target.
 //! * [`keeper`]: the process that runs the job and ends it by its deadline, whatever becomes of the wrapper.
 //! * [`terminal`]: who reads from the terminal, the job or whoever started us.
 
@@ -18,6 +20,8 @@ pub mod hold;
 pub mod host;
 pub mod keeper;
 pub mod local;
+pub mod publish;
+pub mod said;
 pub mod signals;
 pub mod terminal;
 pub mod transact;

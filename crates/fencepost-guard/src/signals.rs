@@ -27,7 +27,9 @@ pub struct Signals {
 }
 
 impl Signals {
+    /// To be called on the thread that drives the run: there a bus error still ends the process.
     pub fn listen() -> io::Result<Self> {
+        sys::hang_on_bus_error()?;
         let (read, write) = UnixStream::pair()?;
         let wanted = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGCONT];
         let heard = wanted.into_iter().filter(|&signal| !sys::is_ignored(signal));

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nix::libc;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
@@ -68,6 +69,39 @@ pub(crate) fn with_default<T>(signal: i32, act: impl FnOnce() -> T) -> T {
         let _ = unsafe { sigaction(signal, &before) };
     }
     done
+}
+
+/// Lets a store call that meets a bus error hang instead of ending the process.
+///
+/// A file that is mapped into memory, as SQLite's index is, meets a disk that fails or turns read-only as SIGBUS, not
+/// as an error that anybody could return. A call that hangs is what the deadline is for: the job is ended in order,
+/// and the lease with it. On the thread that calls this there is nobody to go on, and the process ends.
+pub(crate) fn hang_on_bus_error() -> io::Result<()> {
+    FIRST_THREAD.store(this_thread(), Ordering::Relaxed);
+    let action = SigAction::new(SigHandler::Handler(on_bus_error), SaFlags::SA_ONSTACK, SigSet::empty());
+    // SAFETY: the handler makes calls that are allowed in one only, and never returns into what failed.
+    unsafe { sigaction(Signal::SIGBUS, &action) }?;
+    Ok(())
+}
+
+static FIRST_THREAD: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn on_bus_error(_: libc::c_int) {
+    if this_thread() == FIRST_THREAD.load(Ordering::Relaxed) {
+        const SENTENCE: &[u8] = b"fencepost: a file of the store can no longer be read or written (bus error)\n";
+        // SAFETY: the buffer is static and its length its own.
+        unsafe { libc::write(libc::STDERR_FILENO, SENTENCE.as_ptr().cast(), SENTENCE.len()) };
+        exit_now(125);
+    }
+    loop {
+        // SAFETY: `pause` takes nothing and touches nothing.
+        unsafe { libc::pause() };
+    }
+}
+
+fn this_thread() -> usize {
+    // SAFETY: `pthread_self` takes nothing and always succeeds.
+    unsafe { libc::pthread_self() as usize }
 }
 
 /// Sends a signal by number, because real-time signals have no name in `nix`. A negative pid is a group.

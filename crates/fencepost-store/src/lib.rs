@@ -4,6 +4,7 @@
 //! says of a call that failed whether it may have happened.
 
 pub mod conformance;
+pub mod file_system;
 #[cfg(feature = "sqlite")]
 mod host_clock;
 pub mod layer;

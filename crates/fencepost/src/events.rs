@@ -32,6 +32,7 @@ impl Events {
         let (event, fields) = match note {
             Note::Spawned { pid } => ("spawned", json!({ "pid": pid })),
             Note::LeftOvers(processes) => ("left_overs", json!({ "processes": processes })),
+            Note::Untrusted(lines) => ("untrusted", json!({ "lines": lines })),
             Note::Event(event) => described(event),
         };
         self.write(event, fields);

@@ -17,6 +17,8 @@ impl Code {
     pub const HELD: Self = Self(11);
     /// The lease is lost, by hand.
     pub const LOST: Self = Self(12);
+    /// A stale token: the write was refused, by hand.
+    pub const FENCED: Self = Self(13);
     /// Under `run`, what is added to a code of its own, so that the child's own codes stay apart.
     const UNDER_RUN: u8 = 100;
     pub const TIMED_OUT: Self = Self(124);
@@ -37,6 +39,7 @@ impl Code {
     pub fn of_run(finish: &Finish, skip: Self) -> Self {
         match finish {
             Finish::Ended { exit, .. } | Finish::WithoutLease { exit, .. } => Self::of_child(exit.code()),
+            Finish::Fenced { .. } => Self(Self::FENCED.0 + Self::UNDER_RUN),
             Finish::Stopped { why: Why::Timeout, .. } => Self::TIMED_OUT,
             Finish::Stopped { why: Why::KeeperDied, .. } => Self::FAILED,
             Finish::Stopped { .. } => Self(Self::LOST.0 + Self::UNDER_RUN),

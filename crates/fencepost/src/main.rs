@@ -22,6 +22,7 @@ fn main() -> ExitCode {
     let code = match &arguments.verb {
         Verb::Run(options) => command::run::run(&arguments.global, options),
         Verb::Lease(verb) => command::lease::run(&arguments.global, verb),
+        Verb::Publish(verb) => command::publish::run(&arguments.global, verb),
         Verb::Status(options) => command::status::run(&arguments.global, options),
         Verb::Runs(options) => command::runs::run(&arguments.global, options),
     };

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use fencepost_core::record::Record;
 use fencepost_core::time::StoreClock;
+use fencepost_core::token::RunId;
 use fencepost_guard::host::Host;
 use fencepost_guard::local::Local;
 use fencepost_store::Store;
-use fencepost_store::{OpenError, open};
+use fencepost_store::{OpenError, open, redacted};
 use nix::unistd::{User, geteuid};
 
 use crate::args::Global;
@@ -49,12 +50,22 @@ impl Place {
         is_dead || show::remaining(record, clock) == Some(Duration::ZERO)
     }
 
+    /// The store's URL without its password.
+    pub fn shown_store(&self) -> String {
+        redacted(&self.store)
+    }
+
     pub fn open(&self) -> Result<Arc<dyn Store>, Failure> {
         match open(&self.store) {
             Ok(store) => Ok(Arc::from(store)),
             Err(OpenError::Usage(message)) => Err(Failure::Usage(message)),
             Err(OpenError::Store(error)) => Err(Failure::Store(error)),
         }
+    }
+
+    /// The private file in which a run's job says of itself what it has to say.
+    pub fn said(&self, run: RunId) -> PathBuf {
+        self.state.join("said").join(run.to_string())
     }
 
     pub fn local(&self) -> Local {

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
+use fencepost_core::record::Record;
 use fencepost_core::run::{Event, Finish, Why};
 use fencepost_core::time::Wall;
 use fencepost_guard::drive::Note;
@@ -49,6 +50,10 @@ impl Voice {
                 "{job} ended and left {} running: {}. They are being ended; --leave-children leaves them alone.",
                 count(processes.len(), "process", "processes"),
                 processes.join(", ")
+            )),
+            Note::Untrusted(lines) => self.trouble(&format!(
+                "{job}: what the job wrote about itself is not trusted in part: {}.",
+                lines.join("; ")
             )),
             Note::Event(event) => self.event(job, event),
         }
@@ -124,6 +129,7 @@ pub fn error_json(code: Code, reason: &str, message: &str) {
 pub fn finish_json(code: Code, job: &str, finish: &Finish, now: Wall) {
     let reason = match finish {
         Finish::Ended { .. } | Finish::WithoutLease { .. } | Finish::Held { .. } => return,
+        Finish::Fenced { .. } => "fenced",
         Finish::Stopped { why: Why::Timeout, .. } => "timeout",
         Finish::Stopped { why: Why::KeeperDied, .. } => "keeper_died",
         Finish::Stopped { .. } => "lost",
@@ -152,6 +158,11 @@ fn ending(job: &str, finish: &Finish, now: Wall) -> Option<(Voice, String)> {
             let holder = record.lease.as_ref().map(|lease| show::holder(lease, *remaining, now));
             Some((Voice::Everything, format!("{job} skipped: it is held by {}.", holder.unwrap_or_default())))
         }
+        Finish::Fenced { refused, .. } => trouble(format!(
+            "{job} was fenced off: its write to {} was refused: {}. Whatever it did, that write did not land.",
+            refused.resource,
+            refused.refused.as_deref().unwrap_or_default()
+        )),
         Finish::Stopped { why, recorded, .. } => trouble(stopped(job, why, *recorded)),
         Finish::NotSpawned(failure) => trouble(format!("{job}: {}", failure.text)),
         Finish::Nested => trouble(format!(
@@ -174,40 +185,43 @@ fn ending(job: &str, finish: &Finish, now: Wall) -> Option<(Voice, String)> {
 }
 
 fn stopped(job: &str, why: &Why, recorded: bool) -> String {
-    let what = match why {
-        Why::Deadline => {
-            "its lease could not be renewed in time, so it was stopped before the lease could pass on".to_string()
+    let unrecorded = if recorded { "" } else { " That could not be recorded: the store did not answer." };
+    let (what, next) = match why {
+        Why::Deadline => (
+            "lease lost: it could not be renewed in time, so the job was stopped before the lease could pass on".into(),
+            " Check the store, then run it again.",
+        ),
+        Why::Taken { record } => (taken(record.as_deref()), ""),
+        Why::WokeLate => (
+            "lease lost: it woke past its deadline and the store did not answer, so the job was stopped".into(),
+            " Check the store, then run it again.",
+        ),
+        Why::Timeout => {
+            ("it ran longer than its timeout and was stopped".into(), " Raise --timeout if it needs longer.")
         }
-        Why::Taken { record } => match record.as_ref().and_then(|record| record.lease.as_ref().map(|l| (record, l))) {
-            Some((record, lease)) => format!(
-                "its lease had passed to run {} on {} (token {}), so it was stopped",
-                lease.run, lease.holder.host, record.token
-            ),
-            None => "its lease had been taken away, so it was stopped".to_string(),
-        },
-        Why::WokeLate => {
-            "it woke past the deadline of its lease and the store did not answer, so it was stopped".to_string()
-        }
-        Why::Timeout => "it ran longer than its timeout and was stopped".to_string(),
-        Why::Replaced(asked) => {
-            format!("run {} on {} asked it to stop and hand over, so it was stopped", asked.by, asked.host)
-        }
-        Why::KeeperDied => "its keeper process died, so it was stopped".to_string(),
+        Why::Replaced(asked) => (
+            format!("lease lost: run {} on {} asked it to stop and hand over, so it was stopped", asked.by, asked.host),
+            "",
+        ),
+        Why::KeeperDied => ("its keeper process died or did not answer, so it was stopped".into(), ""),
     };
-    let record = if recorded { "" } else { " That could not be recorded: the store did not answer." };
-    let next = match why {
-        Why::Deadline | Why::WokeLate => " Check the store, then run it again.",
-        Why::Timeout => " Raise --timeout if it needs longer.",
-        Why::Taken { .. } | Why::Replaced(_) | Why::KeeperDied => "",
-    };
-    format!("{job}: lease lost: {what}.{record}{next}")
-        .replace("lease lost: it ran longer", "it ran longer")
-        .replace("lease lost: its keeper", "its keeper")
+    format!("{job}: {what}.{unrecorded}{next}")
+}
+
+fn taken(record: Option<&Record>) -> String {
+    match record.and_then(|record| record.lease.as_ref().map(|lease| (record.token, lease))) {
+        Some((token, lease)) => format!(
+            "lease lost: it had passed to run {} on {} (token {token}), so the job was stopped",
+            lease.run, lease.holder.host
+        ),
+        None => "lease lost: it had been taken away, so the job was stopped".to_string(),
+    }
 }
 
 fn escaped(finish: &Finish) -> Option<&[String]> {
     match finish {
         Finish::Ended { escaped, .. }
+        | Finish::Fenced { escaped, .. }
         | Finish::Stopped { escaped, .. }
         | Finish::Unrecorded { escaped, .. }
         | Finish::WithoutLease { escaped, .. } => {

@@ -46,6 +46,10 @@ impl Body for Instantly {
         Vec::new()
     }
 
+    fn due(&self, _deadline: Boot) -> Option<Boot> {
+        None
+    }
+
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }

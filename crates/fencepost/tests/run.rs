@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 use common::{Holder, Said, Site, contains, eventually, lines, sorted};
 use serde_json::json;
 
+/// A store that nobody can open or make.
+const OUT_OF_REACH: &str = "sqlite:/proc/no/such/store.db";
+
 /// Every byte, in no order that a line or a character could survive by luck.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_u32;
@@ -110,7 +113,7 @@ fn the_child_is_told_its_run_and_no_password() {
     let said = Said::of(command.output().unwrap());
     let told: Vec<(&str, &str)> = said.stdout.lines().filter_map(|line| line.split_once('=')).collect();
     let names: Vec<&str> = told.iter().map(|(name, _)| name.trim_start_matches("FENCEPOST_")).collect();
-    let expected = "JOB RUN TOKEN SLOT DATE TRIGGER LATE_SECONDS KEY STORE STORE_ID STATE_DIR";
+    let expected = "JOB RUN TOKEN SLOT DATE TRIGGER LATE_SECONDS KEY STORE STORE_ID OUTCOME STATE_DIR";
     assert_eq!(names, sorted(expected), "{said:?}");
     let value = |name: &str| told.iter().find(|(told, _)| told.ends_with(name)).unwrap().1;
     let last = &site.runs(&[])[0];
@@ -316,7 +319,7 @@ fn events_are_json_lines_and_the_last_says_who_ended_it() {
     fs::write(&foreign, "no database at all").unwrap();
     let store = format!("sqlite:{}", foreign.display());
     is(events(&["--store", &store], &["true"]), ("ended", "error", "fencepost"));
-    let anyway = events(&["--store", &store, "--on-store-error", "run"], &["true"]);
+    let anyway = events(&["--store", OUT_OF_REACH, "--on-store-error", "run"], &["true"]);
     is(anyway, ("without_lease spawned ended", "ok", "child"));
 
     let said = site.shell(r#""$BINARY" run k --events fd:3 -c 'echo noise' 3>&1 >/dev/null"#);
@@ -384,10 +387,24 @@ fn a_corrupt_store_is_125_and_left_as_it_is() {
         assert_eq!((said.code, said.stdout.as_str()), (125, ""), "{typed:?}: {said:?}");
         contains(&said.stderr, &[site.database().to_str().unwrap()]);
     }
-    let said = site.say(&["run", "j", "--on-store-error", "run", "-c", "echo ran ${FENCEPOST_TOKEN-without}"]);
-    assert_eq!((said.code, said.stdout.as_str()), (0, "ran without\n"));
-    contains(&said.stderr, &["WITHOUT a lease"]);
+    let said = site.say(&["run", "j", "--on-store-error", "run", "--", "echo", "ran"]);
+    assert_eq!((said.code, said.stdout.as_str()), (125, ""), "it can be reached, and may hold a lease");
     assert!(fs::read(site.database()).unwrap() == garbage, "it was changed");
+}
+
+#[test]
+fn a_store_out_of_reach_is_125_unless_asked_to_run_without() {
+    let site = Site::new();
+    let run = |options: &[&str]| {
+        let script = "echo ran ${FENCEPOST_TOKEN-without}; exit 3";
+        site.say(&[&["run", "j", "--store", OUT_OF_REACH], options, &["-c", script]].concat())
+    };
+    let said = run(&[]);
+    assert_eq!((said.code, said.stdout.as_str()), (125, ""));
+    contains(&said.stderr, &["/proc/no/such"]);
+    let said = run(&["--on-store-error", "run"]);
+    assert_eq!((said.code, said.stdout.as_str()), (3, "ran without\n"));
+    contains(&said.stderr, &["WITHOUT a lease", "Nothing keeps another run away"]);
 }
 
 #[test]

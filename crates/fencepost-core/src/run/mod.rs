@@ -14,7 +14,9 @@ use crate::lease::{Honest, Intent, Me, Now, Refusal, Rules};
 use crate::ledger::{EndedBy, Ending, Outcome, Status};
 use crate::record::{Record, StopAsked};
 use crate::register::{StoreError, Trouble};
+use crate::said::{Published, Said};
 use crate::time::{Boot, Reference};
+use crate::token::RunId;
 use crate::transition::{Done, Known, Step, Transition};
 
 mod vocabulary;
@@ -45,7 +47,8 @@ pub struct Run<R: Rules = Honest> {
     /// Until when a waiting run waits.
     wait_until: Option<Boot>,
     looks: u32,
-    asked_to_stop: bool,
+    /// The holder that was asked to stop. Another that slipped in after it is asked as well.
+    asked_to_stop: Option<RunId>,
     child: Child,
     retry_at: Option<Boot>,
     /// When a claim or a completion is given up.
@@ -80,6 +83,7 @@ struct Child {
     not_spawned: Option<NotSpawned>,
     stopped: Option<Why>,
     frozen_since: Option<Boot>,
+    published: Vec<Published>,
     escaped: Vec<String>,
 }
 
@@ -93,7 +97,7 @@ impl<R: Rules> Run<R> {
             mine: None,
             wait_until: None,
             looks: 0,
-            asked_to_stop: false,
+            asked_to_stop: None,
             child: Child::default(),
             retry_at: None,
             give_up_at: None,
@@ -105,6 +109,14 @@ impl<R: Rules> Run<R> {
     pub fn step(&mut self, now: Now, input: Input) -> Vec<Output> {
         let mut out = Vec::new();
         match input {
+            _ if self.phase == Phase::Finished => {}
+            // The tree is gone, and how it ended is being written down. What its keeper does now changes nothing.
+            Input::NotSpawned(_)
+            | Input::TreeEmpty { .. }
+            | Input::DeadlineReached
+            | Input::Frozen
+            | Input::KeeperDied { .. }
+                if self.phase == Phase::Completing => {}
             Input::Begin => self.begin(now, &mut out),
             Input::Answered(answer) => self.with_transition(now, &mut out, |t| t.answered(now, answer)),
             Input::Consulted(facts) => self.with_transition(now, &mut out, |t| t.consulted(now, facts)),
@@ -113,6 +125,9 @@ impl<R: Rules> Run<R> {
             Input::NotSpawned(why) => {
                 self.child.not_spawned = Some(why);
                 self.complete(now, &mut out);
+            }
+            Input::Said(said) => {
+                self.child.published.extend(said.into_iter().map(|Said::Published(published)| published));
             }
             Input::ChildEnded(exit) => self.child.exit = Some(exit),
             Input::TreeEmpty { escaped } => {
@@ -168,6 +183,9 @@ impl<R: Rules> Run<R> {
     }
 
     fn look(&mut self, now: Now, out: &mut Vec<Output>) {
+        if let Some(signal) = self.interrupted {
+            return self.finish(Finish::Interrupted(signal), out);
+        }
         self.phase = Phase::Claiming;
         self.mine = None;
         self.give_up_at = Some(now.boot + CLAIM_PATIENCE);
@@ -207,11 +225,7 @@ impl<R: Rules> Run<R> {
 
     fn done(&mut self, now: Now, done: Done, completes: bool, out: &mut Vec<Output>) {
         match self.phase {
-            Phase::Claiming if !self.holds(&done) => {
-                let record = done.held.map(|known| Box::new(known.record));
-                out.extend(record.map(|record| Output::Tell(Event::AskedToStop { record })));
-                self.pause(now);
-            }
+            Phase::Claiming if !self.holds(&done) => self.asked(now, done, out),
             Phase::Claiming => self.claimed(now, done, out),
             Phase::Running => self.renewed(now, done, out),
             Phase::Completing if completes => self.finish_child(true, out),
@@ -220,6 +234,16 @@ impl<R: Rules> Run<R> {
                 self.complete(now, out);
             }
             Phase::Waiting { .. } | Phase::Finished => {}
+        }
+    }
+
+    /// The holder was asked to stop. Now it is waited for.
+    fn asked(&mut self, now: Now, done: Done, out: &mut Vec<Output>) {
+        let record = done.held.map(|known| Box::new(known.record));
+        out.extend(record.map(|record| Output::Tell(Event::AskedToStop { record })));
+        match self.interrupted {
+            Some(signal) => self.finish(Finish::Interrupted(signal), out),
+            None => self.pause(now),
         }
     }
 
@@ -278,7 +302,7 @@ impl<R: Rules> Run<R> {
         } else {
             out.push(Output::Extend(deadline));
         }
-        if let Some(asked) = lease.and_then(|lease| lease.stop_asked) {
+        if let Some(asked) = lease.and_then(|lease| lease.stop_asked).filter(|_| self.child.stopped.is_none()) {
             self.stop(Why::Replaced(asked), out);
         }
     }
@@ -331,7 +355,9 @@ impl<R: Rules> Run<R> {
     fn give_up_claim(&mut self, now: Now, out: &mut Vec<Output>) {
         match self.interrupted {
             Some(signal) => self.finish(Finish::Interrupted(signal), out),
-            None => self.failed(now, silent_store(), out),
+            // The call is still out, so that nothing can be asked of this store again.
+            None if self.may_run_without_lease(&silent_store()) => self.run_without_lease(now, silent_store(), out),
+            None => self.finish(Finish::StoreFailed(silent_store()), out),
         }
     }
 
@@ -366,8 +392,8 @@ impl<R: Rules> Run<R> {
             (Phase::Claiming, Refusal::Held { record, remaining }) => self.held(now, record, remaining, out),
             (Phase::Claiming, Refusal::NobodyHolds | Refusal::NotHolder { .. }) => self.look(now, out),
             (Phase::Claiming, other) => self.finish(Finish::Refused(other), out),
-            (Phase::Running, Refusal::NotHolder { record }) => self.kill(Why::Taken { record }, out),
-            (Phase::Running, _) => self.kill(Why::Taken { record: None }, out),
+            (Phase::Running, Refusal::NotHolder { record }) => self.taken(record, out),
+            (Phase::Running, _) => self.taken(None, out),
             (Phase::Completing, refusal) => {
                 let record = match refusal {
                     Refusal::NotHolder { record } => record,
@@ -397,8 +423,8 @@ impl<R: Rules> Run<R> {
         if self.wait_until.is_none_or(|until| now.boot >= until) {
             return self.finish(Finish::Held { record, remaining }, out);
         }
-        if replace && !self.asked_to_stop {
-            self.asked_to_stop = true;
+        if replace && self.asked_to_stop != holder {
+            self.asked_to_stop = holder;
             let by = self.terms.claim.run;
             let host = self.terms.claim.holder.host.clone();
             return self.start(Intent::AskToStop(StopAsked { by, host }), now, out);
@@ -418,11 +444,10 @@ impl<R: Rules> Run<R> {
 
     fn failed(&mut self, now: Now, error: StoreError, out: &mut Vec<Output>) {
         match self.phase {
-            Phase::Claiming if self.terms.run_without_store => {
+            Phase::Claiming if self.may_run_without_lease(&error) => self.run_without_lease(now, error, out),
+            Phase::Claiming if self.may_wait_for_store(now, &error) => {
                 self.transition = None;
-                self.phase = Phase::Running;
-                self.child.timeout_at = self.terms.timeout.map(|timeout| now.boot + timeout);
-                out.extend([Output::Tell(Event::WithoutLease { error }), Output::Spawn { grant: None }]);
+                self.pause(now);
             }
             Phase::Claiming => self.finish(Finish::StoreFailed(error), out),
             Phase::Running | Phase::Completing => {
@@ -444,6 +469,28 @@ impl<R: Rules> Run<R> {
             self.transition = None;
             self.complete(now, out);
         }
+    }
+
+    /// A store that is out of reach is no reason not to run, if that was asked for. One that was reached and says
+    /// something we cannot read, or that another holds the lease, is.
+    fn may_run_without_lease(&self, error: &StoreError) -> bool {
+        let out_of_reach = error.trouble != Trouble::Corrupt && self.looks == 0;
+        self.terms.run_without_store && out_of_reach && self.interrupted.is_none()
+    }
+
+    fn run_without_lease(&mut self, now: Now, error: StoreError, out: &mut Vec<Output>) {
+        self.transition = None;
+        // A claim may have been won and its renewal failed. Nothing is run under what is nearly over.
+        self.mine = None;
+        self.phase = Phase::Running;
+        self.child.timeout_at = self.terms.timeout.map(|timeout| now.boot + timeout);
+        out.extend([Output::Tell(Event::WithoutLease { error }), Output::Spawn { grant: None }]);
+    }
+
+    /// Whoever waits for a lease also waits for the store, if it may come back by itself.
+    fn may_wait_for_store(&self, now: Now, error: &StoreError) -> bool {
+        let waiting = self.wait_until.is_some_and(|until| now.boot < until);
+        waiting && error.trouble == Trouble::Unavailable && self.interrupted.is_none()
     }
 
     fn frozen(&mut self, now: Now, out: &mut Vec<Output>) {
@@ -472,27 +519,32 @@ impl<R: Rules> Run<R> {
         out.push(Output::Kill);
     }
 
+    /// Whatever it was being stopped for before: there is nothing left to renew, to release or to record.
+    fn taken(&mut self, record: Option<Box<Record>>, out: &mut Vec<Output>) {
+        self.child.stopped = None;
+        self.kill(Why::Taken { record }, out);
+    }
+
     fn interrupt(&mut self, signal: i32, now: Now, out: &mut Vec<Output>) {
         self.interrupted = Some(signal);
         match self.phase {
             Phase::Running => out.push(Output::Forward(signal)),
             Phase::Waiting { .. } => self.finish(Finish::Interrupted(signal), out),
-            Phase::Claiming => self.give_up_at = Some(now.boot + INTERRUPT_PATIENCE),
-            Phase::Completing => self.finish_child(false, out),
+            Phase::Claiming | Phase::Completing => {
+                let patience = now.boot + INTERRUPT_PATIENCE;
+                self.give_up_at = Some(self.give_up_at.map_or(patience, |at| at.min(patience)));
+            }
             Phase::Finished => {}
         }
     }
 
     /// The tree is gone: say how it ended, in the swap that releases.
     fn complete(&mut self, now: Now, out: &mut Vec<Output>) {
-        if self.phase == Phase::Finished {
-            return;
-        }
         let patience = now.boot + COMPLETION_PATIENCE;
         self.phase = Phase::Completing;
         self.give_up_at = Some(self.deadline().map_or(patience, |deadline| deadline.max(patience)));
         let me = self.mine.as_ref().map(|mine| mine.me).filter(|_| !self.is_taken());
-        let Some(me) = me else { return self.finish_child(true, out) };
+        let Some(me) = me else { return self.finish_child(self.mine.is_some(), out) };
         match &self.transition {
             // A renewal is out. Its answer comes first, for it decides what the record holds.
             Some(_) if self.retry_at.is_none() => return,
@@ -509,7 +561,12 @@ impl<R: Rules> Run<R> {
 
     fn ending(&self) -> Ending {
         let exit_code = self.child.exit.map(Exit::code);
+        let published = self.child.published.clone();
+        let refused = published.iter().find_map(|published| published.refused.as_ref());
         let (status, ended_by, note) = match (&self.child.stopped, &self.child.not_spawned, exit_code) {
+            _ if refused.is_some() => {
+                (Status::Fenced, EndedBy::Fencepost, refused.map(|why| format!("a publish was refused: {why}")))
+            }
             (Some(why), _, _) => (why.status(), EndedBy::Fencepost, Some(why.note())),
             (None, Some(failure), _) => (Status::Error, EndedBy::Fencepost, Some(failure.text.clone())),
             (None, None, Some(0)) => (Status::Ok, EndedBy::Child, None),
@@ -519,12 +576,19 @@ impl<R: Rules> Run<R> {
             [] => note,
             escaped => Some(format!("could not be ended: {}. {}", escaped.join(", "), note.unwrap_or_default())),
         };
-        Ending { status, exit_code, ended_by, note }
+        Ending { status, exit_code, ended_by, note, published }
     }
 
     fn finish_child(&mut self, recorded: bool, out: &mut Vec<Output>) {
         let escaped = core::mem::take(&mut self.child.escaped);
         let exit = self.child.exit;
+        let refused =
+            core::mem::take(&mut self.child.published).into_iter().find(|published| published.refused.is_some());
+        if let Some(refused) = refused {
+            let recorded = recorded && !self.is_taken();
+            let finish = Finish::Fenced { exit, refused: Box::new(refused), recorded, escaped };
+            return self.finish(finish, out);
+        }
         let finish = match (self.child.stopped.take(), self.child.not_spawned.take(), self.interrupted) {
             (Some(why), _, _) => Finish::Stopped { why, exit, recorded, escaped },
             (None, Some(_), Some(signal)) => Finish::Interrupted(signal),

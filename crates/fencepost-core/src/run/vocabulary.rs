@@ -11,6 +11,7 @@ use crate::ledger::Status;
 use crate::name::Job;
 use crate::record::{Record, StopAsked};
 use crate::register::{Answer, StoreError};
+use crate::said::{Published, Said};
 use crate::time::Boot;
 use crate::token::{RunId, Token};
 use crate::transition::{Call, Reply};
@@ -51,6 +52,8 @@ pub enum Input {
     Spawned,
     NotSpawned(NotSpawned),
     ChildEnded(Exit),
+    /// What the job said of itself. It comes before [`Input::TreeEmpty`], when nobody is left to say more.
+    Said(Vec<Said>),
     /// Nothing of the tree is left, except what is named.
     TreeEmpty {
         escaped: Vec<String>,
@@ -165,6 +168,14 @@ pub enum Finish {
     /// The child ran to an end under its lease, and that is recorded.
     Ended {
         exit: Exit,
+        escaped: Vec<String>,
+    },
+    /// A publish of this run was refused, so that it counts as fenced off whatever the child said. `recorded` says
+    /// whether its own last swap told the store.
+    Fenced {
+        exit: Option<Exit>,
+        refused: Box<Published>,
+        recorded: bool,
         escaped: Vec<String>,
     },
     /// fencepost ended the child. `recorded` says whether the store knows.

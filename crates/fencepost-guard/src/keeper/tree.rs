@@ -68,10 +68,13 @@ impl Tree {
         }
     }
 
-    /// Whether there is something in the tree and all of it is stopped.
+    /// Whether the tree was stopped: something in it is, and nothing runs.
+    ///
+    /// A shell whose child was stopped between vfork and exec waits for it deep in the kernel, and stops after that.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.members()
-            .is_ok_and(|members| !members.is_empty() && members.iter().all(|member| member.state == State::Stopped))
+        let Ok(members) = self.members() else { return false };
+        members.iter().any(|member| member.state == State::Stopped)
+            && members.iter().all(|member| matches!(member.state, State::Stopped | State::Deep))
     }
 
     /// Stops whatever runs, and says what is in the tree and whether all of it stands still.

@@ -290,7 +290,9 @@ impl<'a> Desk<'a> {
             Finish::StoreFailed(error) => Err(Failure::Store(error)),
             Finish::Refused(refusal) => self.refused(TransactError::Refused(refusal)),
             Finish::NotSpawned(failure) => Err(Failure::Other(failure.text)),
-            Finish::Nested | Finish::WithoutLease { .. } => Err(Failure::Other("This cannot happen to hold.".into())),
+            Finish::Nested | Finish::WithoutLease { .. } | Finish::Fenced { .. } => {
+                Err(Failure::Other("This cannot happen to hold.".into()))
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! One file per verb.
 
 pub mod lease;
+pub mod publish;
 pub mod run;
 pub mod runs;
 pub mod status;

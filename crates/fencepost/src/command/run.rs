@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencepost_core::lease::Claim;
+use fencepost_core::lease::{Claim, Intent};
 use fencepost_core::ledger::{Status, Trigger};
 use fencepost_core::name::Job;
 use fencepost_core::register::StoreError;
@@ -18,9 +18,8 @@ use fencepost_guard::drive::{Note, drive};
 use fencepost_guard::keeper::Keeper;
 use fencepost_guard::signals::Signals;
 use fencepost_guard::terminal::Terminal;
-use fencepost_guard::transact::{count_skip, look};
+use fencepost_guard::transact::{count_skip, look, transact};
 use fencepost_guard::{clock, nudge};
-use fencepost_store::redacted;
 use fencepost_store::{Answer, Entry, Key, Store, Swapped, Version};
 
 use crate::args::{Global, OverlapChoice, RunOptions, Sink, StoreErrorChoice};
@@ -92,7 +91,9 @@ impl Attempt<'_> {
             stdout: output.as_ref().map(|output| output.stdout.clone().into_os_string()),
             stderr: output.as_ref().map(|output| output.stderr.clone().into_os_string()),
             label: label.clone(),
-            env: environment(&place),
+            run,
+            said: place.said(run),
+            env: environment(&place, run),
         };
         let mut child = Child::new(plan, keeper, terminal);
         let voice = Voice::of(global);
@@ -114,8 +115,13 @@ impl Attempt<'_> {
         if global.json {
             report::finish_json(code, &label, &finish, now);
         }
-        if let Finish::Held { record, .. } = &finish {
-            skipped(&place, store.as_ref(), &job, run, record, voice);
+        match &finish {
+            Finish::Held { record, .. } => skipped(&place, store.as_ref(), &job, run, record, voice),
+            Finish::Fenced { refused, recorded: false, .. } => {
+                // The lease is another's by now, so that the last swap could not say it. It is counted all the same.
+                let _ = transact(store.as_ref(), &place.local(), &job, Intent::NotePublish(*refused.clone()), run);
+            }
+            _ => {}
         }
         events.end(&finish, status(&finish).as_str(), code.0);
         Ok(code)
@@ -172,15 +178,16 @@ fn terms(options: &RunOptions, job: Job, claim: Claim, grace: Duration) -> Terms
 }
 
 /// What the child is told. Whatever an outer run had told us is replaced or removed.
-fn environment(place: &Place) -> Environment {
-    let store = redacted(&place.store);
+fn environment(place: &Place, run: RunId) -> Environment {
+    let said = place.said(run).into_os_string();
+    let store = place.shown_store();
     Box::new(move |grant| {
         let lease = grant.and_then(|grant| grant.record.lease.as_ref().map(|lease| (&grant.record, lease)));
         let value = |value: fn(&fencepost_core::record::Record, &fencepost_core::record::Lease) -> String| {
             lease.map(|(record, lease)| value(record, lease))
         };
         let variables = [
-            ("FENCEPOST_JOB", value(|record, _| record.job.name.to_string())),
+            ("FENCEPOST_JOB", value(|record, _| record.job.to_string())),
             ("FENCEPOST_RUN", value(|_, lease| lease.run.to_string())),
             ("FENCEPOST_TOKEN", value(|record, _| record.token.to_string())),
             ("FENCEPOST_SLOT", value(|_, lease| show::time(lease.slot))),
@@ -192,7 +199,8 @@ fn environment(place: &Place) -> Environment {
             ("FENCEPOST_STORE_ID", value(|record, _| record.store.to_string())),
             ("FENCEPOST_STORE_PASSWORD", None),
         ];
-        variables.into_iter().map(|(name, value)| (name.into(), value.map(OsString::from))).collect()
+        let outcome = (OsString::from("FENCEPOST_OUTCOME"), lease.map(|_| said.clone()));
+        variables.into_iter().map(|(name, value)| (name.into(), value.map(OsString::from))).chain([outcome]).collect()
     })
 }
 
@@ -246,6 +254,7 @@ fn dry_run(place: &Place, job: &Job, options: &RunOptions) -> Result<Code, Failu
 fn status(finish: &Finish) -> Status {
     match finish {
         Finish::Ended { exit, .. } | Finish::WithoutLease { exit, .. } if exit.code() == 0 => Status::Ok,
+        Finish::Fenced { .. } => Status::Fenced,
         Finish::Stopped { why, .. } => why.status(),
         Finish::Held { .. } => Status::SkippedOverlap,
         _ => Status::Error,

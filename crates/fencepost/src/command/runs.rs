@@ -1,7 +1,6 @@
 //! `fencepost runs`: how recent runs ended, newest first.
 
 use fencepost_core::time::Wall;
-use fencepost_store::redacted;
 
 use crate::args::{Global, RunsOptions};
 use crate::exit::{Code, Failure};
@@ -28,7 +27,7 @@ pub fn run(global: &Global, options: &RunsOptions) -> Result<Code, Failure> {
         runs.iter().for_each(|(_, run)| show::json(run));
         return Ok(Code::DONE);
     }
-    show::line(&format!("store   {}", redacted(&place.store)));
+    show::line(&format!("store   {}", place.shown_store()));
     show::line("");
     if runs.is_empty() {
         show::line("No runs.");

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fencepost_core::ledger::{Outcome, Status};
-use fencepost_core::record::Record;
+use fencepost_core::record::{Record, Resource};
 use fencepost_core::skips::Skips;
 use fencepost_core::time::{StoreClock, Wall};
 use fencepost_guard::clock;
 use fencepost_guard::transact::skips;
 use fencepost_store::Store;
-use fencepost_store::redacted;
 use serde::Serialize;
 
 use crate::args::{Global, StatusOptions};
@@ -34,14 +33,14 @@ pub fn run(global: &Global, options: &StatusOptions) -> Result<Code, Failure> {
     if global.json {
         show::json(&StatusJson {
             v: 1,
-            store: redacted(&place.store),
+            store: place.shown_store(),
             config: None,
             jobs: jobs.iter().map(|job| job.json(now)).collect(),
-            resources: [],
+            resources: resources(&jobs),
         });
         return Ok(Code::DONE);
     }
-    show::line(&format!("store   {}", redacted(&place.store)));
+    show::line(&format!("store   {}", place.shown_store()));
     show::line("config  none");
     show::line("");
     match (&options.job, jobs.as_slice()) {
@@ -50,6 +49,7 @@ pub fn run(global: &Global, options: &StatusOptions) -> Result<Code, Failure> {
         (Some(_), jobs) => jobs.iter().for_each(|job| job.describe(now)),
         (None, jobs) => table(jobs, now),
     }
+    show_resources(&jobs, now);
     Ok(Code::DONE)
 }
 
@@ -73,6 +73,28 @@ fn table(jobs: &[JobState], now: Wall) {
         .collect();
     let heading = ["JOB", "STATE", "HOLDER", "TOKEN", "GRANTS", "LAST", "TOOK", "ENDED", "SKIPPED"];
     show::table(&heading, &rows);
+}
+
+/// Where the jobs write under their tokens, and how often a stale one was refused.
+fn show_resources(jobs: &[JobState], now: Wall) {
+    let of = |job: &JobState| {
+        let rows = job.record.resources.iter().map(|(resource, known)| {
+            vec![
+                resource.clone(),
+                known.kind.clone(),
+                known.token.to_string(),
+                job.record.job.to_string(),
+                format!("{} ago", length(now.since(known.at))),
+                known.refused.to_string(),
+            ]
+        });
+        rows.collect::<Vec<_>>()
+    };
+    let rows: Vec<_> = jobs.iter().flat_map(of).collect();
+    if !rows.is_empty() {
+        show::line("");
+        show::table(&["RESOURCE", "KIND", "TOKEN", "JOB", "WRITTEN", "REFUSED"], &rows);
+    }
 }
 
 struct JobState {
@@ -193,6 +215,23 @@ impl JobState {
     }
 }
 
+fn resources(jobs: &[JobState]) -> Vec<ResourceJson> {
+    let of = |job: &JobState| {
+        let name = job.record.job.to_string();
+        let json = move |(resource, known): (&String, &Resource)| ResourceJson {
+            resource: resource.clone(),
+            kind: known.kind.clone(),
+            token: known.token.number(),
+            job: name.clone(),
+            run: known.run.to_string(),
+            at: show::time(known.at),
+            refused: known.refused,
+        };
+        job.record.resources.iter().map(json).collect::<Vec<_>>()
+    };
+    jobs.iter().flat_map(of).collect()
+}
+
 fn took(outcome: &Outcome) -> String {
     length(outcome.finished.since(outcome.started))
 }
@@ -210,7 +249,18 @@ struct StatusJson {
     store: String,
     config: Option<String>,
     jobs: Vec<JobJson>,
-    resources: [(); 0],
+    resources: Vec<ResourceJson>,
+}
+
+#[derive(Serialize)]
+struct ResourceJson {
+    resource: String,
+    kind: String,
+    token: u64,
+    job: String,
+    run: String,
+    at: String,
+    refused: u64,
 }
 
 #[derive(Serialize)]

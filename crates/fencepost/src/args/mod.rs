@@ -1,5 +1,7 @@
 //! What was typed.
 
+pub mod publish;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -48,6 +50,9 @@ pub enum Verb {
     /// Hold a lease by hand, for scripts and other languages
     #[command(subcommand)]
     Lease(LeaseVerb),
+    /// Write something that a stale run cannot overwrite
+    #[command(subcommand)]
+    Publish(publish::PublishVerb),
     /// Show the jobs: who holds them, how they last ended, how often they were skipped
     Status(StatusOptions),
     /// Show how recent runs ended

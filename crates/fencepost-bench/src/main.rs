@@ -1,0 +1,75 @@
+//! Measures what a guarded run costs, interleaved in one run with what people use instead.
+//!
+//! Medians and ratios: machines are noisy, and a busy neighbour multiplies every flush by ten. So each round measures
+//! everything once, in a new order.
+
+mod measure;
+mod memory;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use measure::{Subject, interleave, millis};
+use rusqlite::Connection;
+
+/// What a guarded `true` may cost beyond `flock -n` and the two durable commits it makes.
+const ALLOWANCE: Duration = Duration::from_millis(2);
+
+/// What a waiting wrapper and its keeper may hold in memory together.
+const PSS_KIB_MAX: u64 = 6 * 1024;
+
+fn main() {
+    let fencepost = PathBuf::from(std::env::args_os().nth(1).expect("usage: fencepost-bench FENCEPOST [ROUNDS]"));
+    let rounds = std::env::args().nth(2).map_or(200, |rounds| rounds.parse().expect("ROUNDS is a number"));
+    let directory = tempfile::tempdir().expect("a directory to work in");
+    wrapped_true(&fencepost, directory.path(), rounds);
+    memory::report(&fencepost, directory.path());
+}
+
+fn wrapped_true(fencepost: &Path, directory: &Path, rounds: usize) {
+    let state = directory.join("state");
+    let lock = directory.join("lock");
+    let commits = two_commits(directory.join("commits.db"));
+    let run = |command: &mut Command| {
+        let status = command.stdin(Stdio::null()).status().expect("the command starts");
+        assert!(status.success(), "{command:?} ended with {status}");
+    };
+    let medians = interleave(
+        rounds,
+        vec![
+            Subject::new("true", || run(&mut Command::new("true"))),
+            Subject::new("flock -n", || run(Command::new("flock").arg("-n").arg(&lock).arg("true"))),
+            Subject::new("two SQLite commits", commits),
+            Subject::new("fencepost run -q", || {
+                run(Command::new(fencepost).env("FENCEPOST_STATE_DIR", &state).args(["run", "-q", "j", "--", "true"]));
+            }),
+        ],
+    );
+    let [bare, flock, commits, guarded] = medians[..] else { unreachable!("four subjects have four medians") };
+    println!("A guarded `true`, median of {rounds} rounds");
+    for (name, median) in
+        [("true", bare), ("flock -n", flock), ("two durable SQLite commits", commits), ("fencepost run -q", guarded)]
+    {
+        println!("  {name:28} {:8.2} ms", millis(median));
+    }
+    let budget = flock + commits + ALLOWANCE;
+    println!("  {:28} {:8.2} ms  (flock -n + two commits + 2 ms)", "budget", millis(budget));
+    println!("  {}", if guarded <= budget { "within the budget" } else { "OVER THE BUDGET" });
+}
+
+/// Two commits as a run makes them: a value of the size of a record, flushed.
+fn two_commits(path: PathBuf) -> impl FnMut() {
+    let database = Connection::open(path).expect("a database");
+    database
+        .execute_batch(
+            "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t(k TEXT PRIMARY KEY, v BLOB) WITHOUT ROWID",
+        )
+        .expect("a table");
+    let value = vec![b'x'; 4096];
+    move || {
+        for _ in 0..2 {
+            database.execute("INSERT OR REPLACE INTO t VALUES ('k', ?1)", [&value]).expect("a commit");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What a job says of itself while it runs: lines in a private file, which the wrapper commits with its last swap.
+//!
+//! So `publish` inside a run needs no store and no arguments, and what it said cannot be lost by a script that
+//! ignores exit codes.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::fence::Level;
+use crate::record::{FORMAT, decode, encode};
+use crate::time::Wall;
+use crate::token::{RunId, Token};
+
+/// The most bytes of the file that are read. Who writes more than that is not talking to us.
+pub const SAID_BYTES_MAX: usize = 1 << 20;
+
+/// A publish, accepted or refused.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    pub resource: String,
+    /// What sort of target it is: `file`, `git`, `sql` …
+    pub kind: String,
+    pub level: Level,
+    pub token: Token,
+    pub run: RunId,
+    pub at: Wall,
+    /// The highest token the target has accepted, as far as this write learned it.
+    pub seen: Token,
+    /// Why it was refused, in words; absent if it was accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Said {
+    Published(Published),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    v: u32,
+    run: RunId,
+    said: Said,
+}
+
+/// One line, with its end.
+pub fn line(run: RunId, said: Said) -> Vec<u8> {
+    let mut bytes = encode(&Line { v: FORMAT, run, said });
+    bytes.push(b'\n');
+    bytes
+}
+
+/// Everything that a run said, and what in the file cannot be trusted: torn lines, and lines of others.
+pub fn read(bytes: &[u8], run: RunId) -> (Vec<Said>, Vec<String>) {
+    let mut said = Vec::new();
+    let mut troubles = Vec::new();
+    for (number, text) in bytes.split(|&byte| byte == b'\n').enumerate().filter(|(_, text)| !text.is_empty()) {
+        match decode::<Line>(text) {
+            Ok(line) if line.run == run => said.push(line.said),
+            Ok(line) => troubles.push(format!("line {} is of another run, {}", number + 1, line.run)),
+            Err(why) => troubles.push(format!("line {}: {why}", number + 1)),
+        }
+    }
+    (said, troubles)
+}

@@ -1,0 +1,555 @@
+//! A guarded run once its child has started, fed one input at a time.
+
+mod common;
+
+use common::*;
+use fencepost_core::fence::Level;
+use fencepost_core::lease::Facts;
+use fencepost_core::ledger::{EndedBy, Status};
+use fencepost_core::record::StopAsked;
+use fencepost_core::run::{Event, Exit, Finish, Input, Output, Terms, TookOver, Why};
+use fencepost_core::said::{Published, Said};
+use fencepost_core::token::Token;
+
+// The plain way.
+
+#[test]
+fn an_uncontended_run_makes_three_calls() {
+    let mut bench = Bench::begun(terms(2), Memory::with(&free(5)));
+    bench.settle();
+    let grant = bench.grant().unwrap();
+    assert_eq!(grant.deadline, boot(BELIEF_MS));
+    assert_eq!(*grant.record, bench.store.record());
+    bench.step(Input::Spawned);
+    bench.wait(500);
+    bench.end_child(Exit::Code(0));
+    bench.settle();
+    assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: Vec::new() });
+    assert_eq!(bench.store.calls.len(), 3, "{:?}", bench.store.calls);
+    let record = bench.store.record();
+    assert_eq!((record.lease, record.grants, record.ledger.last().unwrap().status), (None, 2, Status::Ok));
+}
+
+#[test]
+fn a_jobs_first_run_makes_one_call_more_and_a_stores_first_run_two() {
+    for (store, calls) in [(Memory::with_identity(), 4), (Memory::default(), 5)] {
+        let mut bench = Bench::begun(terms(2), store);
+        bench.settle();
+        bench.end_child(Exit::Code(0));
+        bench.settle();
+        bench.finish();
+        assert_eq!(bench.store.calls.len(), calls, "{:?}", bench.store.calls);
+    }
+}
+
+#[test]
+fn a_claim_says_what_was_granted_and_whom_it_took_over() {
+    let mut bench = Bench::begun(terms(2), Memory::with(&held(5, 1)));
+    bench.facts = Facts { holder_is_dead: true, ..Facts::default() };
+    bench.settle();
+    let record = bench.store.record();
+    let note = format!("its processes died; run {} took over", id(2));
+    let took_over = Some(TookOver { run: id(1), note });
+    assert_eq!(bench.events(), [&Event::Claimed { token: record.token, grants: 2, took_over }]);
+}
+
+#[test]
+fn a_child_that_fails_is_an_error_by_its_own_hand() {
+    for (exit, code) in [(Exit::Code(3), 3), (Exit::Signal(9), 137)] {
+        let mut bench = Bench::running(terms(2));
+        bench.end_child(exit);
+        bench.settle();
+        assert_eq!(bench.finish(), Finish::Ended { exit, escaped: Vec::new() });
+        let outcome = bench.store.record().ledger.last().cloned().unwrap();
+        assert_eq!((outcome.status, outcome.exit_code, outcome.ended_by), (Status::Error, Some(code), EndedBy::Child));
+    }
+}
+
+#[test]
+fn a_child_that_does_not_start_is_written_down() {
+    let mut bench = Bench::begun(terms(2), Memory::with(&free(5)));
+    bench.settle();
+    bench.step(Input::NotSpawned(not_found()));
+    bench.settle();
+    assert_eq!(bench.finish(), Finish::NotSpawned(not_found()));
+    let outcome = bench.store.record().ledger.last().cloned().unwrap();
+    assert_eq!((outcome.status, outcome.ended_by), (Status::Error, EndedBy::Fencepost));
+    assert_eq!(outcome.note, Some(not_found().text));
+}
+
+#[test]
+fn what_escaped_is_named_and_keeps_the_lease() {
+    let mut bench = Bench::running(terms(2));
+    bench.step(Input::ChildEnded(Exit::Code(0)));
+    bench.step(Input::TreeEmpty { escaped: vec!["sudo (77)".to_string()] });
+    bench.settle();
+    assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: vec!["sudo (77)".to_string()] });
+    assert_eq!(lease(&bench.store.record()).run, id(2));
+    let note = bench.store.record().ledger.last().unwrap().note.clone().unwrap();
+    assert!(note.contains("sudo (77)"), "{note}");
+}
+
+#[test]
+fn a_lease_that_is_only_held_leaves_no_outcome() {
+    let mut bench = Bench::running(Terms { leaves_outcome: false, ..terms(2) });
+    bench.end_child(Exit::Code(0));
+    bench.settle();
+    bench.finish();
+    let record = bench.store.record();
+    assert_eq!((record.lease, record.ledger.ring.len()), (None, 0));
+}
+
+// Renewals.
+
+#[test]
+fn a_renewal_is_due_after_a_third_and_extends_the_deadline() {
+    let mut bench = Bench::running(terms(2));
+    assert_eq!(bench.run.wake_at(), Some(boot(TTL_MS / 3)));
+    bench.wake();
+    bench.wait(5_000);
+    bench.answer();
+    assert_eq!(bench.take(), [Output::Tell(Event::Renewed { renewals: 1 }), Output::Extend(boot(20_000 + BELIEF_MS))]);
+    assert_eq!(bench.run.deadline(), Some(boot(20_000 + BELIEF_MS)));
+    assert_eq!(bench.run.wake_at(), Some(boot(40_000)), "from before it was sent");
+    assert_eq!(bench.store.calls.len(), 3, "without a read");
+}
+
+#[test]
+fn while_a_renewal_is_out_nothing_is_due() {
+    let mut bench = Bench::running(terms(2));
+    bench.wake();
+    assert_eq!(bench.run.wake_at(), None, "the keeper has the deadline");
+    bench.step(Input::Tick);
+    bench.step(Input::Woke);
+    assert_eq!(bench.take(), []);
+}
+
+#[test]
+fn a_failed_renewal_is_said_once_and_tried_again() {
+    let mut bench = Bench::running(terms(2));
+    bench.wake();
+    bench.fail(unavailable());
+    assert_eq!(bench.take(), [Output::Tell(Event::RenewalFailed { error: unavailable() })]);
+    for _ in 0..3 {
+        bench.wake();
+        bench.fail(unavailable());
+    }
+    assert_eq!((bench.at, bench.take()), (20_000 + 3 * 2_000, Vec::new()));
+    bench.wake();
+    bench.settle();
+    assert_eq!(bench.run.deadline(), Some(boot(28_000 + BELIEF_MS)));
+    bench.wake();
+    bench.fail(unavailable());
+    assert_eq!(bench.events().last(), Some(&&Event::RenewalFailed { error: unavailable() }), "said anew");
+}
+
+#[test]
+fn a_renewal_whose_answer_is_lost_extends_nothing_until_it_is_confirmed() {
+    let mut bench = Bench::running(terms(2));
+    bench.wake();
+    bench.lose_answer();
+    assert!(is_read(&bench));
+    assert_eq!(bench.run.deadline(), Some(boot(BELIEF_MS)));
+    bench.wait(4_000);
+    bench.settle();
+    assert_eq!(bench.run.deadline(), Some(boot(24_000 + BELIEF_MS)));
+}
+
+#[test]
+fn being_woken_renews_at_once() {
+    let mut bench = Bench::running(terms(2));
+    bench.wait(3_000);
+    bench.step(Input::Woke);
+    bench.settle();
+    assert_eq!(bench.run.deadline(), Some(boot(3_000 + BELIEF_MS)));
+    bench.wake();
+    bench.fail(unavailable());
+    bench.step(Input::Woke);
+    assert!(is_swap(&bench), "without waiting for the next try");
+}
+
+#[test]
+fn a_lease_that_is_anothers_ends_the_tree_at_once() {
+    let mut bench = Bench::running(terms(2));
+    bench.wake();
+    bench.store.put(&held(Token::MAX.number(), 3));
+    bench.settle();
+    let record = Some(Box::new(bench.store.record()));
+    let why = Why::Taken { record };
+    assert_eq!(bench.take(), [Output::Tell(Event::Stopping(why.clone())), Output::Kill]);
+    assert_eq!(bench.run.wake_at(), None, "nothing is left to renew");
+    bench.end_child(Exit::Signal(9));
+    assert_eq!(stopped(bench.finish()), (why, true));
+    assert_eq!(bench.store.record(), held(Token::MAX.number(), 3));
+}
+
+#[test]
+fn a_holder_that_was_asked_stops_and_hands_over() {
+    let mut bench = Bench::running(terms(2));
+    let asked = StopAsked { by: id(3), host: "beta".to_string() };
+    bench.store.change(|record| record.lease.as_mut().unwrap().stop_asked = Some(asked.clone()));
+    bench.wake();
+    bench.settle();
+    assert!(bench.put_out(&Output::Stop));
+    bench.end_child(Exit::Signal(15));
+    bench.settle();
+    assert_eq!(stopped(bench.finish()), (Why::Replaced(asked), true));
+    let record = bench.store.record();
+    assert_eq!((record.lease, record.ledger.last().unwrap().status), (None, Status::Lost));
+}
+
+/// It used to be renewed and refused again without a pause, until the tree was gone.
+#[test]
+fn a_lease_that_is_anothers_is_let_go_even_while_the_child_is_being_stopped() {
+    let mut bench = Bench::running(Terms { timeout: Some(ms(5_000)), ..terms(2) });
+    bench.wake();
+    bench.wake();
+    bench.store.put(&held(Token::MAX.number(), 3));
+    bench.settle();
+    assert!(bench.put_out(&Output::Kill));
+    assert_eq!(bench.run.wake_at(), None);
+    bench.end_child(Exit::Signal(9));
+    assert!(matches!(stopped(bench.finish()), (Why::Taken { .. }, true)));
+}
+
+#[test]
+fn a_child_that_is_being_stopped_is_not_stopped_again_by_every_renewal() {
+    let mut bench = Bench::running(terms(2));
+    let asked = StopAsked { by: id(3), host: "beta".to_string() };
+    bench.store.change(|record| record.lease.as_mut().unwrap().stop_asked = Some(asked));
+    for _ in 0..3 {
+        bench.wake();
+        bench.settle();
+    }
+    let stops = bench.take().into_iter().filter(|output| *output == Output::Stop).count();
+    assert_eq!(stops, 1);
+}
+
+// Ends that are not the child's.
+
+#[test]
+fn a_timeout_stops_the_child() {
+    let mut bench = Bench::running(Terms { timeout: Some(ms(5_000)), ..terms(2) });
+    assert_eq!(bench.run.wake_at(), Some(boot(5_000)));
+    bench.wake();
+    assert_eq!(bench.take(), [Output::Tell(Event::Stopping(Why::Timeout)), Output::Stop]);
+    bench.end_child(Exit::Signal(15));
+    bench.settle();
+    assert_eq!(stopped(bench.finish()), (Why::Timeout, true));
+    let outcome = bench.store.record().ledger.last().cloned().unwrap();
+    assert_eq!((outcome.status, outcome.ended_by), (Status::Timeout, EndedBy::Fencepost));
+}
+
+#[test]
+fn a_deadline_that_was_reached_is_lost_and_released() {
+    let mut bench = Bench::running(terms(2));
+    bench.wake();
+    bench.wait(BELIEF_MS - GRACE_MS - 20_000);
+    bench.step(Input::DeadlineReached);
+    assert_eq!(bench.take(), [Output::Tell(Event::Stopping(Why::Deadline))], "the keeper does it");
+    bench.end_child(Exit::Signal(15));
+    assert!(is_swap(&bench), "the renewal is still out");
+    bench.settle();
+    assert_eq!(stopped(bench.finish()), (Why::Deadline, true));
+    assert_eq!((last_status(&bench), bench.store.record().lease), (Status::Lost, None));
+}
+
+// Waking late.
+
+/// A run that slept past its deadline, its tree frozen by the keeper and a renewal out.
+fn frozen() -> Bench {
+    let mut bench = Bench::running(terms(2));
+    bench.wait(2 * TTL_MS);
+    bench.step(Input::Frozen);
+    assert_eq!(bench.take(), [Output::Tell(Event::Frozen)]);
+    assert!(is_swap(&bench));
+    bench
+}
+
+#[test]
+fn a_frozen_tree_goes_on_once_the_lease_is_renewed() {
+    let mut bench = frozen();
+    bench.settle();
+    let deadline = boot(2 * TTL_MS + BELIEF_MS);
+    let renewed = Output::Tell(Event::Renewed { renewals: 1 });
+    assert_eq!(bench.take(), [renewed, Output::Tell(Event::Thawed), Output::Thaw(deadline)]);
+    assert_eq!(bench.run.wake_at(), Some(boot(2 * TTL_MS + TTL_MS / 3)));
+}
+
+#[test]
+fn a_frozen_tree_whose_lease_was_taken_is_killed() {
+    let mut bench = frozen();
+    bench.store.put(&held(Token::MAX.number(), 3));
+    bench.settle();
+    assert!(bench.put_out(&Output::Kill));
+    assert!(!bench.out.iter().any(|output| matches!(output, Output::Thaw(_))));
+    bench.wake();
+    bench.end_child(Exit::Signal(9));
+    assert!(matches!(stopped(bench.finish()), (Why::Taken { .. }, true)));
+}
+
+#[test]
+fn a_frozen_tree_is_killed_when_the_store_is_silent_for_the_grace() {
+    let mut bench = frozen();
+    assert_eq!(bench.run.wake_at(), Some(boot(2 * TTL_MS + GRACE_MS)));
+    bench.wake();
+    assert_eq!(bench.take(), [Output::Tell(Event::Stopping(Why::WokeLate)), Output::Kill]);
+    bench.end_child(Exit::Signal(9));
+    bench.settle();
+    assert_eq!(stopped(bench.finish()), (Why::WokeLate, true));
+    assert_eq!(last_status(&bench), Status::Lost);
+}
+
+#[test]
+fn a_frozen_tree_is_killed_when_the_store_fails_for_the_grace() {
+    let mut bench = frozen();
+    while !bench.put_out(&Output::Kill) {
+        bench.fail(unavailable());
+        bench.wake();
+    }
+    assert_eq!(bench.at, 2 * TTL_MS + GRACE_MS);
+}
+
+/// The swap had been sent before the sleep: that it was won says nothing about now.
+#[test]
+fn an_answer_from_before_the_sleep_thaws_nothing() {
+    let mut bench = Bench::running(terms(2));
+    bench.wake();
+    bench.wait(2 * TTL_MS);
+    bench.step(Input::Frozen);
+    bench.answer();
+    assert!(!bench.out.iter().any(|output| matches!(output, Output::Thaw(_))), "{:?}", bench.out);
+    assert!(is_swap(&bench), "renewed again");
+    bench.settle();
+    assert!(bench.put_out(&Output::Thaw(boot(20_000 + 2 * TTL_MS + BELIEF_MS))));
+}
+
+// The end, and a store that fails then.
+
+#[test]
+fn a_child_that_ends_while_a_renewal_is_out_waits_for_its_answer() {
+    let mut bench = Bench::running(terms(2));
+    bench.wake();
+    bench.end_child(Exit::Code(0));
+    assert!(is_swap(&bench));
+    bench.settle();
+    bench.finish();
+    let record = bench.store.record();
+    assert_eq!((record.lease, record.ledger.last().unwrap().status), (None, Status::Ok));
+}
+
+#[test]
+fn a_child_that_ends_while_a_renewal_fails_is_completed_all_the_same() {
+    for error in [unavailable(), timed_out()] {
+        let mut bench = Bench::running(terms(2));
+        bench.wake();
+        bench.end_child(Exit::Code(0));
+        bench.fail(error);
+        bench.settle();
+        assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: Vec::new() });
+        assert_eq!(last_status(&bench), Status::Ok);
+    }
+}
+
+#[test]
+fn a_child_that_ends_between_two_tries_of_a_renewal_is_completed_at_once() {
+    let mut bench = Bench::running(terms(2));
+    bench.wake();
+    bench.fail(unavailable());
+    bench.end_child(Exit::Code(0));
+    assert!(is_swap(&bench));
+    bench.settle();
+    bench.finish();
+    assert_eq!(last_status(&bench), Status::Ok);
+}
+
+#[test]
+fn a_completion_is_tried_until_the_deadline_and_then_given_up() {
+    let mut bench = Bench::running(terms(2));
+    bench.wait(1_000);
+    bench.end_child(Exit::Code(0));
+    let mut tries = 0;
+    while !bench.run.is_finished() {
+        bench.fail(unavailable());
+        bench.wake();
+        tries += 1;
+    }
+    assert_eq!((bench.at, tries), (BELIEF_MS, 28));
+    assert_eq!(bench.events(), [&Event::CompletionFailed { error: unavailable() }]);
+    let expected = Finish::Unrecorded { exit: Exit::Code(0), error: Some(unavailable()), escaped: Vec::new() };
+    assert_eq!(bench.finish(), expected);
+}
+
+#[test]
+fn a_completion_that_gets_no_answer_is_given_up_at_the_deadline() {
+    let mut bench = Bench::running(terms(2));
+    bench.end_child(Exit::Code(0));
+    bench.wake();
+    assert_eq!(bench.at, BELIEF_MS);
+    assert!(matches!(bench.finish(), Finish::Unrecorded { error: None, .. }));
+}
+
+#[test]
+fn a_completion_past_the_deadline_is_tried_for_five_seconds() {
+    let mut bench = Bench::running(terms(2));
+    bench.wake();
+    bench.fail(unavailable());
+    bench.wait(TTL_MS);
+    bench.step(Input::DeadlineReached);
+    bench.end_child(Exit::Signal(9));
+    bench.wake();
+    assert_eq!(bench.at, 20_000 + TTL_MS + 5_000);
+    assert_eq!(stopped(bench.finish()), (Why::Deadline, false));
+}
+
+#[test]
+fn a_completion_that_succeeds_later_is_recorded() {
+    let mut bench = Bench::running(terms(2));
+    bench.end_child(Exit::Code(0));
+    bench.fail(unavailable());
+    bench.wake();
+    bench.settle();
+    assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: Vec::new() });
+}
+
+#[test]
+fn a_completion_whose_answer_is_lost_is_recognised() {
+    let mut bench = Bench::running(terms(2));
+    bench.end_child(Exit::Code(0));
+    bench.lose_answer();
+    bench.settle();
+    assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: Vec::new() });
+    assert_eq!(bench.store.record().ledger.counts[&Status::Ok], 1);
+}
+
+#[test]
+fn a_child_that_ends_after_its_lease_was_taken_over_has_not_ended_well() {
+    let mut bench = Bench::running(terms(2));
+    let mut next = Bench::begun(terms(3), std::mem::take(&mut bench.store));
+    next.facts = Facts { holder_is_dead: true, ..Facts::default() };
+    next.settle();
+    assert!(next.grant().is_some());
+    bench.store = next.store;
+    bench.end_child(Exit::Code(0));
+    bench.settle();
+    assert!(matches!(stopped(bench.finish()), (Why::Taken { .. }, true)));
+    assert_eq!((last_status(&bench), lease(&bench.store.record()).run), (Status::Lost, id(3)));
+}
+
+#[test]
+fn a_release_whose_answer_is_lost_is_not_a_lost_lease() {
+    let mut bench = Bench::running(Terms { leaves_outcome: false, ..terms(2) });
+    bench.end_child(Exit::Code(0));
+    bench.lose_answer();
+    bench.settle();
+    assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: Vec::new() });
+}
+
+// The keeper.
+
+#[test]
+fn a_keeper_that_dies_while_the_child_runs_is_an_error() {
+    let mut bench = Bench::running(terms(2));
+    bench.step(Input::KeeperDied { escaped: Vec::new() });
+    bench.settle();
+    assert_eq!(stopped(bench.finish()), (Why::KeeperDied, true));
+    let record = bench.store.record();
+    assert_eq!((record.lease, record.ledger.last().unwrap().status), (None, Status::Error));
+}
+
+#[test]
+fn a_keeper_that_dies_and_leaves_something_keeps_the_lease() {
+    let mut bench = Bench::running(terms(2));
+    bench.step(Input::KeeperDied { escaped: vec!["sleep (9)".to_string()] });
+    bench.settle();
+    assert_eq!(stopped(bench.finish()), (Why::KeeperDied, true));
+    assert!(bench.store.record().lease.is_some());
+}
+
+#[test]
+fn a_keeper_that_dies_while_a_renewal_is_out_waits_for_its_answer() {
+    let mut bench = Bench::running(terms(2));
+    bench.wake();
+    bench.step(Input::KeeperDied { escaped: Vec::new() });
+    bench.settle();
+    assert_eq!(stopped(bench.finish()), (Why::KeeperDied, true));
+    assert_eq!(bench.store.record().lease, None);
+}
+
+/// The keeper's own end, seen while the last swap is out, used to make an error of a run that is recorded as good.
+#[test]
+fn what_the_keeper_says_after_the_tree_is_gone_changes_nothing() {
+    for fails_first in [false, true] {
+        for late in [
+            Input::KeeperDied { escaped: Vec::new() },
+            Input::KeeperDied { escaped: vec!["sleep (9)".to_string()] },
+            Input::TreeEmpty { escaped: vec!["sleep (9)".to_string()] },
+            Input::DeadlineReached,
+            Input::Frozen,
+            Input::NotSpawned(not_found()),
+        ] {
+            let mut bench = Bench::running(terms(2));
+            bench.end_child(Exit::Code(0));
+            let give_up_at = BELIEF_MS;
+            if fails_first {
+                bench.fail(unavailable());
+                bench.take();
+            }
+            bench.step(late.clone());
+            assert_eq!(bench.take(), [], "{late:?}");
+            assert!(bench.run.wake_at().unwrap() <= boot(give_up_at));
+            if fails_first {
+                bench.wake();
+            }
+            bench.settle();
+            assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: Vec::new() }, "{late:?}");
+            assert_eq!((last_status(&bench), bench.store.record().lease), (Status::Ok, None));
+
+            bench.step(late);
+            bench.step(Input::Interrupted(2));
+            bench.step(Input::Tick);
+            assert_eq!((bench.take(), bench.call), (Vec::new(), None), "it has finished");
+        }
+    }
+}
+
+// What the job published.
+
+fn published(refused: Option<&str>) -> Said {
+    Said::Published(Published {
+        resource: "out.txt".to_string(),
+        kind: "file".to_string(),
+        level: Level::Atomic,
+        token: token(BOOT_MS),
+        run: id(2),
+        at: wall(0),
+        seen: token(BOOT_MS),
+        refused: refused.map(str::to_string),
+    })
+}
+
+#[test]
+fn a_refused_publish_makes_the_run_fenced_whatever_the_child_said() {
+    let mut bench = Bench::running(terms(2));
+    bench.step(Input::ChildEnded(Exit::Code(0)));
+    bench.step(Input::Said(vec![published(None), published(Some("stale"))]));
+    bench.step(Input::TreeEmpty { escaped: Vec::new() });
+    bench.settle();
+    assert!(matches!(bench.finish(), Finish::Fenced { exit: Some(Exit::Code(0)), recorded: true, .. }));
+    let record = bench.store.record();
+    assert_eq!(record.ledger.last().unwrap().status, Status::Fenced);
+    assert_eq!(record.resources["out.txt"].refused, 1);
+}
+
+#[test]
+fn what_was_published_is_noted_in_the_last_swap() {
+    let mut bench = Bench::running(terms(2));
+    bench.step(Input::ChildEnded(Exit::Code(0)));
+    bench.step(Input::Said(vec![published(None)]));
+    bench.step(Input::TreeEmpty { escaped: Vec::new() });
+    bench.settle();
+    assert!(matches!(bench.finish(), Finish::Ended { exit: Exit::Code(0), .. }));
+    let record = bench.store.record();
+    assert_eq!(record.ledger.last().unwrap().status, Status::Ok);
+    assert_eq!(record.resources["out.txt"].refused, 0);
+}

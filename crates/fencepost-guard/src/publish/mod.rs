@@ -1,0 +1,82 @@
+//! Fenced writes: the token is checked where the write lands, in the same step as the write.
+//!
+//! The rule is one, [`fencepost_core::fence::judge`]. A target only makes check and write one step, in its own way,
+//! and says honestly whether it can.
+
+pub mod digest;
+pub mod file;
+
+use fencepost_core::fence::{Fence, Level, Mode, Refused, Write};
+use fencepost_core::name::Job;
+use fencepost_core::token::{RunId, StoreId, Token};
+use thiserror::Error;
+
+use crate::clock;
+
+/// Who writes: a run that holds, or held, a lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writer {
+    pub store: StoreId,
+    pub job: Job,
+    pub token: Token,
+    pub run: RunId,
+    pub host: String,
+}
+
+/// What every fenced write is asked with.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub writer: Writer,
+    pub mode: Mode,
+    /// The operation's name, by which a repetition is recognised.
+    pub op: Option<String>,
+    /// Take the resource over from another store or job.
+    pub adopt: bool,
+    /// Say whether it would be accepted, and touch nothing.
+    pub dry_run: bool,
+}
+
+impl Request {
+    /// The write of a payload with this digest. `replaces` says that writing it again changes nothing.
+    pub fn write(&self, digest: String, replaces: bool) -> Write {
+        let Writer { store, job, token, run, host } = self.writer.clone();
+        Write {
+            store,
+            job,
+            token,
+            run,
+            digest,
+            op: self.op.clone(),
+            mode: self.mode,
+            replaces,
+            adopt: self.adopt,
+            at: clock::wall_now(),
+            host,
+        }
+    }
+}
+
+/// What became of a write that was not refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    pub level: Level,
+    /// What the target remembers now; in a dry run, what it would.
+    pub fence: Fence,
+    pub already_applied: bool,
+    /// What people should know besides.
+    pub remarks: Vec<String>,
+}
+
+/// Why nothing was written, or why that is not known.
+#[derive(Debug, Error)]
+pub enum PublishError {
+    /// The fence refused it. Nothing was changed.
+    #[error("{refused}")]
+    Refused { refused: Refused, level: Level },
+    /// It cannot be meant like this. Nothing was changed.
+    #[error("{0}")]
+    Usage(String),
+    /// It failed; the sentence says whether it may have happened all the same, and the next step.
+    #[error("{0}")]
+    Failed(String),
+}

@@ -1,0 +1,88 @@
+//! Which file systems can be trusted with a lock.
+
+use std::io;
+use std::path::Path;
+
+use nix::sys::statfs::{Statfs, statfs};
+
+/// What sort of shared file system a directory is on, or `None` if it is this machine's own.
+pub fn shared_file_system(directory: &Path) -> io::Result<Option<&'static str>> {
+    Ok(kind(&statfs(directory)?))
+}
+
+#[cfg(target_os = "linux")]
+fn kind(found: &Statfs) -> Option<&'static str> {
+    // The type's width differs between architectures, and the upper half of it is sign at most.
+    shared_by_magic(found.filesystem_type().0 as u32)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn kind(found: &Statfs) -> Option<&'static str> {
+    (!found.flags().contains(nix::mount::MntFlags::MNT_LOCAL)).then_some("a network file system")
+}
+
+/// The file systems that more than one kernel may write to, or that answer locks in a process of their own.
+#[cfg(any(target_os = "linux", test))]
+fn shared_by_magic(magic: u32) -> Option<&'static str> {
+    Some(match magic {
+        0x0000_6969 => "NFS",
+        0x0000_517b | 0xff53_4d42 | 0xfe53_4d42 => "SMB",
+        0x6573_5546 => "a FUSE or virtiofs file system",
+        0x0102_1997 => "9p",
+        0x5346_414f | 0x6b41_4653 => "AFS",
+        0x00c3_6400 => "Ceph",
+        0x4750_4653 => "GPFS",
+        0x0bd0_0bd0 => "Lustre",
+        0x0116_1970 => "GFS2",
+        0x7461_636f => "OCFS2",
+        0x7375_7245 => "Coda",
+        0x2003_0528 => "OrangeFS",
+        0x786f_4256 => "a VirtualBox shared folder",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_systems_of_several_kernels_are_told_apart_from_local_ones() {
+        let shared = [
+            0x6969,
+            0x517b,
+            0xff53_4d42,
+            0xfe53_4d42,
+            0x6573_5546,
+            0x0102_1997,
+            0x5346_414f,
+            0x6b41_4653,
+            0x00c3_6400,
+            0x4750_4653,
+            0x0bd0_0bd0,
+            0x0116_1970,
+            0x7461_636f,
+            0x7375_7245,
+            0x2003_0528,
+            0x786f_4256,
+        ];
+        // ext4, xfs, btrfs, overlay, tmpfs, zfs, f2fs, ramfs, bcachefs.
+        let local = [
+            0xef53,
+            0x5846_5342,
+            0x9123_683e,
+            0x794c_7630,
+            0x0102_1994,
+            0x2fc1_2fc1,
+            0xf2f5_2010,
+            0x8584_58f6,
+            0xca45_1a4e,
+        ];
+        for magic in shared {
+            assert!(shared_by_magic(magic).is_some(), "{magic:#x}");
+        }
+        for magic in local {
+            assert_eq!(shared_by_magic(magic), None, "{magic:#x}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What was typed after `publish`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use fencepost_core::name::Name;
+
+use super::name;
+
+#[derive(Debug, Subcommand)]
+pub enum PublishVerb {
+    /// Replace a file's content
+    File(FileOptions),
+}
+
+/// What every target takes.
+#[derive(Debug, Args)]
+pub struct PublishOptions {
+    /// How often one token may write
+    #[arg(long, value_enum, default_value_t = ModeChoice::Many)]
+    pub mode: ModeChoice,
+    /// The operation's name: the same name under the same token is the same write
+    #[arg(long, value_name = "KEY")]
+    pub op: Option<String>,
+    /// The token to write under (default: the run's)
+    #[arg(long, value_name = "T", requires = "job")]
+    pub token: Option<u64>,
+    /// The job whose token it is (default: the run's)
+    #[arg(long, value_name = "JOB", value_parser = name, requires = "token")]
+    pub job: Option<Name>,
+    /// The job is each host's own
+    #[arg(long, requires = "job")]
+    pub per_host: bool,
+    /// What status calls the target (default: its own name)
+    #[arg(long, value_name = "R")]
+    pub resource: Option<String>,
+    /// Take the target over from another store or job, or replace a fence that cannot be read
+    #[arg(long)]
+    pub adopt: bool,
+    /// Say whether it would be accepted, and touch nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Where the payload comes from.
+#[derive(Debug, Args)]
+pub struct PayloadOptions {
+    /// Read the payload from this file instead of standard input
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ModeChoice {
+    /// A holder may write again and again
+    Many,
+    /// A token is the right to write one time
+    Once,
+}
+
+#[derive(Debug, Args)]
+pub struct FileOptions {
+    /// The file
+    pub path: PathBuf,
+    #[command(flatten)]
+    pub payload: PayloadOptions,
+    #[command(flatten)]
+    pub common: PublishOptions,
+}

@@ -1,0 +1,249 @@
+//! `fencepost publish …`: a fenced write.
+
+use std::fs::File;
+use std::io::{Read, stdin};
+use std::path::{Path, PathBuf};
+
+use fencepost_core::fence::{Level, Mode};
+use fencepost_core::lease::Intent;
+use fencepost_core::name::Job;
+use fencepost_core::said::{Published, Said};
+use fencepost_core::token::{RunId, StoreId, Token};
+use fencepost_guard::publish::{PublishError, Receipt, Request, Writer, file};
+use fencepost_guard::transact::{look, transact};
+use fencepost_guard::{clock, said};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::args::Global;
+use crate::args::publish::{FileOptions, ModeChoice, PayloadOptions, PublishOptions, PublishVerb};
+use crate::exit::{Code, Failure};
+use crate::place::Place;
+use crate::report::Voice;
+use crate::show;
+
+pub fn run(global: &Global, verb: &PublishVerb) -> Result<Code, Failure> {
+    let desk = |common| Desk::open(global, common);
+    match verb {
+        PublishVerb::File(FileOptions { path, payload, common }) => {
+            let mut payload = open_payload(payload)?;
+            desk(common)?.publish("file", absolute(path), |request| file::publish(request, path, &mut payload))
+        }
+    }
+}
+
+/// Who publishes, and where it is noted down.
+pub struct Desk<'a> {
+    global: &'a Global,
+    common: &'a PublishOptions,
+    place: Place,
+    writer: Writer,
+    /// The run's private file; without one the publish is by hand, and noted in the store.
+    said: Option<PathBuf>,
+}
+
+impl<'a> Desk<'a> {
+    pub fn open(global: &'a Global, common: &'a PublishOptions) -> Result<Self, Failure> {
+        let place = Place::find(global)?;
+        let (writer, said) = match (&common.job, common.token) {
+            (Some(name), Some(token)) => {
+                let job = super::job(name, common.per_host, &place)?;
+                (writer_by_hand(&place, job, token)?, None)
+            }
+            _ => writer_of_run(&place)?,
+        };
+        Ok(Self { global, common, place, writer, said })
+    }
+
+    /// Makes the write, notes down what became of it, and says so.
+    pub fn publish(
+        &self,
+        kind: &str,
+        resource: String,
+        act: impl FnOnce(&Request) -> Result<Receipt, PublishError>,
+    ) -> Result<Code, Failure> {
+        let resource = self.common.resource.clone().unwrap_or(resource);
+        let request = self.request();
+        if let Some(newer) = self.newer_token() {
+            let why = format!("token {} is stale: the job was granted again, under token {newer}", self.writer.token);
+            return Ok(self.refused(kind, &resource, Level::Gated, newer, "stale", &why));
+        }
+        match act(&request) {
+            Ok(receipt) => Ok(self.accepted(kind, &resource, &receipt)),
+            Err(PublishError::Refused { refused, level }) => {
+                let seen = refused.seen.token;
+                Ok(self.refused(kind, &resource, level, seen, refused.reason.as_str(), &refused.to_string()))
+            }
+            Err(PublishError::Usage(message)) => Err(Failure::Usage(message)),
+            Err(PublishError::Failed(message)) => Err(Failure::Other(message)),
+        }
+    }
+
+    fn request(&self) -> Request {
+        Request {
+            writer: self.writer.clone(),
+            mode: match self.common.mode {
+                ModeChoice::Many => Mode::Many,
+                ModeChoice::Once => Mode::Once,
+            },
+            op: self.common.op.clone(),
+            adopt: self.common.adopt,
+            dry_run: self.common.dry_run,
+        }
+    }
+
+    /// An early warning, where asking costs next to nothing: has somebody been granted a token since? Only the fence
+    /// decides, so that whatever goes wrong here is passed over.
+    fn newer_token(&self) -> Option<Token> {
+        if !self.place.store.starts_with("sqlite:") {
+            return None;
+        }
+        let (record, _) = look(self.place.open().ok()?.as_ref(), &self.writer.job).ok()?;
+        let record = record.filter(|record| record.store == self.writer.store)?;
+        (record.token > self.writer.token).then_some(record.token)
+    }
+
+    fn accepted(&self, kind: &str, resource: &str, receipt: &Receipt) -> Code {
+        let voice = Voice::of(self.global);
+        for remark in &receipt.remarks {
+            voice.warn(remark);
+        }
+        self.note(kind, resource, receipt.level, receipt.fence.token, None);
+        let dry = if self.common.dry_run { "would be " } else { "" };
+        let what = if receipt.already_applied { "already applied" } else { "accepted" };
+        voice.tell(&format!("{resource}: {dry}{what} under token {} ({}).", self.writer.token, receipt.level.as_str()));
+        self.print(&PublishJson {
+            accepted: true,
+            level: receipt.level.as_str(),
+            seen: receipt.fence.token.number(),
+            already_applied: receipt.already_applied,
+            ..self.json(kind, resource)
+        });
+        Code::DONE
+    }
+
+    fn refused(&self, kind: &str, resource: &str, level: Level, seen: Token, reason: &str, why: &str) -> Code {
+        self.note(kind, resource, level, seen, Some(why.to_string()));
+        Voice::of(self.global).warn(&format!("{resource}: refused: {why}. Nothing was changed."));
+        let json = PublishJson { level: level.as_str(), seen: seen.number(), ..self.json(kind, resource) };
+        let error = json!({ "code": Code::FENCED.0, "reason": reason, "message": why });
+        self.print(&PublishJson { error: Some(error), ..json });
+        Code::FENCED
+    }
+
+    fn json(&self, kind: &str, resource: &str) -> PublishJson {
+        PublishJson {
+            v: 1,
+            resource: resource.to_string(),
+            kind: kind.to_string(),
+            accepted: false,
+            level: Level::Gated.as_str(),
+            token: self.writer.token.number(),
+            seen: 0,
+            mode: self.request().mode.as_str(),
+            already_applied: false,
+            error: None,
+        }
+    }
+
+    fn print(&self, json: &PublishJson) {
+        if self.global.json {
+            show::json(json);
+        }
+    }
+
+    /// Inside a run the wrapper commits it with its last swap; by hand it goes to the store at once.
+    fn note(&self, kind: &str, resource: &str, level: Level, seen: Token, refused: Option<String>) {
+        if self.common.dry_run {
+            return;
+        }
+        let published = Published {
+            resource: resource.to_string(),
+            kind: kind.to_string(),
+            level,
+            token: self.writer.token,
+            run: self.writer.run,
+            at: clock::wall_now(),
+            seen,
+            refused,
+        };
+        let noted = match &self.said {
+            Some(path) => said::append(path, self.writer.run, Said::Published(published)).map_err(|e| e.to_string()),
+            None => self.note_in_store(published),
+        };
+        if let Err(why) = noted {
+            Voice::of(self.global).warn(&format!("{resource}: what became of it could not be noted down: {why}"));
+        }
+    }
+
+    fn note_in_store(&self, published: Published) -> Result<(), String> {
+        let store = self.place.open().map_err(|failure| failure.message().to_string())?;
+        let intent = Intent::NotePublish(published);
+        let noted = transact(store.as_ref(), &self.place.local(), &self.writer.job, intent, super::mint_run());
+        noted.map(|_| ()).map_err(|error| error.to_string())
+    }
+}
+
+/// The run around us, from its environment: no store is asked.
+fn writer_of_run(place: &Place) -> Result<(Writer, Option<PathBuf>), Failure> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let run = variable("FENCEPOST_RUN").and_then(|run| run.parse().ok());
+    let token = variable("FENCEPOST_TOKEN").and_then(|token| token.parse().ok()).and_then(Token::new);
+    let store = variable("FENCEPOST_STORE_ID").and_then(|id| id.parse().ok()).map(|RunId(id)| StoreId(id));
+    let job = variable("FENCEPOST_JOB").and_then(|job| Job::parse(&job).ok());
+    let said = variable("FENCEPOST_OUTCOME").map(PathBuf::from);
+    match (run, token, store, job, said) {
+        (Some(run), Some(token), Some(store), Some(job), Some(said)) => {
+            Ok((Writer { store, job, token, run, host: place.host.name.clone() }, Some(said)))
+        }
+        _ => Err(Failure::Usage(
+            "There is no token to write under. Call it inside fencepost run, or take a lease by hand and give \
+             --job JOB --token T. (A run that was started without a lease has no token either.)"
+                .to_string(),
+        )),
+    }
+}
+
+/// A token that was acquired by hand, with the identities that stand beside it in the store.
+fn writer_by_hand(place: &Place, job: Job, token: u64) -> Result<Writer, Failure> {
+    let token =
+        Token::new(token).ok_or_else(|| Failure::Usage(format!("{token} is not a token: it is 2^53 or more.")))?;
+    let (record, _) = look(place.open()?.as_ref(), &job)?;
+    let Some(record) = record else {
+        return Err(Failure::Usage(format!("{job} was never granted a token on {}.", place.shown_store())));
+    };
+    if token > record.token {
+        return Err(Failure::Usage(format!("{job} was never granted token {token}; the newest is {}.", record.token)));
+    }
+    // An older token's run is gone from the record. Its write is refused by the token alone, whatever run it had.
+    let run = record.lease.as_ref().filter(|_| record.token == token).map_or(record.nonce.by, |lease| lease.run);
+    Ok(Writer { store: record.store, job, token, run, host: place.host.name.clone() })
+}
+
+fn open_payload(options: &PayloadOptions) -> Result<Box<dyn Read>, Failure> {
+    match &options.from {
+        None => Ok(Box::new(stdin())),
+        Some(path) => File::open(path)
+            .map(|file| Box::new(file) as Box<dyn Read>)
+            .map_err(|error| Failure::Usage(format!("Cannot read the payload from {}: {error}", path.display()))),
+    }
+}
+
+fn absolute(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()).display().to_string()
+}
+
+#[derive(Serialize)]
+struct PublishJson {
+    v: u32,
+    resource: String,
+    kind: String,
+    accepted: bool,
+    level: &'static str,
+    token: u64,
+    seen: u64,
+    mode: &'static str,
+    already_applied: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<serde_json::Value>,
+}

@@ -1,0 +1,294 @@
+//! The real binary in a place of its own, and the means to watch, stop and kill it and all that it starts.
+#![allow(dead_code, reason = "every file of tests uses a part of it")]
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub const BINARY: &str = env!("CARGO_BIN_EXE_fencepost");
+
+/// Longer than anything takes on a busy machine; nothing waits this long unless it is broken.
+pub const PATIENCE: Duration = Duration::from_secs(40);
+
+/// The time-to-live of the leases that are lost here, with its options.
+pub const TTL: Duration = Duration::from_secs(3);
+pub const SHORT: [&str; 4] = ["--ttl", "3s", "--grace", "500ms"];
+
+/// Three generations, the last a daemon in its own session whose parents are gone. Each notes its pid in a file of
+/// its own, which is written as a whole, and writes down every 50 ms that it lives.
+pub const TREE: &str = r#"
+note() { echo $$ > .$1.new; mv .$1.new $1; }
+if [ -z "$ROLE" ]; then
+    note child
+    ROLE=grandchild sh "$0" & ROLE=between setsid sh "$0" &
+elif [ $ROLE = between ]; then
+    ROLE=daemon sh "$0" & exit
+else
+    note $ROLE
+fi
+while [ ! -e go ]; do date +%s%N >> beats; sleep 0.05; done
+"#;
+
+/// A state directory and a working directory that nobody else uses. Whatever was started in it ends with it.
+pub struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        let place = Self { dir: TempDir::new().unwrap() };
+        fs::write(place.path("tree.sh"), TREE).unwrap();
+        fs::write(place.path("stubborn.sh"), format!("trap '' TERM HUP INT\n{TREE}")).unwrap();
+        place
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    pub fn database(&self) -> PathBuf {
+        self.state().join("store.db")
+    }
+
+    /// Any program, with the surroundings of this place.
+    pub fn program(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FENCEPOST_")) {
+            command.env_remove(name);
+        }
+        command.env(STATE_VARIABLE, self.state()).current_dir(self.dir.path()).stdin(Stdio::null());
+        command
+    }
+
+    pub fn fencepost(&self, arguments: &[&str]) -> Command {
+        let mut command = self.program(BINARY);
+        command.args(arguments);
+        command
+    }
+
+    /// `fencepost run`, in the background, with its output in files. The first word is the job.
+    pub fn run(&self, options: &[&str], command: &[&str]) -> Running {
+        let arguments = [&["run"], options, &["--"], command].concat();
+        self.start(self.fencepost(&arguments))
+    }
+
+    pub fn start(&self, mut command: Command) -> Running {
+        let number = fs::read_dir(self.dir.path()).unwrap().count();
+        let (stdout, stderr) = (self.path(&format!("stdout.{number}")), self.path(&format!("stderr.{number}")));
+        command.stdout(File::create_new(&stdout).unwrap()).stderr(File::create_new(&stderr).unwrap());
+        Running { child: command.spawn().unwrap(), stdout, stderr }
+    }
+
+    pub fn output(&self, arguments: &[&str]) -> Output {
+        self.fencepost(arguments).output().unwrap()
+    }
+
+    /// Runs the job at once, which nobody may hold, and returns its token.
+    pub fn next_token(&self, job: &str) -> u64 {
+        let output = self.output(&["run", job, "-E", "99", "-c", "echo $FENCEPOST_TOKEN"]);
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        assert_eq!(output.status.code(), Some(0), "{text} {}", String::from_utf8_lossy(&output.stderr));
+        text.parse().unwrap()
+    }
+
+    /// The job's runs, newest first.
+    pub fn runs(&self, job: &str) -> Vec<Value> {
+        let output = self.output(&["runs", job, "--json"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// How the job's runs ended, newest first.
+    pub fn statuses(&self, job: &str) -> Vec<String> {
+        self.runs(job).iter().map(|run| run["status"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Everything alive that was started here, however far it has run from its parents.
+    pub fn processes(&self) -> Vec<i32> {
+        let mark = format!("{STATE_VARIABLE}={}\0", self.state().display()).into_bytes();
+        let marked = |pid: &i32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.windows(mark.len()).any(|part| part == mark) && is_alive(*pid)
+        };
+        all_pids().into_iter().filter(marked).collect()
+    }
+
+    /// Whether nothing is left. A process in the middle of an exec shows no environment, so that one look is not enough.
+    pub fn is_deserted(&self) -> bool {
+        (0..3).all(|_| self.processes().is_empty())
+    }
+
+    /// The pids of `TREE`, once all are there.
+    pub fn tree(&self) -> Vec<i32> {
+        ["child", "grandchild", "daemon"].map(|name| self.text(name).trim().parse().unwrap()).to_vec()
+    }
+
+    /// Waits for the file, complete with its last newline, and returns its text.
+    pub fn text(&self, name: &str) -> String {
+        let path = self.path(name);
+        until(&format!("{name} is written"), || read(&path).ends_with('\n'));
+        read(&path)
+    }
+
+    /// When `TREE` last said that it lives, in nanoseconds since 1970.
+    pub fn last_beat(&self) -> u128 {
+        let text = self.text("beats");
+        text.lines().filter_map(|line| line.parse().ok()).max().unwrap()
+    }
+
+    pub fn beats_again(&self) {
+        let since = wall_nanos();
+        until("the job goes on", || self.last_beat() > since);
+    }
+
+    /// Lets `TREE` end by itself.
+    pub fn let_go(&self) {
+        fs::write(self.path("go"), "").unwrap();
+    }
+
+    /// A job that takes the lease over as soon as it can, and says whether anything of the tree runs at that moment. A
+    /// shell whose child was stopped between vfork and exec waits for it in an uninterruptible sleep.
+    pub fn successor(&self, job: &str) -> Running {
+        let script = r#"for pid in $(cat child grandchild daemon 2>/dev/null); do
+                            state=$(sed 's/.*) //; s/ .*//' /proc/$pid/stat 2>/dev/null)
+                            case $state in ''|Z|T|D) ;; *) echo $pid is $state;; esac
+                        done; echo $FENCEPOST_TOKEN"#;
+        self.start(self.fencepost(&["run", job, "-w", "30s", "-E", "99", "-c", script]))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let begun = Instant::now();
+        while !self.is_deserted() && begun.elapsed() < PATIENCE {
+            for pid in self.processes() {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+        }
+    }
+}
+
+/// A wrapper and whatever belongs to it.
+pub struct Running {
+    child: Child,
+    stdout: PathBuf,
+    stderr: PathBuf,
+}
+
+impl Running {
+    pub fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// The wrapper's keeper, once it is one.
+    pub fn keeper(&self) -> i32 {
+        let find = || children(self.pid()).into_iter().find(|&pid| name(pid) == "fencepost-keep");
+        until("there is a keeper", || find().is_some());
+        find().unwrap()
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// How it ended: the exit code, or 1000 more than the signal.
+    pub fn wait(&mut self) -> i32 {
+        until("the wrapper ends", || !self.is_running());
+        let status = self.child.wait().unwrap();
+        status.code().or(std::os::unix::process::ExitStatusExt::signal(&status).map(|signal| 1000 + signal)).unwrap()
+    }
+
+    pub fn ends_with(&mut self, code: i32) {
+        let ended = self.wait();
+        assert_eq!(ended, code, "{}", self.stderr());
+    }
+
+    pub fn send(&self, signal: Signal) {
+        send(self.pid(), signal);
+    }
+
+    pub fn stdout(&self) -> String {
+        read(&self.stdout)
+    }
+
+    pub fn stderr(&self) -> String {
+        read(&self.stderr)
+    }
+
+    /// A successor ran and found nothing of the run before it running.
+    pub fn succeeded_alone(&mut self) -> u64 {
+        self.ends_with(0);
+        self.stdout().trim().parse().unwrap_or_else(|_| panic!("{}", self.stdout()))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < PATIENCE, "still waiting until {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A zombie is dead: whoever inherits it here may never reap it.
+pub fn is_alive(pid: i32) -> bool {
+    !matches!(state(pid), None | Some('Z' | 'X'))
+}
+
+pub fn all_dead(pids: &[i32]) -> bool {
+    !pids.iter().any(|&pid| is_alive(pid))
+}
+
+pub fn send(pid: i32, signal: Signal) {
+    kill(Pid::from_raw(pid), signal).unwrap();
+}
+
+pub fn wall_nanos() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()
+}
+
+pub fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+pub fn children(pid: i32) -> Vec<i32> {
+    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    list.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+fn all_pids() -> Vec<i32> {
+    fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+fn name(pid: i32) -> String {
+    read(Path::new(&format!("/proc/{pid}/comm"))).trim().to_owned()
+}
+
+pub fn state(pid: i32) -> Option<char> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    String::from_utf8_lossy(&stat).rsplit_once(") ")?.1.chars().next()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+const STATE_VARIABLE: &str = "FENCEPOST_STATE_DIR";
