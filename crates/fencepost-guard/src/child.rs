@@ -60,6 +60,8 @@ pub struct Child {
     terminal: Option<Terminal>,
     /// The child was started in the terminal's foreground.
     foreground: bool,
+    /// The keeper was told to start the child. It says later that it has, and the child may act before that is heard.
+    is_ordered: bool,
     group: Option<i32>,
     is_stopped: bool,
     /// We were stopped together with the child, which goes on only under a lease that was confirmed.
@@ -87,6 +89,7 @@ impl Child {
             keeper: Some(keeper),
             terminal,
             foreground: false,
+            is_ordered: false,
             group: None,
             is_stopped: false,
             suspended: None,
@@ -104,6 +107,7 @@ impl Child {
 
     fn spawn(&mut self, grant: Option<&Grant>) -> Vec<Input> {
         self.foreground = self.terminal.as_ref().is_some_and(Terminal::is_for_reading);
+        self.is_ordered = true;
         let spawn = Spawn {
             label: self.plan.label.clone(),
             argv: self.plan.argv.clone(),
@@ -284,7 +288,7 @@ impl Body for Child {
     }
 
     fn signalled(&mut self, signal: i32, _tell: &mut dyn FnMut(Note)) -> Vec<Input> {
-        if self.group.is_none() && signal != SIGTSTP {
+        if !self.is_ordered && signal != SIGTSTP {
             return Vec::new();
         }
         let mut inputs = self.order(Order::Signal(signal));

@@ -139,6 +139,21 @@ fn the_child_starts_as_it_would_alone() {
     assert_eq!(guarded.stdout, alone.stdout);
 }
 
+/// The wrapper is slowed down, so that the job runs before its wrapper has heard that it does.
+#[test]
+fn a_signal_reaches_a_job_that_has_only_just_been_started() {
+    let site = Site::new();
+    let script = "trap 'exit 9' USR1; read -r _ _ _ wrapper _ </proc/$PPID/stat; kill -USR1 $wrapper; \
+                  while :; do sleep 0.05; done";
+    let slowly = ["-o", "/dev/null", "-e", "trace=recvfrom", "-e", "inject=recvfrom:delay_enter=200000"];
+    let mut command = site.program("strace", &slowly);
+    command.args([common::BINARY, "run", "j", "--timeout", "30s", "-c", script]);
+    let said = Said::of(command.output().unwrap_or_else(|error| {
+        panic!("strace, which slows the wrapper down, cannot be run: {error}. Install it, for example: apt-get install strace")
+    }));
+    assert_eq!(said.code, 9, "{said:?}");
+}
+
 #[test]
 fn a_relative_store_means_the_same_to_the_child_wherever_it_goes() {
     let site = Site::new();
