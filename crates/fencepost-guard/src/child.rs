@@ -2,13 +2,14 @@
 
 use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fencepost_core::run::{Exit, Grant, Input, NotSpawned, Output};
 use fencepost_core::time::Boot;
 use fencepost_core::token::RunId;
-use nix::libc::{ENOENT, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
+use nix::libc::{EACCES, ENOENT, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
 
 use crate::drive::{Body, Note};
 use crate::keeper::{self, Heard, Keeper, Order, Report, Spawn, SpawnStep};
@@ -59,6 +60,8 @@ pub struct Child {
     terminal: Option<Terminal>,
     /// The child was started in the terminal's foreground.
     foreground: bool,
+    /// The keeper was told to start the child. It says later that it has, and the child may act before that is heard.
+    is_ordered: bool,
     group: Option<i32>,
     is_stopped: bool,
     /// We were stopped together with the child, which goes on only under a lease that was confirmed.
@@ -86,6 +89,7 @@ impl Child {
             keeper: Some(keeper),
             terminal,
             foreground: false,
+            is_ordered: false,
             group: None,
             is_stopped: false,
             suspended: None,
@@ -103,6 +107,7 @@ impl Child {
 
     fn spawn(&mut self, grant: Option<&Grant>) -> Vec<Input> {
         self.foreground = self.terminal.as_ref().is_some_and(Terminal::is_for_reading);
+        self.is_ordered = true;
         let spawn = Spawn {
             label: self.plan.label.clone(),
             argv: self.plan.argv.clone(),
@@ -141,10 +146,7 @@ impl Child {
                 let text = match step {
                     SpawnStep::Directory => format!("Cannot enter its directory: {text}"),
                     SpawnStep::Output => format!("Cannot open the file for its output: {text}"),
-                    SpawnStep::Command => {
-                        let command = self.plan.argv.first().map(|word| word.display().to_string());
-                        format!("Cannot run {:?}: {text}", command.unwrap_or_default())
-                    }
+                    SpawnStep::Command => cannot_run(self.plan.argv.first(), errno, &text),
                 };
                 self.take_terminal_back(false);
                 vec![Input::NotSpawned(NotSpawned { not_found, text })]
@@ -286,7 +288,7 @@ impl Body for Child {
     }
 
     fn signalled(&mut self, signal: i32, _tell: &mut dyn FnMut(Note)) -> Vec<Input> {
-        if self.group.is_none() && signal != SIGTSTP {
+        if !self.is_ordered && signal != SIGTSTP {
             return Vec::new();
         }
         let mut inputs = self.order(Order::Signal(signal));
@@ -323,6 +325,23 @@ impl Body for Child {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.keeper.as_ref().map(Keeper::fd)
     }
+}
+
+/// Which command cannot be run, why, and what is most likely to be done about it.
+fn cannot_run(command: Option<&OsString>, errno: i32, text: &str) -> String {
+    let command = command.cloned().unwrap_or_default();
+    let path = Path::new(&command);
+    let is_path = command.as_bytes().contains(&b'/');
+    let advice = match errno {
+        ENOENT if command.as_bytes().contains(&b' ') => {
+            ". It is one word with a space in it; to have a shell split it, give it by -c"
+        }
+        ENOENT if !is_path => ". It was looked for in the directories of PATH; cron's PATH is short, so give its path",
+        ENOENT if path.exists() => ". It exists, but the interpreter that its first line names does not",
+        EACCES if path.is_file() => ". If it is a script or a program, make it executable: chmod +x",
+        _ => "",
+    };
+    format!("Cannot run {:?}: {text}{advice}.", command.display().to_string())
 }
 
 fn named(processes: &[keeper::Process]) -> Vec<String> {

@@ -4,6 +4,7 @@
 //! * [`host`]: this system, and whether a holder on it is dead.
 //! * [`local`]: what this host remembers by itself.
 //! * [`transact`]: one change of a record, on the spot.
+//! * [`gate`]: skips are counted one at a time, so that they leave the store to its holder.
 //! * [`drive`]: the loop that performs what a run decides.
 //! * [`child`], [`hold`]: what a lease is held for.
 //! * [`said`]: the private file in which a job says of itself what it has to say.
@@ -14,6 +15,7 @@
 pub mod child;
 pub mod clock;
 pub mod drive;
+pub mod gate;
 pub mod hold;
 pub mod host;
 pub mod keeper;

@@ -15,6 +15,7 @@ use fencepost_core::time::Boot;
 use fencepost_core::token::Token;
 use serde::{Deserialize, Serialize};
 
+use crate::gate::Gate;
 use crate::host::Host;
 
 /// This host's memory of the jobs of one store or several, in its state directory.
@@ -62,6 +63,11 @@ impl Local {
             memory.high_water = Some(record.token);
             let _ = self.keep(record, &memory);
         }
+    }
+
+    /// Waits until no other process of this host counts a skip.
+    pub fn skip_gate(&self) -> Gate {
+        Gate::enter(&self.directory.join("skips"))
     }
 
     fn sight(&self, record: &Record, memory: &mut Memory, asked: Boot, answered: Boot) -> Option<Sighting> {

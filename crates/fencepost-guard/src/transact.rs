@@ -69,7 +69,15 @@ pub fn skips(store: &dyn Store, job: &Job) -> Result<Option<Skips>, StoreError> 
 }
 
 /// Counts a trigger that was turned away by the run with `token`.
-pub fn count_skip(store: &dyn Store, job: &Job, by: RunId, host: &str, token: Token) -> Result<Skips, StoreError> {
+pub fn count_skip(
+    store: &dyn Store,
+    local: &Local,
+    job: &Job,
+    by: RunId,
+    host: &str,
+    token: Token,
+) -> Result<Skips, StoreError> {
+    let _gate = local.skip_gate();
     let key = Key::skips(job);
     let mut entry = store.read(&key)?.value;
     for write in 0..SKIP_TRIES_MAX {

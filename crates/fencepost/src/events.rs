@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 
+use fencepost_core::ledger::Status;
 use fencepost_core::run::{Event, Finish, Why};
 use fencepost_guard::clock;
 use fencepost_guard::drive::Note;
@@ -44,6 +45,13 @@ impl Events {
             _ => "fencepost",
         };
         self.write("ended", json!({ "status": status, "exit_code": exit_code, "ended_by": ended_by }));
+    }
+
+    /// The last event of a run that failed before it came to anything.
+    pub fn fail(&mut self, failure: &Failure, exit_code: u8) {
+        let (status, message) = (Status::Error.as_str(), failure.message());
+        let fields = json!({ "status": status, "exit_code": exit_code, "ended_by": "fencepost", "message": message });
+        self.write("ended", fields);
     }
 
     fn write(&mut self, event: &str, fields: Value) {

@@ -27,8 +27,9 @@ fn main() -> ExitCode {
         Verb::Runs(options) => command::runs::run(&arguments.global, options),
     };
     code.unwrap_or_else(|failure| {
-        report::failure(&arguments.global, &failure);
-        Code::of(&failure, arguments.verb.is_wrapper())
+        let code = Code::of(&failure, arguments.verb.is_wrapper());
+        report::failure(&arguments.global, code, &failure);
+        code
     })
     .into()
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::args::Global;
 use crate::duration;
-use crate::exit::Failure;
+use crate::exit::{Code, Failure};
 use crate::show;
 
 /// How much is said. Off a terminal only what is wrong, because cron mails whatever is printed.
@@ -89,34 +89,9 @@ impl Voice {
 
     /// Says how it ended, if that needs saying.
     pub fn finish(self, job: &str, finish: &Finish, now: Wall) {
-        match finish {
-            Finish::Held { record, remaining } => {
-                let holder = record.lease.as_ref().map(|lease| show::holder(lease, *remaining, now));
-                self.remark(&format!("{job} skipped: it is held by {}.", holder.unwrap_or_default()));
-            }
-            Finish::Fenced { refused, .. } => self.trouble(&format!(
-                "{job} was fenced off: its write to {} was refused: {}. Whatever it did, that write did not land.",
-                refused.resource,
-                refused.refused.as_deref().unwrap_or_default()
-            )),
-            Finish::Stopped { why, recorded, .. } => self.trouble(&stopped(job, why, *recorded)),
-            Finish::NotSpawned(failure) => self.trouble(&format!("{job}: {}", failure.text)),
-            Finish::Nested => self.trouble(&format!(
-                "{job} was started from inside its own run, which holds the lease: it would wait for itself. Nothing \
-                 was run. Give the inner command another job name, or call it without fencepost."
-            )),
-            Finish::StoreFailed(error) => self.trouble(&format!("{job} was not run: {error}")),
-            Finish::Refused(refusal) => self.trouble(&format!("{job} was not run: {refusal}")),
-            Finish::Unrecorded { exit, error, .. } => self.trouble(&format!(
-                "{job} ended with exit code {}, but that could not be recorded before its lease ran out: {} The lease \
-                 ends by itself; the next run will show this one as lost.",
-                exit.code(),
-                error.as_ref().map_or("the store did not answer.", |error| &error.detail)
-            )),
-            Finish::Interrupted(signal) => {
-                self.remark(&format!("{job}: interrupted by signal {signal}; nothing was run."));
-            }
-            Finish::Ended { .. } | Finish::WithoutLease { .. } => {}
+        match ending(job, finish, now) {
+            Some((from, text)) if self >= from => say(&text),
+            _ => {}
         }
         if let Some(escaped) = escaped(finish) {
             self.trouble(&format!(
@@ -136,18 +111,77 @@ impl Voice {
 }
 
 /// Says why a command was not carried out: JSON on standard output for programs, a sentence for people.
-pub fn failure(global: &Global, failure: &Failure) {
+pub fn failure(global: &Global, code: Code, failure: &Failure) {
     if global.json {
-        let error = json!({ "code": failure.reason(), "reason": failure.reason(), "message": failure.message() });
-        show::json(&json!({ "v": 1, "error": error }));
+        error_json(code, failure.reason(), failure.message());
     }
     if !global.quiet {
         say(failure.message());
     }
 }
 
+/// A failure as programs read it. Its code is the exit code.
+pub fn error_json(code: Code, reason: &str, message: &str) {
+    show::json(&json!({ "v": 1, "error": { "code": code.0, "reason": reason, "message": message } }));
+}
+
+/// A run that fencepost did not let come to its own end, as programs read it.
+pub fn finish_json(code: Code, job: &str, finish: &Finish, now: Wall) {
+    let reason = match finish {
+        Finish::Ended { .. } | Finish::WithoutLease { .. } | Finish::Held { .. } => return,
+        Finish::Fenced { .. } => "fenced",
+        Finish::Stopped { why: Why::Timeout, .. } => "timeout",
+        Finish::Stopped { why: Why::KeeperDied, .. } => "keeper_died",
+        Finish::Stopped { .. } => "lost",
+        Finish::NotSpawned(failure) if failure.not_found => "not_found",
+        Finish::NotSpawned(_) => "cannot_execute",
+        Finish::Nested => "nested",
+        Finish::StoreFailed(_) => "store_failed",
+        Finish::Refused(_) => "refused",
+        Finish::Unrecorded { .. } => "unrecorded",
+        Finish::Interrupted(_) => "interrupted",
+    };
+    if let Some((_, message)) = ending(job, finish, now) {
+        error_json(code, reason, &message);
+    }
+}
+
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "fencepost: {text}");
+}
+
+/// How a run ended, in a sentence, and from which voice on it is said. The child's own end speaks for itself.
+fn ending(job: &str, finish: &Finish, now: Wall) -> Option<(Voice, String)> {
+    let trouble = |text: String| Some((Voice::Troubles, text));
+    match finish {
+        Finish::Held { record, remaining } => {
+            let holder = record.lease.as_ref().map(|lease| show::holder(lease, *remaining, now));
+            Some((Voice::Everything, format!("{job} skipped: it is held by {}.", holder.unwrap_or_default())))
+        }
+        Finish::Fenced { refused, .. } => trouble(format!(
+            "{job} was fenced off: its write to {} was refused: {}. Whatever it did, that write did not land.",
+            refused.resource,
+            refused.refused.as_deref().unwrap_or_default()
+        )),
+        Finish::Stopped { why, recorded, .. } => trouble(stopped(job, why, *recorded)),
+        Finish::NotSpawned(failure) => trouble(format!("{job}: {}", failure.text)),
+        Finish::Nested => trouble(format!(
+            "{job} was started from inside its own run, which holds the lease: it would wait for itself. Nothing was \
+             run. Give the inner command another job name, or call it without fencepost."
+        )),
+        Finish::StoreFailed(error) => trouble(format!("{job} was not run: {error}")),
+        Finish::Refused(refusal) => trouble(format!("{job} was not run: {refusal}")),
+        Finish::Unrecorded { exit, error, .. } => trouble(format!(
+            "{job} ended with exit code {}, but that could not be recorded before its lease ran out: {} The lease \
+             ends by itself; the next run will show this one as lost.",
+            exit.code(),
+            error.as_ref().map_or("the store did not answer.", |error| &error.detail)
+        )),
+        Finish::Interrupted(signal) => {
+            Some((Voice::Everything, format!("{job}: interrupted by signal {signal}; nothing was run.")))
+        }
+        Finish::Ended { .. } | Finish::WithoutLease { .. } => None,
+    }
 }
 
 fn stopped(job: &str, why: &Why, recorded: bool) -> String {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use fencepost_core::lease::{Facts, Honest, Rules, Standing};
-use fencepost_core::ledger::Outcome;
+use fencepost_core::ledger::{Outcome, Status};
 use fencepost_core::record::{Lease, Record};
 use fencepost_core::time::{Boot, StoreClock, Wall};
 use jiff::Timestamp;
@@ -129,8 +129,8 @@ impl RunJson {
         }
     }
 
-    /// The run that is going now. A lease by hand is not a run.
-    pub fn running(record: &Record) -> Option<Self> {
+    /// The run behind the lease: going, or lost and not yet recorded as such. A lease by hand is not a run.
+    pub fn unrecorded(record: &Record, is_over: bool) -> Option<Self> {
         let lease = record.lease.as_ref()?;
         let recorded = record.ledger.of_run(lease.run).is_some();
         if lease.holder.processes.is_none() || recorded {
@@ -142,7 +142,7 @@ impl RunJson {
             slot: time(lease.slot),
             date: date(lease.slot),
             timezone: lease.zone.clone(),
-            status: fencepost_core::ledger::Status::Running.as_str(),
+            status: if is_over { Status::Lost } else { Status::Running }.as_str(),
             token: record.token.number(),
             run: lease.run.to_string(),
             host: lease.holder.host.clone(),
@@ -154,7 +154,7 @@ impl RunJson {
             ended_by: None,
             artifacts: [],
             upstreams: [],
-            note: None,
+            note: is_over.then(|| "it did not end properly; the next run takes over".to_string()),
         })
     }
 }

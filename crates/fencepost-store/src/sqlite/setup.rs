@@ -39,7 +39,7 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     settle(&connection).map_err(failed)?;
-    let header = header(&connection).map_err(failed)?;
+    let header = settled_header(&mut connection).map_err(failed)?;
     if header != OURS {
         make_store(&mut connection, path, header)?;
     }
@@ -83,6 +83,13 @@ const SETTINGS: &str = if cfg!(target_os = "macos") {
 } else {
     "PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = FULL;"
 };
+
+/// Both numbers as of one moment. Read apart, they could stand on either side of another process's making the store,
+/// and look like a database that is somebody else's.
+fn settled_header(connection: &mut Connection) -> rusqlite::Result<Header> {
+    let reading = Transaction::new(connection, TransactionBehavior::Deferred)?;
+    header(&reading)
+}
 
 fn header(connection: &Connection) -> rusqlite::Result<Header> {
     let number = |pragma| connection.query_row(pragma, [], |row| row.get(0));

@@ -6,13 +6,15 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use fencepost_core::ledger::Status;
 use fencepost_core::name::Name;
+use fencepost_core::token::Token;
 
 use crate::duration;
 use crate::exit::Code;
+use crate::report;
 
 /// Run it once, on fresh input, and let nothing stale write
 #[derive(Debug, Parser)]
@@ -138,17 +140,17 @@ pub enum LeaseVerb {
         #[command(flatten)]
         job: JobArgument,
         /// The token that acquire printed
-        #[arg(long, value_name = "T")]
-        token: u64,
+        #[arg(long, value_parser = token, value_name = "T")]
+        token: Token,
     },
     /// Give a lease back
     Release {
         #[command(flatten)]
         job: JobArgument,
         /// The token that acquire printed
-        #[arg(long, value_name = "T", required_unless_present = "force")]
-        token: Option<u64>,
-        /// Take it from whoever holds it; a run that holds it is stopped at its next renewal
+        #[arg(long, value_parser = token, value_name = "T", required_unless_present = "force")]
+        token: Option<Token>,
+        /// Take it from whoever holds it; a run that holds it is stopped, on another host at its next renewal
         #[arg(long, conflicts_with = "token")]
         force: bool,
     },
@@ -204,12 +206,20 @@ impl Arguments {
     /// Reads the command line, or says what is wrong with it and which code to end with.
     pub fn from_command_line() -> Result<Self, Code> {
         Self::try_parse().map_err(|error| {
-            let _ = error.print();
-            match error.kind() {
+            let code = match error.kind() {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Code::DONE,
                 _ if asked_for_run() => Code::FAILED,
                 _ => Code::USAGE,
+            };
+            if code != Code::DONE && asked_for_json() {
+                let text = error.to_string();
+                report::error_json(code, "usage", text.trim_start_matches("error: ").trim_end());
             }
+            let _ = error.print();
+            if let Some(word) = command_without_dashes(&error) {
+                eprintln!("\nWrite the command after --, as in: fencepost run JOB -- {word}");
+            }
+            code
         })
     }
 }
@@ -253,8 +263,28 @@ fn asked_for_run() -> bool {
     false
 }
 
+/// Whether failures are wanted as JSON, as far as that can be told from a command line that does not parse.
+fn asked_for_json() -> bool {
+    std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
+}
+
+/// The first word of a command that was given to `run` without the dashes in front of it.
+fn command_without_dashes(error: &clap::Error) -> Option<&str> {
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word)) if error.kind() == ErrorKind::UnknownArgument && asked_for_run() => {
+            Some(word.as_str()).filter(|word| !word.starts_with('-'))
+        }
+        _ => None,
+    }
+}
+
 fn name(text: &str) -> Result<Name, String> {
     Name::new(text).map_err(|error| error.to_string())
+}
+
+fn token(text: &str) -> Result<Token, String> {
+    let number = text.parse().ok().and_then(Token::new);
+    number.ok_or_else(|| format!("{text:?} is not a token: it is the number below 2^53 that acquire printed"))
 }
 
 fn status(text: &str) -> Result<Status, String> {

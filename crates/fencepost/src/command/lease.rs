@@ -10,18 +10,18 @@ use fencepost_core::record::Record;
 use fencepost_core::run::{Event, Finish, Overlap, Run, Terms, Why};
 use fencepost_core::token::{RunId, Token};
 use fencepost_core::transition::Done;
-use fencepost_guard::clock;
 use fencepost_guard::drive::{Note, drive};
 use fencepost_guard::hold::Stdin;
 use fencepost_guard::signals::Signals;
 use fencepost_guard::transact::{TransactError, look, transact};
+use fencepost_guard::{clock, nudge};
 use fencepost_store::Store;
 use serde_json::json;
 
 use crate::args::{Global, JobArgument, LeaseVerb};
 use crate::exit::{Code, Failure};
 use crate::place::Place;
-use crate::report::Voice;
+use crate::report::{self, Voice};
 use crate::show::{self, LeaseJson};
 
 /// How long a waiting `acquire` pauses between two tries.
@@ -87,8 +87,8 @@ impl<'a> Desk<'a> {
         }
     }
 
-    fn renew(&self, token: u64) -> Result<Code, Failure> {
-        match self.transact(Intent::Renew(me(token)?)) {
+    fn renew(&self, token: Token) -> Result<Code, Failure> {
+        match self.transact(Intent::Renew(me(token))) {
             Ok(done) => {
                 let ttl = done.held.as_ref().and_then(|known| known.record.lease.as_ref()).map(|lease| lease.ttl);
                 let message = format!("{} renewed.", self.job);
@@ -98,12 +98,18 @@ impl<'a> Desk<'a> {
         }
     }
 
-    fn release(&self, token: u64) -> Result<Code, Failure> {
-        self.released(self.transact(Intent::Release(me(token)?)), "released")
+    fn release(&self, token: Token) -> Result<Code, Failure> {
+        self.released(self.transact(Intent::Release(me(token))), "released")
     }
 
+    /// A holder on this host hears of it at once, so that another run need not start beside it.
     fn force_release(&self) -> Result<Code, Failure> {
-        match self.transact(Intent::ForceRelease) {
+        let (before, _) = look(self.store.as_ref(), &self.job)?;
+        let result = self.transact(Intent::ForceRelease);
+        if let (Ok(_), Some(record)) = (&result, &before) {
+            nudge(&self.place.host, record);
+        }
+        match result {
             Err(TransactError::Refused(Refusal::NobodyHolds)) => {
                 Voice::of(self.global).tell(&format!("Nobody holds {}.", self.job));
                 self.show()
@@ -139,6 +145,8 @@ impl<'a> Desk<'a> {
         };
         let remaining = show::remaining(&record, clock.as_ref());
         if self.global.json {
+            let is_dead = record.lease.as_ref().is_some_and(|lease| self.place.host.knows_dead(&lease.holder));
+            let remaining = if is_dead { Some(Duration::ZERO) } else { remaining };
             show::json(&LeaseJson::new(&record, remaining, now));
         } else {
             show::line(&self.sentence(&record, remaining));
@@ -188,7 +196,7 @@ impl<'a> Desk<'a> {
             TransactError::Refused(refusal) => return Err(Failure::Other(format!("{}: {refusal}", self.job))),
         };
         if self.global.json {
-            show::json(&json!({ "v": 1, "error": { "code": code.0, "reason": reason, "message": message } }));
+            report::error_json(code, reason, &message);
         }
         Voice::of(self.global).warn(&message);
         Ok(code)
@@ -293,8 +301,6 @@ fn lost_sentence(why: &Why) -> String {
     why.note().replace("stopped: ", "lease lost: ")
 }
 
-fn me(token: u64) -> Result<Me, Failure> {
-    let token =
-        Token::new(token).ok_or_else(|| Failure::Usage(format!("{token} is not a token: it is 2^53 or more.")))?;
-    Ok(Me { token, run: None })
+fn me(token: Token) -> Me {
+    Me { token, run: None }
 }

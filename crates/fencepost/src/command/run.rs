@@ -26,7 +26,7 @@ use crate::args::{Global, OverlapChoice, RunOptions, Sink, StoreErrorChoice};
 use crate::events::Events;
 use crate::exit::{Code, Failure};
 use crate::place::Place;
-use crate::report::Voice;
+use crate::report::{self, Voice};
 use crate::show;
 
 /// The default grace, and the share of the time-to-live that it may take at most.
@@ -38,68 +38,94 @@ pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
     let job = job(options, &place)?;
     let argv = argv(options)?;
     let grace = grace(options)?;
-    let voice = Voice::of(global);
     if options.dry_run {
         return dry_run(&place, &job, options);
     }
     let run = super::mint_run();
     let sink = options.events.as_ref().map(Sink::parse).transpose().map_err(Failure::Usage)?;
     let mut events = Events::open(sink, job.to_string(), run.to_string())?;
+    let attempt = Attempt { global, options, place, job, argv, grace, run };
+    let result = attempt.guard(&mut events);
+    if let Err(failure) = &result {
+        events.fail(failure, Code::of(failure, true).0);
+    }
+    result
+}
 
-    // The keeper is forked before the store is opened: no database handle crosses a fork, and no thread exists yet.
-    let keeper = Keeper::start().map_err(|error| Failure::Other(format!("Cannot start the keeper: {error}")))?;
-    let terminal = Terminal::detect();
-    let mut signals =
-        Signals::listen().map_err(|error| Failure::Other(format!("Cannot listen to signals: {error}")))?;
-    let store = opened(&place, options)?;
-    let output = Output::prepare(options, &place, run)?;
-    let claim = Claim {
-        run,
-        ttl: options.ttl,
-        holder: place.host.holder(std::process::id() as i32, Some(keeper.pid())),
-        slot: clock::now().wall,
-        zone: "UTC".to_string(),
-        trigger: Trigger::Manual,
-    };
-    let terms = terms(options, job.clone(), claim, grace);
-    let plan = Plan {
-        argv,
-        cwd: None,
-        grace,
-        leave_children: options.leave_children,
-        stdout: output.as_ref().map(|output| output.stdout.clone().into_os_string()),
-        stderr: output.as_ref().map(|output| output.stderr.clone().into_os_string()),
-        label: job.to_string(),
-        run,
-        said: place.said(run),
-        env: environment(&place, run),
-    };
-    let mut child = Child::new(plan, keeper, terminal);
-    let label = job.to_string();
-    let mut tell = |note: Note| {
-        events.note(&note);
-        voice.note(&label, &note);
-        if let Note::Event(Event::AskedToStop { record }) = &note {
-            nudge(&place.host, record);
+/// One run, as it was asked for.
+struct Attempt<'a> {
+    global: &'a Global,
+    options: &'a RunOptions,
+    place: Place,
+    job: Job,
+    argv: Vec<OsString>,
+    grace: Duration,
+    run: RunId,
+}
+
+impl Attempt<'_> {
+    fn guard(self, events: &mut Events) -> Result<Code, Failure> {
+        let Self { global, options, place, job, argv, grace, run } = self;
+        // The keeper is forked before the store is opened: no database handle crosses a fork, and no thread exists yet.
+        let keeper = Keeper::start().map_err(|error| Failure::Other(format!("Cannot start the keeper: {error}")))?;
+        let terminal = Terminal::detect();
+        let mut signals =
+            Signals::listen().map_err(|error| Failure::Other(format!("Cannot listen to signals: {error}")))?;
+        let store = opened(&place, options)?;
+        let output = Output::prepare(options, &place, run)?;
+        let claim = Claim {
+            run,
+            ttl: options.ttl,
+            holder: place.host.holder(std::process::id() as i32, Some(keeper.pid())),
+            slot: clock::now().wall,
+            zone: "UTC".to_string(),
+            trigger: Trigger::Manual,
+        };
+        let terms = terms(options, job.clone(), claim, grace);
+        let label = job.to_string();
+        let plan = Plan {
+            argv,
+            cwd: None,
+            grace,
+            leave_children: options.leave_children,
+            stdout: output.as_ref().map(|output| output.stdout.clone().into_os_string()),
+            stderr: output.as_ref().map(|output| output.stderr.clone().into_os_string()),
+            label: label.clone(),
+            run,
+            said: place.said(run),
+            env: environment(&place, run),
+        };
+        let mut child = Child::new(plan, keeper, terminal);
+        let voice = Voice::of(global);
+        let mut tell = |note: Note| {
+            events.note(&note);
+            voice.note(&label, &note);
+            if let Note::Event(Event::AskedToStop { record }) = &note {
+                nudge(&place.host, record);
+            }
+        };
+        let finish = drive(Run::new(terms), Arc::clone(&store), &place.local(), &mut signals, &mut child, &mut tell)
+            .map_err(|error| Failure::Other(format!("Cannot start the store's thread: {error}")))?;
+        let code = Code::of_run(&finish, Code(options.skip_exit));
+        if let Some(output) = output {
+            output.show_if(!matches!(&finish, Finish::Held { .. }) && code != Code::DONE);
         }
-    };
-    let finish = drive(Run::new(terms), Arc::clone(&store), &place.local(), &mut signals, &mut child, &mut tell)
-        .map_err(|error| Failure::Other(format!("Cannot start the store's thread: {error}")))?;
-    let code = Code::of_run(&finish, Code(options.skip_exit));
-    if let Some(output) = output {
-        output.show_if(!matches!(&finish, Finish::Held { .. }) && code != Code::DONE);
-    }
-    voice.finish(&label, &finish, clock::now().wall);
-    match &finish {
-        Finish::Held { record, .. } => skipped(&place, store.as_ref(), &job, run, record, voice),
-        Finish::Fenced { refused, recorded: false, .. } => {
-            // The lease is another's by now, so that the last swap could not say it. It is counted all the same.
-            let _ = transact(store.as_ref(), &place.local(), &job, Intent::NotePublish(*refused.clone()), run);
+        let now = clock::now().wall;
+        voice.finish(&label, &finish, now);
+        if global.json {
+            report::finish_json(code, &label, &finish, now);
         }
-        _ => {}
+        match &finish {
+            Finish::Held { record, .. } => skipped(&place, store.as_ref(), &job, run, record, voice),
+            Finish::Fenced { refused, recorded: false, .. } => {
+                // The lease is another's by now, so that the last swap could not say it. It is counted all the same.
+                let _ = transact(store.as_ref(), &place.local(), &job, Intent::NotePublish(*refused.clone()), run);
+            }
+            _ => {}
+        }
+        events.end(&finish, status(&finish).as_str(), code.0);
+        Ok(code)
     }
-    events.end(&finish, status(&finish).as_str(), code.0);
-    Ok(code)
 }
 
 fn job(options: &RunOptions, place: &Place) -> Result<Job, Failure> {
@@ -194,28 +220,34 @@ fn skipped(
     record: &fencepost_core::record::Record,
     voice: Voice,
 ) {
-    if let Err(error) = count_skip(store, job, run, &place.host.name, record.token) {
+    if let Err(error) = count_skip(store, &place.local(), job, run, &place.host.name, record.token) {
         voice.warn(&format!("{job} was skipped, but the skip could not be counted: {error}"));
     }
 }
 
 fn dry_run(place: &Place, job: &Job, options: &RunOptions) -> Result<Code, Failure> {
-    let store = place.open()?;
-    let (record, clock) = look(store.as_ref(), job)?;
+    // Opening a store makes it, which is more than nothing.
+    let (record, clock) = if place.is_unmade() { (None, None) } else { look(place.open()?.as_ref(), job)? };
     let Some((record, lease)) = record.as_ref().and_then(|record| record.lease.as_ref().map(|lease| (record, lease)))
     else {
         show::line(&format!("{job} would run: nobody holds it."));
         return Ok(Code::DONE);
     };
-    let remaining = show::remaining(record, clock.as_ref());
-    if remaining == Some(Duration::ZERO) || place.host.knows_dead(&lease.holder) {
+    if place.is_over(record, clock.as_ref()) {
         show::line(&format!("{job} would run: the run before ({}) did not end properly.", lease.run));
         return Ok(Code::DONE);
     }
-    show::line(&format!(
-        "{job} would be skipped: it is held by {}.",
-        show::holder(lease, remaining, clock::now().wall)
-    ));
+    let holder = show::holder(lease, show::remaining(record, clock.as_ref()), clock::now().wall);
+    if options.overlap == OverlapChoice::Replace {
+        show::line(&format!("{job} would ask its holder to stop, and run in its place: it is held by {holder}."));
+        return Ok(Code::DONE);
+    }
+    if let Some(wait) = options.wait {
+        let wait = crate::duration::show(wait);
+        show::line(&format!("{job} would wait up to {wait} for its turn: it is held by {holder}."));
+        return Ok(Code::DONE);
+    }
+    show::line(&format!("{job} would be skipped: it is held by {holder}."));
     Ok(Code(options.skip_exit))
 }
 

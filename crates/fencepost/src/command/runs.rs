@@ -12,10 +12,10 @@ pub fn run(global: &Global, options: &RunsOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     let store = place.open()?;
     let mut runs: Vec<(Wall, RunJson)> = Vec::new();
-    super::each_record(store.as_ref(), |record, _| {
+    super::each_record(store.as_ref(), |record, clock| {
         if options.job.as_ref().is_none_or(|name| record.job.name == *name) {
-            let running = record.lease.as_ref().map(|lease| lease.since);
-            runs.extend(running.zip(RunJson::running(&record)));
+            let since = record.lease.as_ref().map(|lease| lease.since);
+            runs.extend(since.zip(RunJson::unrecorded(&record, place.is_over(&record, clock))));
             runs.extend(record.ledger.ring.iter().map(|outcome| (outcome.started, RunJson::ended(&record, outcome))));
         }
         Ok(())

@@ -101,7 +101,7 @@ struct JobState {
     record: Record,
     skips: Option<Skips>,
     remaining: Option<Duration>,
-    holder_is_dead: bool,
+    is_over: bool,
 }
 
 impl JobState {
@@ -109,13 +109,13 @@ impl JobState {
         Ok(Self {
             skips: skips(store, &record.job)?,
             remaining: show::remaining(&record, clock),
-            holder_is_dead: record.lease.as_ref().is_some_and(|lease| place.host.knows_dead(&lease.holder)),
+            is_over: place.is_over(&record, clock),
             record,
         })
     }
 
     fn is_held(&self) -> bool {
-        self.record.lease.is_some() && !self.holder_is_dead && self.remaining != Some(Duration::ZERO)
+        self.record.lease.is_some() && !self.is_over
     }
 
     fn state(&self) -> &'static str {
@@ -211,7 +211,6 @@ impl JobState {
             next_slot: None,
             streak: self.streak(),
             counts: self.counts(),
-            skip_rate: self.skips.as_ref().map_or(0.0, |skips| skips.rate(record.grants)),
         }
     }
 }
@@ -275,7 +274,6 @@ struct JobJson {
     next_slot: Option<String>,
     streak: Option<StreakJson>,
     counts: BTreeMap<&'static str, u64>,
-    skip_rate: f64,
 }
 
 #[derive(Serialize)]

@@ -1,0 +1,128 @@
+//! The gate through which the skipped triggers of one host go, one at a time and with a pause between them.
+//!
+//! A skip is counted by a swap like any other. Where a store has one lock for all that write, as SQLite has, a crowd
+//! of skippers would keep it taken, and the holder's renewal would wait for its turn until past its deadline. So they
+//! queue up here, and leave the store to others for most of the time.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use fencepost_core::time::Boot;
+
+use crate::clock;
+
+/// How long one waits for those before it. Who holds the gate may have been stopped, so that nobody waits for ever.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long one pauses between two tries, at first and at most.
+const TRY_PAUSE_MIN: Duration = Duration::from_millis(2);
+const TRY_PAUSE_MAX: Duration = Duration::from_millis(50);
+
+/// For each part of the time that one skipper used the store, this many parts are left to others, within reason.
+const REST_SHARES: u32 = 2;
+const REST_MAX: Duration = Duration::from_millis(20);
+
+/// The right to count a skip, until it is dropped. It spares the holder, and nothing rests on it: where it cannot be
+/// had, the skip is counted all the same.
+#[derive(Debug)]
+pub struct Gate {
+    file: Option<File>,
+    entered: Boot,
+}
+
+impl Gate {
+    pub fn enter(path: &Path) -> Self {
+        let file = opened(path).and_then(waited_for);
+        if let Some(rest) = file.as_ref().and_then(rest) {
+            sleep(rest);
+        }
+        Self { file, entered: clock::boot_now() }
+    }
+}
+
+impl Drop for Gate {
+    /// Whoever comes next finds how long to rest, so that one who comes alone never does.
+    fn drop(&mut self) {
+        let Some(file) = &mut self.file else { return };
+        let now = clock::boot_now();
+        let rest = (now.since(self.entered) * REST_SHARES).clamp(Duration::from_millis(1), REST_MAX);
+        let _ = file.rewind().and_then(|()| file.write_all(&(now + rest).0.to_be_bytes()));
+    }
+}
+
+fn opened(path: &Path) -> Option<File> {
+    if let Some(parent) = path.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(parent).ok()?;
+    }
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).ok()
+}
+
+fn waited_for(file: File) -> Option<File> {
+    let begun = clock::boot_now();
+    let mut pause = TRY_PAUSE_MIN;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Some(file),
+            Err(fs::TryLockError::WouldBlock) if clock::boot_now().since(begun) < PATIENCE => sleep(pause),
+            Err(_) => return None,
+        }
+        pause = (pause * 2).min(TRY_PAUSE_MAX);
+    }
+}
+
+/// How long the one before wants the store to be left alone. A moment far ahead is of an earlier boot.
+fn rest(mut file: &File) -> Option<Duration> {
+    let mut bytes = [0; 8];
+    file.read_exact(&mut bytes).ok()?;
+    let rest = Boot(u64::from_be_bytes(bytes)).since(clock::boot_now());
+    (rest <= REST_MAX).then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn one_is_inside_at_a_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/gate");
+        let inside = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    let gate = Gate::enter(&path);
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                    sleep(Duration::from_millis(1));
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    drop(gate);
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn the_next_one_rests_for_longer_than_the_last_one_took() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("gate");
+        let first = Gate::enter(&path);
+        sleep(Duration::from_millis(5));
+        drop(first);
+        let left = clock::boot_now();
+        drop(Gate::enter(&path));
+        assert!(clock::boot_now().since(left) >= Duration::from_millis(10));
+    }
+
+    #[test]
+    fn a_gate_that_cannot_be_made_or_was_left_by_another_boot_keeps_nobody() {
+        assert!(Gate::enter(Path::new("/proc/no/such/gate")).file.is_none());
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("gate");
+        fs::write(&path, u64::MAX.to_be_bytes()).unwrap();
+        assert_eq!(rest(&opened(&path).unwrap()), None);
+    }
+}
