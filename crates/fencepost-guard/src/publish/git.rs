@@ -87,14 +87,16 @@ impl Target {
     /// Makes a fence commit on top of another, in this clone only.
     pub fn fence_commit(&self, tip: &Tip, parent: Option<&str>) -> Result<String, PublishError> {
         let tree = self.git.ask(&["mktree"], "")?;
-        let mut arguments = Vec::new();
-        if !self.git.run(&["var", "GIT_COMMITTER_IDENT"], "")?.ok {
-            // A machine account has no name. Where there is one it stays: servers have rules about committers.
-            arguments.extend(["-c", "user.name=fencepost", "-c", "user.email=fencepost@localhost"]);
-        }
-        arguments.extend(["-c", "i18n.commitEncoding=UTF-8", "commit-tree", &tree]);
+        let message = tip.message();
+        let mut arguments = vec!["-c", "i18n.commitEncoding=UTF-8", "commit-tree", &tree];
         arguments.extend(parent.iter().flat_map(|parent| ["-p", parent]));
-        self.git.ask(&arguments, &tip.message())
+        let made = self.git.run(&arguments, &message)?;
+        if made.ok {
+            return Ok(made.stdout.trim().to_string());
+        }
+        // A machine account has no name. Where there is one it is used, for servers have rules about committers.
+        let nameless = ["-c", "user.name=fencepost", "-c", "user.email=fencepost@localhost"];
+        self.git.ask(&[&nameless, arguments.as_slice()].concat(), &message)
     }
 
     /// What is pushed, in one number.
@@ -105,11 +107,7 @@ impl Target {
 
     fn look(&self, request: &Request) -> Result<Seen, PublishError> {
         let refs: Vec<&str> = self.branches.iter().map(|(_, to)| to.as_str()).collect();
-        let seen = self.remote.look(&self.git, &self.fence_ref, &refs, request.adopt)?;
-        if let Some(commit) = seen.commit.as_ref().filter(|_| !request.dry_run) {
-            self.remote.remember(&self.git, &self.fence_ref, commit);
-        }
-        Ok(seen)
+        self.remote.look(&self.git, &self.fence_ref, &refs, request)
     }
 
     /// Whether the branches are at our commits or past them, as far as this clone can tell. A server that lost power

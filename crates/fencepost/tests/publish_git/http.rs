@@ -55,7 +55,9 @@ impl Server {
 
     /// Has the next pushes go wrong, one after the other.
     pub fn fail(&self, faults: impl IntoIterator<Item = Fault>) {
-        *self.shared.faults.lock().unwrap() = faults.into_iter().collect();
+        let mut faults: Vec<Fault> = faults.into_iter().collect();
+        faults.reverse();
+        *self.shared.faults.lock().unwrap() = faults;
     }
 
     pub fn ask_for_a_password(&self) {
@@ -80,9 +82,7 @@ impl Shared {
             return (&mut &*stream).write_all(head.as_bytes()).ok();
         }
         let is_push = request.method == "POST" && request.path.ends_with("/git-receive-pack");
-        let fault =
-            is_push.then(|| Some(self.faults.lock().unwrap()).filter(|faults| !faults.is_empty())?.remove(0).into());
-        match fault.flatten() {
+        match is_push.then(|| self.faults.lock().unwrap().pop()).flatten() {
             Some(Fault::Unheard) => None,
             Some(Fault::Unanswered(then)) => {
                 self.backend(&request);

@@ -43,6 +43,9 @@ const FOREIGN: [&str; 20] = [
 /// The lines of an answer that are shown. A server may say much more.
 const WORDS_LINES_MAX: usize = 6;
 
+/// Lines that only say that something went wrong.
+const NOTHING_NEW: [&str; 2] = ["hint:", "error: failed to push some refs"];
+
 /// A repository that git can be asked about.
 #[derive(Clone, Debug)]
 pub(super) struct Git {
@@ -149,14 +152,13 @@ impl Git {
 impl Answer {
     /// What people should read of it: the complaints, without passwords.
     pub fn words(&self) -> String {
-        let lines: Vec<&str> = self.stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let complains =
-            |line: &&str| ["fatal:", "error:", "remote:", "hint:"].iter().any(|kind| line.starts_with(kind));
+        let says_more = |line: &&str| !line.is_empty() && !NOTHING_NEW.iter().any(|words| line.starts_with(words));
+        let lines: Vec<&str> = self.stderr.lines().map(str::trim).filter(says_more).collect();
+        let complains = |line: &&str| ["fatal:", "error:", "remote:"].iter().any(|kind| line.starts_with(kind));
         let mut chosen: Vec<&str> = lines.iter().copied().filter(complains).collect();
         if chosen.is_empty() {
             chosen = lines;
         }
-        chosen.retain(|line| !line.starts_with("hint:"));
         chosen.truncate(WORDS_LINES_MAX);
         if chosen.is_empty() { "git gave no reason".to_string() } else { redact::text(&chosen.join("; ")) }
     }

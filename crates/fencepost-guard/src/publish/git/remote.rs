@@ -7,7 +7,7 @@ use fencepost_core::fence::Fence;
 use super::cli::Git;
 use super::message::Tip;
 use super::redact;
-use crate::publish::{PublishError, digest};
+use crate::publish::{PublishError, Request, digest};
 
 /// A remote that is pushed to at one place.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ impl Remote {
     }
 
     /// Reads the fence, and where the refs are.
-    pub fn look(&self, git: &Git, fence_ref: &str, refs: &[&str], adopt: bool) -> Result<Seen, PublishError> {
+    pub fn look(&self, git: &Git, fence_ref: &str, refs: &[&str], request: &Request) -> Result<Seen, PublishError> {
         let answer = git.run(&[&["ls-remote", &self.read, fence_ref], refs].concat(), "")?;
         if !answer.ok {
             return Err(PublishError::Failed(format!(
@@ -86,8 +86,8 @@ impl Remote {
             .collect();
         let commit = refs.remove(fence_ref);
         let fence = match &commit {
-            Some(commit) => self.fence(git, fence_ref, commit, adopt)?,
-            None => self.no_fence(git, fence_ref, adopt)?,
+            Some(commit) => self.fence(git, fence_ref, commit, request)?,
+            None => self.no_fence(git, fence_ref, request.adopt)?,
         };
         Ok(Seen { commit, fence, refs })
     }
@@ -98,11 +98,20 @@ impl Remote {
         let _ = git.run(&["update-ref", &self.memory(fence_ref), commit], "");
     }
 
-    fn fence(&self, git: &Git, fence_ref: &str, commit: &str, adopt: bool) -> Result<Option<Fence>, PublishError> {
+    fn fence(
+        &self,
+        git: &Git,
+        fence_ref: &str,
+        commit: &str,
+        request: &Request,
+    ) -> Result<Option<Fence>, PublishError> {
         let object = match object(git, commit)? {
             Some(object) => object,
             None => {
                 self.fetch(git, fence_ref)?;
+                if !request.dry_run {
+                    self.remember(git, fence_ref, commit);
+                }
                 object(git, commit)?.unwrap_or_default()
             }
         };
@@ -113,7 +122,7 @@ impl Remote {
         match tip {
             Ok(Tip::Written(fence)) => Ok(Some(fence)),
             Ok(Tip::Unwritten) => Ok(None),
-            Err(_) if adopt => Ok(None),
+            Err(_) if request.adopt => Ok(None),
             Err(why) => Err(PublishError::Failed(format!(
                 "The fence of {} cannot be read: {fence_ref} is {commit}, and {why}. Nothing was pushed, because without \
                  it nobody knows which token wrote last. Put the last fence back there; or, if no older run can still \
