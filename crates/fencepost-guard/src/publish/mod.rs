@@ -5,6 +5,7 @@
 
 pub mod digest;
 pub mod file;
+pub mod git;
 
 use fencepost_core::fence::{Fence, Level, Mode, Refused, Write};
 use fencepost_core::name::Job;

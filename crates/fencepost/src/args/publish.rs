@@ -1,16 +1,21 @@
 //! What was typed after `publish`.
 
+mod git;
+
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use fencepost_core::name::Name;
 
 use super::name;
+pub use git::GitOptions;
 
 #[derive(Debug, Subcommand)]
 pub enum PublishVerb {
     /// Replace a file's content
     File(FileOptions),
+    /// Push commits to a git remote, together with the fence
+    Git(GitOptions),
 }
 
 /// What every target takes.

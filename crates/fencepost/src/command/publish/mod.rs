@@ -1,5 +1,7 @@
 //! `fencepost publish …`: a fenced write.
 
+mod git;
+
 use std::fs::File;
 use std::io::{Read, stdin};
 use std::path::{Path, PathBuf};
@@ -29,6 +31,7 @@ pub fn run(global: &Global, verb: &PublishVerb) -> Result<Code, Failure> {
             let mut payload = open_payload(payload)?;
             desk(common)?.publish("file", absolute(path), |request| file::publish(request, path, &mut payload))
         }
+        PublishVerb::Git(options) => git::run(global, options),
     }
 }
 

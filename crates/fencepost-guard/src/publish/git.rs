@@ -1,0 +1,407 @@
+//! A git remote: the job's fence is a ref beside the branches, and moves with them in one atomic push.
+//!
+//! The fence is read and judged, and then pushed together with the commits on the condition that it still is what was
+//! judged. The server compares under the lock under which it writes, so that whoever slept between the check and the
+//! push lands nothing. The fence's ref is made alone, before the first push: a server that hides it would otherwise
+//! refuse the fence and take the branch.
+
+mod cli;
+pub mod hook;
+mod message;
+mod push;
+mod redact;
+mod remote;
+
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use fencepost_core::fence::{Fence, Level, Strict, Verdict, judge};
+use fencepost_core::name::{Job, Key};
+
+use super::{PublishError, Receipt, Request, digest};
+use cli::Git;
+pub use cli::PUSHING;
+pub use message::Tip;
+use push::Outcome;
+pub use push::Push;
+use remote::{Remote, Seen};
+
+/// How often a push is tried while others move the fence. Each time somebody else got on.
+const ATTEMPTS_MAX: u32 = 12;
+/// How often it is tried again after a lost connection.
+const LOST_MAX: u32 = 2;
+/// How often it is tried again if the fence did not move and git says that it did.
+const SAME_MAX: u32 = 3;
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+
+/// What was asked for, as it was typed.
+#[derive(Clone, Debug, Default)]
+pub struct Wish<'a> {
+    pub remote: &'a str,
+    /// Branches, as `NAME` or `COMMIT:NAME`; none means the current one.
+    pub branches: &'a [String],
+    /// The fence's ref, where the usual one is not allowed.
+    pub fence_ref: Option<&'a str>,
+}
+
+/// Commits on their way to a remote. They are looked up once, so that the fence's digest names what is pushed.
+#[derive(Clone, Debug)]
+pub struct Target {
+    git: Git,
+    remote: Remote,
+    fence_ref: String,
+    /// Commits, and the refs of the remote that they go to; sorted.
+    branches: Vec<(String, String)>,
+}
+
+impl Target {
+    pub fn find(repository: &Path, wish: &Wish<'_>, job: &Job) -> Result<Self, PublishError> {
+        let git = Git::open(repository)?;
+        let remote = Remote::find(&git, wish.remote)?;
+        let fence_ref = fence_ref(&git, wish.fence_ref, job)?;
+        let branches = branches(&git, wish.branches)?;
+        if branches.iter().any(|(_, to)| *to == fence_ref) {
+            return Err(PublishError::Usage(format!("{fence_ref} cannot be the fence and a branch at once.")));
+        }
+        Ok(Self { git, remote, fence_ref, branches })
+    }
+
+    /// What `status` calls it.
+    pub fn resource(&self) -> String {
+        let names: Vec<&str> = self.branches.iter().map(|(_, to)| to.trim_start_matches("refs/heads/")).collect();
+        format!("{} {}", self.remote.shown, names.join(","))
+    }
+
+    /// The push that replaces one fence by another, with the commits.
+    pub fn push(&self, expected: &str, fence: &str) -> Push {
+        Push {
+            remote: self.remote.name.clone(),
+            fence_ref: self.fence_ref.clone(),
+            expected: expected.to_string(),
+            fence: fence.to_string(),
+            branches: self.branches.clone(),
+        }
+    }
+
+    /// Makes a fence commit on top of another, in this clone only.
+    pub fn fence_commit(&self, tip: &Tip, parent: Option<&str>) -> Result<String, PublishError> {
+        let tree = self.git.ask(&["mktree"], "")?;
+        let message = tip.message();
+        let mut arguments = vec!["-c", "i18n.commitEncoding=UTF-8", "commit-tree", &tree];
+        arguments.extend(parent.iter().flat_map(|parent| ["-p", parent]));
+        let made = self.git.run(&arguments, &message)?;
+        if made.ok {
+            return Ok(made.stdout.trim().to_string());
+        }
+        // A machine account has no name. Where there is one it is used, for servers have rules about committers.
+        let nameless = ["-c", "user.name=fencepost", "-c", "user.email=fencepost@localhost"];
+        self.git.ask(&[&nameless, arguments.as_slice()].concat(), &message)
+    }
+
+    /// What is pushed, in one number.
+    fn digest(&self) -> String {
+        let list: String = self.branches.iter().map(|(commit, to)| format!("{to} {commit}\n")).collect();
+        digest::of(list.as_bytes())
+    }
+
+    fn look(&self, request: &Request) -> Result<Seen, PublishError> {
+        let refs: Vec<&str> = self.branches.iter().map(|(_, to)| to.as_str()).collect();
+        self.remote.look(&self.git, &self.fence_ref, &refs, request)
+    }
+
+    /// Whether the branches are at our commits or past them, as far as this clone can tell. A server that lost power
+    /// between the refs of one push may have the fence without the branch.
+    fn has_arrived(&self, seen: &Seen) -> Result<bool, PublishError> {
+        for (commit, to) in &self.branches {
+            match seen.refs.get(to) {
+                None => return Ok(false),
+                Some(there) if there != commit && self.is_ancestor(there, commit)? => return Ok(false),
+                Some(_) => {}
+            }
+        }
+        Ok(true)
+    }
+
+    fn is_ancestor(&self, older: &str, newer: &str) -> Result<bool, PublishError> {
+        Ok(self.git.run(&["merge-base", "--is-ancestor", older, newer], "")?.ok)
+    }
+
+    fn send(&self, push: &Push) -> Result<(Outcome, String), PublishError> {
+        let arguments = push.arguments();
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let answer = self.git.run(&arguments, "")?;
+        Ok((push.outcome(&answer), answer.words()))
+    }
+
+    /// The sentence for a push that the server, or git, did not want.
+    fn failed(&self, outcome: &Outcome, words: &str) -> PublishError {
+        let Self { remote: Remote { shown, name, .. }, fence_ref, .. } = self;
+        let name = redact::text(name);
+        PublishError::Failed(match outcome {
+            Outcome::Behind(branch) => format!(
+                "{branch} on {shown} has commits that are not in ours, and they are not overwritten; nothing was pushed. \
+                 Get them (git pull --rebase {name} {branch}), then publish again."
+            ),
+            Outcome::Hidden => format!(
+                "{shown} does not let anybody write {fence_ref} (it hides that namespace); nothing was pushed. Keep the \
+                 fence in a branch: --fence-ref refs/heads/fencepost/NAME"
+            ),
+            Outcome::NoAtomic => format!(
+                "{shown} does not offer atomic pushes, so that a check and a push cannot be one step there; nothing was \
+                 pushed. Let the server advertise them (git config receive.advertiseAtomic true), or publish to a host \
+                 that has them."
+            ),
+            Outcome::Declined(reason) => format!(
+                "{shown} declined the push ({reason}; {words}); nothing was pushed. If it does not allow the fence's ref, \
+                 give it another: --fence-ref refs/heads/fencepost/NAME"
+            ),
+            Outcome::NotSent => format!(
+                "git pushed nothing to {shown} ({words}). A pre-push hook that ends with an error does that: see what it \
+                 says (git push --dry-run {name})"
+            ),
+            Outcome::Landed | Outcome::Moved | Outcome::Unknown => format!(
+                "The push to {shown} was not accepted ({words}), and the fence there is not ours. Publish again."
+            ),
+        })
+    }
+}
+
+/// Pushes the commits, if the fence on the remote allows that.
+pub fn publish(request: &Request, target: &Target) -> Result<Receipt, PublishError> {
+    let mut pushes = Pushes {
+        target,
+        request,
+        sent: Vec::new(),
+        lost: 0,
+        moved_from: None,
+        same: 0,
+        words: String::new(),
+        created: false,
+    };
+    for attempt in 0..ATTEMPTS_MAX {
+        if attempt > 0 {
+            sleep(pause());
+        }
+        if let Some(receipt) = pushes.attempt()? {
+            return Ok(receipt);
+        }
+    }
+    Err(pushes.gave_up())
+}
+
+/// The attempts at one write.
+struct Pushes<'a> {
+    target: &'a Target,
+    request: &'a Request,
+    /// The fences we sent, by which we recognise what landed after all.
+    sent: Vec<(String, Fence)>,
+    /// How many connections were lost.
+    lost: u32,
+    /// The fence that is said to have moved.
+    moved_from: Option<String>,
+    /// How many pushes were refused although the fence was what we had read.
+    same: u32,
+    /// What git last said.
+    words: String,
+    /// Whether we have made the fence's ref.
+    created: bool,
+}
+
+impl Pushes<'_> {
+    /// Looks, judges and pushes. Nothing comes of it if others were faster: then one has to look again.
+    fn attempt(&mut self) -> Result<Option<Receipt>, PublishError> {
+        let seen = self.target.look(self.request).map_err(|error| self.unread(error))?;
+        if let Some(fence) = self.landed(&seen)? {
+            return Ok(Some(receipt(fence, false)));
+        }
+        if self.moved_from.take().is_some_and(|from| seen.commit == Some(from)) {
+            self.same += 1;
+        }
+        if self.lost > LOST_MAX || self.same > SAME_MAX {
+            return Err(self.gave_up());
+        }
+        let write = self.request.write(self.target.digest(), true);
+        let fence = match judge::<Strict>(seen.fence.as_ref(), &write) {
+            Err(refused) => return Err(PublishError::Refused { refused, level: Level::Atomic }),
+            Ok(Verdict::AlreadyApplied(fence)) if self.request.dry_run || self.target.has_arrived(&seen)? => {
+                return Ok(Some(receipt(fence, true)));
+            }
+            Ok(Verdict::AlreadyApplied(fence)) => Fence { seq: fence.seq + 1, ..fence },
+            Ok(Verdict::Accept(fence)) => fence,
+        };
+        if self.request.dry_run {
+            return Ok(Some(receipt(fence, false)));
+        }
+        match &seen.commit {
+            Some(expected) => self.push(expected, fence),
+            None => self.create().map(|()| None),
+        }
+    }
+
+    /// Makes the fence's ref, alone.
+    fn create(&mut self) -> Result<(), PublishError> {
+        let Target { remote, fence_ref, .. } = self.target;
+        if self.created {
+            return Err(PublishError::Failed(format!(
+                "{fence_ref} was made on {}, but cannot be read there; nothing else was pushed. Keep the fence in a branch: \
+                 --fence-ref refs/heads/fencepost/NAME",
+                remote.shown
+            )));
+        }
+        let fence = self.target.fence_commit(&Tip::Unwritten, None)?;
+        let push = Push { branches: Vec::new(), ..self.target.push("", &fence) };
+        let (outcome, words) = self.target.send(&push)?;
+        self.words = words;
+        match outcome {
+            Outcome::Landed => self.created = true,
+            Outcome::Moved => {}
+            Outcome::Unknown => self.lost += 1,
+            outcome => return Err(self.target.failed(&outcome, &self.words)),
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, expected: &str, fence: Fence) -> Result<Option<Receipt>, PublishError> {
+        let commit = self.target.fence_commit(&Tip::Written(fence.clone()), Some(expected))?;
+        self.sent.push((commit.clone(), fence.clone()));
+        let (outcome, words) = self.target.send(&self.target.push(expected, &commit))?;
+        self.words = words;
+        match outcome {
+            Outcome::Landed => {
+                self.target.remote.remember(&self.target.git, &self.target.fence_ref, &commit);
+                Ok(Some(receipt(fence, false)))
+            }
+            Outcome::Moved => {
+                self.moved_from = Some(expected.to_string());
+                Ok(None)
+            }
+            Outcome::Unknown => {
+                self.lost += 1;
+                Ok(None)
+            }
+            // Why the server declined may be that we are stale, and then that is what has to be said.
+            outcome if self.target.look(self.request)?.commit.as_deref() == Some(expected) => {
+                Err(self.target.failed(&outcome, &self.words))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether one of our fences is the remote's, or lies under it: then our commits landed, whatever the answer was.
+    fn landed(&self, seen: &Seen) -> Result<Option<Fence>, PublishError> {
+        let Some(there) = &seen.commit else { return Ok(None) };
+        for (commit, fence) in &self.sent {
+            if commit == there || self.target.is_ancestor(commit, there)? {
+                return Ok(Some(fence.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The sentence for a fence that cannot be read, which is another one once a push may have landed.
+    fn unread(&self, error: PublishError) -> PublishError {
+        match error {
+            PublishError::Failed(why) if self.lost > 0 => PublishError::Failed(format!(
+                "The connection to {} was lost during the push ({}), and whether it landed is not known, because the \
+                 fence cannot be read back: {why} Publish again: what landed is recognised and not repeated.",
+                self.target.remote.shown, self.words
+            )),
+            error => error,
+        }
+    }
+
+    fn gave_up(&self) -> PublishError {
+        let Target { remote, fence_ref, .. } = self.target;
+        let Remote { shown, .. } = remote;
+        PublishError::Failed(if self.lost > LOST_MAX {
+            format!(
+                "The connection to {shown} was lost during the push, {} times ({}). The fence there is not ours, so that \
+                 nothing has landed so far; the last push may yet. Publish again: what landed is recognised and not \
+                 repeated.",
+                self.lost, self.words
+            )
+        } else {
+            format!(
+                "The push to {shown} was refused again and again, because {fence_ref} was not what had been read there \
+                 ({}); nothing was pushed. Either others push all the time, or the server hides that ref from pushes: \
+                 then keep the fence in a branch, --fence-ref refs/heads/fencepost/NAME",
+                self.words
+            )
+        })
+    }
+}
+
+fn receipt(fence: Fence, already_applied: bool) -> Receipt {
+    Receipt { level: Level::Atomic, fence, already_applied, remarks: Vec::new() }
+}
+
+/// A while that no two publishers share, so that they do not meet again.
+fn pause() -> Duration {
+    let random = uuid::Uuid::now_v7().as_u128() as u16;
+    PAUSE_MAX.mul_f64(f64::from(random) / f64::from(u16::MAX))
+}
+
+/// One fence for each job: two jobs may push to one branch, and their tokens are not comparable.
+fn fence_ref(git: &Git, given: Option<&str>, job: &Job) -> Result<String, PublishError> {
+    let Some(name) = given else {
+        let key = Key::job(job);
+        return Ok(format!("refs/fencepost/fence/{}", key.as_str().trim_start_matches("job/")));
+    };
+    let usage = |why: &str| PublishError::Usage(format!("{name:?} cannot be the fence's ref: {why}."));
+    if !name.starts_with("refs/") || !git.run(&["check-ref-format", name], "")?.ok {
+        return Err(usage("it is not a full name such as refs/heads/fencepost/NAME"));
+    }
+    // Whoever gives the name of a branch by mistake must not see a fence on top of it.
+    if !name.split('/').any(|part| part == "fencepost") {
+        return Err(usage("one part of it must be \"fencepost\", as in refs/heads/fencepost/NAME"));
+    }
+    Ok(name.to_string())
+}
+
+fn branches(git: &Git, given: &[String]) -> Result<Vec<(String, String)>, PublishError> {
+    let current = || -> Result<Vec<String>, PublishError> {
+        let head = git.run(&["symbolic-ref", "--quiet", "--short", "HEAD"], "")?;
+        if head.ok {
+            return Ok(vec![head.stdout.trim().to_string()]);
+        }
+        Err(PublishError::Usage("No branch is checked out here. Say what to push: --branch HEAD:main".to_string()))
+    };
+    let names = if given.is_empty() { current()? } else { given.to_vec() };
+    let mut branches: Vec<(String, String)> = Vec::new();
+    for name in &names {
+        let branch = branch(git, name)?;
+        if branches.iter().any(|(_, to)| *to == branch.1) {
+            return Err(PublishError::Usage(format!("{} was given twice.", branch.1)));
+        }
+        branches.push(branch);
+    }
+    branches.sort_by(|a, b| a.1.cmp(&b.1));
+    Ok(branches)
+}
+
+/// A commit of ours and the branch it goes to, from `NAME` or `COMMIT:NAME`.
+fn branch(git: &Git, given: &str) -> Result<(String, String), PublishError> {
+    let usage = |why: String| PublishError::Usage(format!("Cannot push {given:?}: {why}"));
+    let (from, to) = given.split_once(':').unwrap_or((given, given));
+    let to = to.strip_prefix("refs/heads/").unwrap_or(to);
+    let from = from.strip_prefix("refs/heads/").unwrap_or(from);
+    let to = format!("refs/heads/{to}");
+    if from.starts_with('+') {
+        return Err(usage("a push that forces cannot be fenced.".to_string()));
+    }
+    if from.is_empty() || from.starts_with('-') || !git.run(&["check-ref-format", &to], "")?.ok {
+        return Err(usage("a branch is given as NAME, or as COMMIT:NAME.".to_string()));
+    }
+    let mut candidates = vec![format!("refs/heads/{from}^{{commit}}")];
+    if given.contains(':') {
+        candidates.push(format!("{from}^{{commit}}"));
+    }
+    for candidate in candidates {
+        let found = git.run(&["rev-parse", "--verify", "--quiet", &candidate], "")?;
+        if found.ok {
+            return Ok((found.stdout.trim().to_string(), to));
+        }
+    }
+    Err(usage(format!("{} has no commit {from}.", git.directory().display())))
+}

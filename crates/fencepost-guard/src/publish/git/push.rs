@@ -1,0 +1,199 @@
+//! The one command that checks and writes, and what its answer means.
+
+use super::cli::Answer;
+
+/// A push of commits together with the fence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Push {
+    pub remote: String,
+    pub fence_ref: String,
+    /// The fence commit that was read and judged. Empty: the ref must not exist.
+    pub expected: String,
+    /// The fence commit that takes its place.
+    pub fence: String,
+    /// Commits, and the refs of the remote that they go to.
+    pub branches: Vec<(String, String)>,
+}
+
+impl Push {
+    /// The arguments of git. Each word is here for a reason:
+    ///
+    /// * `--atomic`, or the branches land while the fence is refused.
+    /// * The lease is the comparison, and it is on the fence **only**. On a branch it would allow to rewrite it.
+    /// * No `+` and no `--force`: both switch the lease off, without a word.
+    /// * Commits by their id, so that what is pushed is what the fence's digest says.
+    /// * Tags and submodules that the configuration adds would not be what was asked for.
+    pub fn arguments(&self) -> Vec<String> {
+        let mut arguments: Vec<String> =
+            ["push", "--atomic", "--porcelain", "--no-follow-tags", "--recurse-submodules=no"].map(String::from).into();
+        arguments.push(format!("--force-with-lease={}:{}", self.fence_ref, self.expected));
+        if self.branches.is_empty() {
+            // Nothing of the user's is pushed, so that the user's hook has nothing to say to it.
+            arguments.push("--no-verify".to_string());
+        }
+        arguments.push(self.remote.clone());
+        arguments.push(format!("{}:{}", self.fence, self.fence_ref));
+        arguments.extend(self.branches.iter().map(|(commit, to)| format!("{commit}:{to}")));
+        arguments
+    }
+
+    /// What became of it, as far as the answer tells.
+    pub(super) fn outcome(&self, answer: &Answer) -> Outcome {
+        let lines = lines(&answer.stdout);
+        let fence = lines.iter().find(|line| line.to == self.fence_ref);
+        if answer.ok && fence.is_some_and(|line| line.flag != '!' && line.flag != '=') {
+            return Outcome::Landed;
+        }
+        if says_no_atomic(&answer.stderr) {
+            return Outcome::NoAtomic;
+        }
+        let rejected = || lines.iter().filter(|line| line.flag == '!');
+        if rejected().count() == 0 {
+            return if answer.stderr.contains("fatal:") || answer.stderr.contains("RPC failed") {
+                Outcome::Unknown
+            } else {
+                Outcome::NotSent
+            };
+        }
+        if rejected().any(|line| line.summary.starts_with("[remote failure]")) {
+            return Outcome::Unknown;
+        }
+        if fence.is_some_and(|line| line.reason() == "stale info") {
+            return Outcome::Moved;
+        }
+        if let Some(line) = rejected().find(|line| BEHIND.contains(&line.reason())) {
+            return Outcome::Behind(line.to.trim_start_matches("refs/heads/").to_string());
+        }
+        let declined = rejected().find(|line| !is_contention(line.reason()));
+        match declined {
+            Some(line) if line.reason().contains("hidden ref") => Outcome::Hidden,
+            Some(line) => Outcome::Declined(format!("{}: {}", line.to, line.reason())),
+            None => Outcome::Moved,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Everything is there.
+    Landed,
+    /// The fence, or a branch, is not where it was. Nothing landed.
+    Moved,
+    /// A branch of the remote has commits that ours has not. Nothing landed.
+    Behind(String),
+    /// The server did not want it. Nothing landed.
+    Declined(String),
+    /// The server hides the fence's ref. Nothing landed.
+    Hidden,
+    /// The server cannot push atomically. Nothing landed.
+    NoAtomic,
+    /// Git ended before it sent anything: a hook, most often.
+    NotSent,
+    /// The connection was lost. It may have landed, or may yet.
+    Unknown,
+}
+
+const CONTENTION: [&str; 9] = [
+    "cannot lock",
+    "failed to lock",
+    "fail to lock",
+    "lock failure",
+    "lock_failure",
+    "failed to update ref",
+    "incorrect old value",
+    "atomic",
+    "stale info",
+];
+
+const BEHIND: [&str; 4] = ["non-fast-forward", "fetch first", "needs force", "already exists"];
+
+/// One ref in the answer to `--porcelain`: a flag, `from:to` and a summary, with tabs between.
+struct Line<'a> {
+    flag: char,
+    to: &'a str,
+    summary: &'a str,
+}
+
+impl Line<'_> {
+    /// What stands in the last parentheses.
+    fn reason(&self) -> &str {
+        let reason = self.summary.split_once('(').map_or("", |(_, reason)| reason);
+        reason.strip_suffix(')').unwrap_or(reason)
+    }
+}
+
+fn lines(stdout: &str) -> Vec<Line<'_>> {
+    stdout.lines().filter_map(line).collect()
+}
+
+fn line(text: &str) -> Option<Line<'_>> {
+    let mut parts = text.splitn(3, '\t');
+    let (flag, refs, summary) = (parts.next()?, parts.next()?, parts.next()?);
+    let (_, to) = refs.split_once(':')?;
+    Some(Line { flag: flag.chars().next()?, to, summary })
+}
+
+/// Somebody else was faster, or the ref was only dragged along. Servers have many words for it.
+fn is_contention(reason: &str) -> bool {
+    let reason = reason.to_ascii_lowercase();
+    CONTENTION.iter().any(|word| reason.contains(word))
+}
+
+fn says_no_atomic(stderr: &str) -> bool {
+    stderr.lines().any(|line| line.contains("does not support") && line.contains("atomic"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FENCE: &str = "refs/fencepost/fence/j";
+
+    fn outcome(ok: bool, lines: &str, stderr: &str) -> Outcome {
+        let push = Push {
+            remote: "origin".to_string(),
+            fence_ref: FENCE.to_string(),
+            expected: "e".to_string(),
+            fence: "f".to_string(),
+            branches: vec![("c".to_string(), "refs/heads/main".to_string())],
+        };
+        push.outcome(&Answer { ok, stdout: format!("To /r\n{lines}"), stderr: stderr.to_string() })
+    }
+
+    #[test]
+    fn what_the_answers_mean() {
+        let two = |fence: &str, branch: &str| format!("{fence}\tf:{FENCE}\t{{}}\n{branch}\tc:refs/heads/main\t{{}}\n");
+        let said = |flags: (&str, &str), fence: &str, branch: &str| {
+            two(flags.0, flags.1).replacen("{}", fence, 1).replacen("{}", branch, 1)
+        };
+        let refused = |fence: &str, branch: &str| outcome(false, &said(("!", "!"), fence, branch), "");
+        assert_eq!(outcome(true, &said((" ", "="), "e..f", "[up to date]"), ""), Outcome::Landed);
+        assert_eq!(
+            outcome(true, &said(("=", " "), "[up to date]", "b..c"), ""),
+            Outcome::NotSent,
+            "nothing was compared"
+        );
+        assert_eq!(outcome(false, &said((" ", "!"), "e..f", "[rejected] (fetch first)"), ""), behind());
+        assert_eq!(refused("[rejected] (stale info)", "[rejected] (fetch first)"), Outcome::Moved);
+        assert_eq!(refused("[rejected] (atomic push failed)", "[rejected] (non-fast-forward)"), behind());
+        let late = "[remote rejected] (cannot lock ref 'refs/x': is at 1 but expected 2)";
+        assert_eq!(refused(late, "[remote rejected] (atomic transaction failed)"), Outcome::Moved);
+        let hidden =
+            refused("[remote rejected] (deny updating a hidden ref)", "[remote rejected] (atomic push failure)");
+        assert_eq!(hidden, Outcome::Hidden);
+        assert_eq!(
+            refused("[remote rejected] (atomic push failure)", "[remote rejected] (pre-receive hook declined)"),
+            Outcome::Declined("refs/heads/main: pre-receive hook declined".to_string())
+        );
+        let silent = "[remote failure] (remote failed to report status)";
+        assert_eq!(refused(silent, silent), Outcome::Unknown);
+        assert_eq!(outcome(false, "", "fatal: the remote end hung up unexpectedly"), Outcome::Unknown);
+        assert_eq!(outcome(false, "", "error: failed to push some refs"), Outcome::NotSent);
+        let no_atomic = "fatal: the receiving end does not support --atomic push";
+        assert_eq!(outcome(false, "", no_atomic), Outcome::NoAtomic);
+    }
+
+    fn behind() -> Outcome {
+        Outcome::Behind("main".to_string())
+    }
+}

@@ -1,0 +1,50 @@
+//! Taking passwords out of what is shown. A token is as often the user's name as the password in a URL, so that
+//! everything before the `@` goes, except the plain user of ssh.
+
+/// A text in which URLs may stand anywhere.
+pub(super) fn text(text: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, after) = rest.split_at(at + 3);
+        shown.push_str(before);
+        let end = after.find(|c: char| c == '/' || c.is_whitespace() || "'\"<>`".contains(c)).unwrap_or(after.len());
+        let (place, after) = after.split_at(end);
+        match place.rsplit_once('@') {
+            Some((user, host)) if is_secret(before, user) => {
+                shown.push_str("***@");
+                shown.push_str(host);
+            }
+            _ => shown.push_str(place),
+        }
+        rest = after;
+    }
+    shown.push_str(rest);
+    shown
+}
+
+fn is_secret(before: &str, user: &str) -> bool {
+    !before.ends_with("ssh://") || user.contains(':')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::text;
+
+    #[test]
+    fn passwords_and_tokens_go_and_the_rest_stays() {
+        for (whole, shown) in [
+            ("https://me:s3cret@example.org/a.git", "https://***@example.org/a.git"),
+            ("https://ghp_token@example.org/a.git", "https://***@example.org/a.git"),
+            ("https://me:a@b@example.org/a.git", "https://***@example.org/a.git"),
+            ("fatal: unable to access 'http://u:p@h:80/x/': no", "fatal: unable to access 'http://***@h:80/x/': no"),
+            ("ssh://git@example.org/a.git", "ssh://git@example.org/a.git"),
+            ("ssh://git:pw@example.org/a.git", "ssh://***@example.org/a.git"),
+            ("git@example.org:a.git", "git@example.org:a.git"),
+            ("/srv/a@b.git and https://x/@y", "/srv/a@b.git and https://x/@y"),
+            ("http://u:p@h http://v:q@h", "http://***@h http://***@h"),
+        ] {
+            assert_eq!(text(whole), shown);
+        }
+    }
+}

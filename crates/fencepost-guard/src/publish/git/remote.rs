@@ -1,0 +1,181 @@
+//! The remote: where it is, and what its fence says.
+
+use std::collections::BTreeMap;
+
+use fencepost_core::fence::Fence;
+
+use super::cli::Git;
+use super::message::Tip;
+use super::redact;
+use crate::publish::{PublishError, Request, digest};
+
+/// A remote that is pushed to at one place.
+#[derive(Clone, Debug)]
+pub(super) struct Remote {
+    /// As git is told to push: a configured name, or a URL.
+    pub name: String,
+    /// As git is told to read. Another place than the usual one if the remote is pushed to somewhere else.
+    pub read: String,
+    /// For people: the URL, without a password.
+    pub shown: String,
+}
+
+/// What was read of the remote.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    /// The commit at the fence's ref.
+    pub commit: Option<String>,
+    /// The fence in it; none if nothing was written yet.
+    pub fence: Option<Fence>,
+    /// The other refs that were asked for, with their commits.
+    pub refs: BTreeMap<String, String>,
+}
+
+impl Remote {
+    pub fn find(git: &Git, name: &str) -> Result<Self, PublishError> {
+        if name.is_empty() || name.starts_with('-') {
+            return Err(PublishError::Usage(format!("{name:?} is not a remote.")));
+        }
+        let urls = |push: &[&str]| -> Result<Option<Vec<String>>, PublishError> {
+            let answer = git.run(&[&["remote", "get-url", "--all"], push, &[name]].concat(), "")?;
+            Ok(answer.ok.then(|| answer.stdout.lines().map(String::from).collect()))
+        };
+        let Some(push) = urls(&["--push"])? else { return Self::by_address(git, name) };
+        match push.as_slice() {
+            [url] => {
+                let same = urls(&[])?.is_some_and(|fetch| fetch == push);
+                let read = if same { name } else { url };
+                Ok(Self { name: name.to_string(), read: read.to_string(), shown: redact::text(url) })
+            }
+            _ => Err(PublishError::Usage(format!(
+                "The remote {name} is pushed to {} places at once, and one of them could accept what another refuses. \
+                 Publish to each by a remote of its own.",
+                push.len()
+            ))),
+        }
+    }
+
+    /// A remote that is not configured: its address itself.
+    fn by_address(git: &Git, address: &str) -> Result<Self, PublishError> {
+        if !address.contains(['/', ':']) && !git.directory().join(address).exists() {
+            let there = git.ask(&["remote"], "")?.replace('\n', ", ");
+            let there = if there.is_empty() { "there is none".to_string() } else { format!("there is: {there}") };
+            return Err(PublishError::Usage(format!("There is no remote {address:?} ({there}).")));
+        }
+        Ok(Self { name: address.to_string(), read: address.to_string(), shown: redact::text(address) })
+    }
+
+    /// Reads the fence, and where the refs are.
+    pub fn look(&self, git: &Git, fence_ref: &str, refs: &[&str], request: &Request) -> Result<Seen, PublishError> {
+        let answer = git.run(&[&["ls-remote", &self.read, fence_ref], refs].concat(), "")?;
+        if !answer.ok {
+            return Err(PublishError::Failed(format!(
+                "Cannot read the fence of {} ({}); nothing was pushed. Check the address and the credentials: \
+                 git ls-remote {}",
+                self.shown,
+                answer.words(),
+                redact::text(&self.read)
+            )));
+        }
+        // A pattern also matches the ends of longer names: only the exact one is meant.
+        let mut refs: BTreeMap<String, String> = answer
+            .stdout
+            .lines()
+            .filter_map(|line| line.split_once('\t'))
+            .map(|(commit, name)| (name.to_string(), commit.to_string()))
+            .collect();
+        let commit = refs.remove(fence_ref);
+        let fence = match &commit {
+            Some(commit) => self.fence(git, fence_ref, commit, request)?,
+            None => self.no_fence(git, fence_ref, request.adopt)?,
+        };
+        Ok(Seen { commit, fence, refs })
+    }
+
+    /// Remembers the fence in this clone, so that it need not be fetched again and is missed if it goes.
+    pub fn remember(&self, git: &Git, fence_ref: &str, commit: &str) {
+        // Two publishers in one clone may meet here. Whoever loses has lost nothing.
+        let _ = git.run(&["update-ref", &self.memory(fence_ref), commit], "");
+    }
+
+    fn fence(
+        &self,
+        git: &Git,
+        fence_ref: &str,
+        commit: &str,
+        request: &Request,
+    ) -> Result<Option<Fence>, PublishError> {
+        let object = match object(git, commit)? {
+            Some(object) => object,
+            None => {
+                self.fetch(git, fence_ref)?;
+                if !request.dry_run {
+                    self.remember(git, fence_ref, commit);
+                }
+                object(git, commit)?.unwrap_or_default()
+            }
+        };
+        let tip = match object.split_once("\n\n") {
+            Some((head, message)) if head.starts_with(&format!("{commit} commit ")) => Tip::read(message),
+            _ => Err("it is not a commit".to_string()),
+        };
+        match tip {
+            Ok(Tip::Written(fence)) => Ok(Some(fence)),
+            Ok(Tip::Unwritten) => Ok(None),
+            Err(_) if request.adopt => Ok(None),
+            Err(why) => Err(PublishError::Failed(format!(
+                "The fence of {} cannot be read: {fence_ref} is {commit}, and {why}. Nothing was pushed, because without \
+                 it nobody knows which token wrote last. Put the last fence back there; or, if no older run can still \
+                 be alive, publish once with --adopt.",
+                self.shown
+            ))),
+        }
+    }
+
+    /// There is no fence. That is a first write, unless this clone has seen one.
+    fn no_fence(&self, git: &Git, fence_ref: &str, adopt: bool) -> Result<Option<Fence>, PublishError> {
+        let known = git.run(&["rev-parse", "--verify", "--quiet", &self.memory(fence_ref)], "")?;
+        if !known.ok || adopt {
+            return Ok(None);
+        }
+        let commit = known.stdout.trim();
+        Err(PublishError::Failed(format!(
+            "The fence of {} is gone: {fence_ref} was {commit} when this clone last saw it. Nothing was pushed, because \
+             without it nobody knows which token wrote last. Put it back (git push {} {commit}:{fence_ref}); or, if no \
+             older run can still be alive, publish once with --adopt.",
+            self.shown,
+            redact::text(&self.name)
+        )))
+    }
+
+    fn fetch(&self, git: &Git, fence_ref: &str) -> Result<(), PublishError> {
+        let mut arguments = vec!["fetch", "--quiet", "--no-tags", "--no-prune", "--no-recurse-submodules", "--refmap="];
+        if git.keeps_fetch_head() {
+            arguments.push("--no-write-fetch-head");
+        }
+        arguments.extend([self.read.as_str(), fence_ref]);
+        let answer = git.run(&arguments, "")?;
+        if answer.ok {
+            return Ok(());
+        }
+        Err(PublishError::Failed(format!(
+            "Cannot fetch the fence of {} ({}); nothing was pushed. Publish again when the remote answers.",
+            self.shown,
+            answer.words()
+        )))
+    }
+
+    /// The ref in which this clone keeps the last fence it saw.
+    fn memory(&self, fence_ref: &str) -> String {
+        let digest = digest::of(format!("{}\n{fence_ref}", self.shown).as_bytes());
+        format!("refs/fencepost/seen/{}", &digest["sha256:".len()..][..32])
+    }
+}
+
+/// An object of this clone: a line with its name, kind and size, and its content.
+fn object(git: &Git, name: &str) -> Result<Option<String>, PublishError> {
+    let answer = git.run(&["cat-file", "--batch"], &format!("{name}\n"))?;
+    let missing = !answer.ok || answer.stdout.ends_with(" missing\n");
+    // Behind the content git adds the end of a line.
+    Ok((!missing).then(|| answer.stdout.strip_suffix('\n').unwrap_or(&answer.stdout).to_string()))
+}

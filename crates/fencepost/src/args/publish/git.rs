@@ -1,0 +1,31 @@
+//! What was typed after `publish git`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::PublishOptions;
+
+#[derive(Debug, Args)]
+pub struct GitOptions {
+    /// The remote, by its name or its URL
+    #[arg(long, value_name = "REMOTE", default_value = "origin")]
+    pub remote: String,
+    /// A branch to push, or COMMIT:BRANCH; can be repeated (default: the current branch)
+    #[arg(long, value_name = "BRANCH")]
+    pub branch: Vec<String>,
+    /// The repository (default: the one around the current directory)
+    #[arg(long, value_name = "DIR", default_value = ".", hide_default_value = true)]
+    pub repo: PathBuf,
+    /// The ref that holds the fence on the remote (default: the job's, under refs/fencepost/fence/)
+    #[arg(long, value_name = "REF")]
+    pub fence_ref: Option<String>,
+    /// Push nothing; install a pre-push hook that refuses a bare git push from inside a run
+    #[arg(long, conflicts_with_all = ["branch", "fence_ref", "token", "dry_run"])]
+    pub hook: bool,
+    /// Take the hook out again
+    #[arg(long, requires = "hook")]
+    pub remove: bool,
+    #[command(flatten)]
+    pub common: PublishOptions,
+}

@@ -1,0 +1,50 @@
+//! `fencepost publish git`: commits and the fence in one push.
+
+use fencepost_guard::publish::PublishError;
+use fencepost_guard::publish::git::{Target, Wish, hook, publish};
+use serde_json::json;
+
+use super::Desk;
+use crate::args::Global;
+use crate::args::publish::GitOptions;
+use crate::exit::{Code, Failure};
+use crate::report::Voice;
+use crate::show;
+
+pub fn run(global: &Global, options: &GitOptions) -> Result<Code, Failure> {
+    if options.hook {
+        return set_hook(global, options);
+    }
+    let desk = Desk::open(global, &options.common)?;
+    let wish = Wish { remote: &options.remote, branches: &options.branch, fence_ref: options.fence_ref.as_deref() };
+    let target = Target::find(&options.repo, &wish, &desk.writer.job).map_err(failure)?;
+    desk.publish("git", target.resource(), |request| publish(request, &target))
+}
+
+fn set_hook(global: &Global, options: &GitOptions) -> Result<Code, Failure> {
+    let change = if options.remove { hook::remove } else { hook::install };
+    let done = change(&options.repo).map_err(failure)?;
+    let voice = Voice::of(global);
+    let path = done.path.display();
+    voice.tell(&match (options.remove, done.changed) {
+        (false, true) => format!("{path} refuses a bare git push from inside a run from now on."),
+        (false, false) => format!("{path} refuses a bare git push from inside a run already."),
+        (true, true) => format!("{path} is as it was before fencepost."),
+        (true, false) => format!("{path} has nothing of fencepost in it."),
+    });
+    if done.shared && done.changed {
+        voice.warn(&format!("{path} is where core.hooksPath points: other repositories may use it, too."));
+    }
+    if global.json {
+        let path = path.to_string();
+        show::json(&json!({ "v": 1, "hook": path, "installed": !options.remove, "changed": done.changed }));
+    }
+    Ok(Code::DONE)
+}
+
+fn failure(error: PublishError) -> Failure {
+    match error {
+        PublishError::Usage(message) => Failure::Usage(message),
+        error => Failure::Other(error.to_string()),
+    }
+}

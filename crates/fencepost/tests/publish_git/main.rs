@@ -1,0 +1,9 @@
+//! `publish git` against real bare repositories, over the file system and over smart HTTP.
+
+mod command;
+mod fence;
+mod hook;
+mod http;
+mod scene;
+mod storm;
+mod traps;
