@@ -4,7 +4,11 @@
 //! and says honestly whether it can.
 
 pub mod digest;
+mod fence_file;
 pub mod file;
+mod lock;
+mod place;
+pub mod tree;
 
 use fencepost_core::fence::{Fence, Level, Mode, Refused, Write};
 use fencepost_core::name::Job;

@@ -1,16 +1,21 @@
 //! What was typed after `publish`.
 
+mod local;
+
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use fencepost_core::name::Name;
 
 use super::name;
+pub use local::{FileOptions, TreeOptions};
 
 #[derive(Debug, Subcommand)]
 pub enum PublishVerb {
     /// Replace a file's content
     File(FileOptions),
+    /// Replace a whole directory in one step
+    Tree(TreeOptions),
 }
 
 /// What every target takes.
@@ -56,14 +61,4 @@ pub enum ModeChoice {
     Many,
     /// A token is the right to write one time
     Once,
-}
-
-#[derive(Debug, Args)]
-pub struct FileOptions {
-    /// The file
-    pub path: PathBuf,
-    #[command(flatten)]
-    pub payload: PayloadOptions,
-    #[command(flatten)]
-    pub common: PublishOptions,
 }
