@@ -1,0 +1,117 @@
+//! Faults in system calls, by strace: killed, failed or stopped at the N-th of a kind.
+
+use std::fs;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::Scene;
+
+/// Calls that change something. To be killed before any other is to be killed before the next of these.
+pub const CHANGING: &[&str] = &[
+    "openat",
+    "write",
+    "fsync",
+    "fdatasync",
+    "rename",
+    "renameat2",
+    "fchmod",
+    "fchown",
+    "lchown",
+    "flock",
+    "unlink",
+    "unlinkat",
+    "rmdir",
+    "ftruncate",
+    "mkdir",
+    "symlink",
+    "copy_file_range",
+    "utimensat",
+    "close",
+];
+
+/// Calls that can fail, besides.
+pub const LOOKING: &[&str] = &["read", "statx", "readlink", "getdents64", "statfs", "lseek"];
+
+/// Runs the command once for every call of these kinds, each time with the fault at another one, and hands every result
+/// to `judge`. Returns how many faults there were.
+pub fn at_every(
+    scene: &Scene,
+    calls: &[&str],
+    fault: &str,
+    mut run: impl FnMut(&mut Command) -> Output,
+    mut judge: impl FnMut(&str, &Output),
+) -> usize {
+    let mut faults = 0;
+    for call in calls {
+        for number in 1.. {
+            let log = scene.aside("strace.log");
+            let mut strace = strace(&format!("inject={call}:{fault}:when={number}"), call);
+            strace.arg("-o").arg(&log);
+            let output = run(&mut strace);
+            let log = fs::read_to_string(&log).expect("strace is installed and may trace: apt-get install strace");
+            let happened = log.contains("(INJECTED)") || log.contains("+++ killed by SIGKILL");
+            judge(&format!("{fault} at {call} {number}"), &output);
+            if !happened {
+                break;
+            }
+            assert!(number < 500, "{call} never ends");
+            faults += 1;
+        }
+    }
+    faults
+}
+
+fn strace(inject: &str, trace: &str) -> Command {
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-e", &format!("trace={trace}"), "-e", inject]);
+    strace
+}
+
+/// A command that is stopped at a system call, until it is told to go on.
+pub struct Stopped {
+    strace: Child,
+    pid: i32,
+}
+
+impl Stopped {
+    /// Starts `fencepost` with these arguments and waits until it has stopped just behind the N-th call of this kind.
+    pub fn at(scene: &Scene, call: &str, number: usize, token: u64, arguments: &[&str]) -> Self {
+        let mut strace = strace(&format!("inject={call}:signal=SIGSTOP:when={number}"), call);
+        scene.as_run(&mut strace, token);
+        strace.arg("-o").arg(scene.aside("stopped.log")).arg(super::FENCEPOST).arg("publish").args(arguments);
+        let strace =
+            strace.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("strace: apt-get install strace");
+        let until = Instant::now() + Duration::from_secs(30);
+        loop {
+            if let Some(pid) = child_of(strace.id()).filter(|pid| is_stopped(*pid)) {
+                return Self { strace, pid };
+            }
+            assert!(Instant::now() < until, "it never stopped");
+            sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub fn go_on(self) -> Output {
+        let continued = Command::new("kill").args(["-CONT", &self.pid.to_string()]).status().expect("kill");
+        assert!(continued.success());
+        self.strace.wait_with_output().expect("strace ends")
+    }
+}
+
+fn child_of(pid: u32) -> Option<i32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Whether the signal stopped it. A tracer also stops it for a moment at every call, so that it must stay so.
+fn is_stopped(pid: i32) -> bool {
+    let stopped = || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("State:") && line.contains("stop"))
+    };
+    (0..20).all(|_| {
+        sleep(Duration::from_millis(5));
+        stopped()
+    })
+}
