@@ -268,7 +268,7 @@ fn faults(calls: &[&str], fault: &str, first_write: bool) -> usize {
     let write = |token, command: &mut Command| {
         fs::write(scene.aside("payload"), payload(token)).unwrap();
         scene.as_run(command, token);
-        command.arg(FENCEPOST).args(["publish", "file", "report", "--from"]).arg(scene.aside("payload"));
+        command.args(["publish", "file", "report", "--from"]).arg(scene.aside("payload"));
         command.output().expect("strace: apt-get install strace")
     };
     let next = std::cell::Cell::new(1);
@@ -281,18 +281,18 @@ fn faults(calls: &[&str], fault: &str, first_write: bool) -> usize {
                 scene.names().iter().for_each(|name| fs::remove_file(scene.path(name)).unwrap());
             }
             next.set(next.get() + 1);
-            write(next.get(), strace)
+            write(next.get(), strace.arg(FENCEPOST))
         },
         |about, output| {
             let before = std::mem::replace(&mut token, next.get());
             let content = assert_sound(&scene, about);
             assert!(content == token || !output.status.success(), "{about}: accepted, and not there");
             assert!([token, before, 0].contains(&content), "{about}: {content}");
-            let again = write(token, &mut Command::new("env"));
+            let again = write(token, &mut Command::new(FENCEPOST));
             assert_eq!(said(&again).0, 0, "{about}: {}", said(&again).1);
             assert_eq!(assert_sound(&scene, about), token, "{about}");
             assert_eq!(scene.names(), [FENCE, LOCK, "report"], "{about}");
-            assert_eq!(said(&write(before, &mut Command::new("env"))).0, 13, "{about}");
+            assert_eq!(said(&write(before, &mut Command::new(FENCEPOST))).0, 13, "{about}");
         },
     )
 }

@@ -205,7 +205,7 @@ fn faults(calls: &[&str], fault: &str, first_write: bool) -> usize {
     let write = |token, command: &mut Command| {
         fill(&scene, token);
         scene.as_run(command, token);
-        command.arg(FENCEPOST).args(["publish", "tree", "--keep=0"]).arg(scene.aside("source")).arg("site");
+        command.args(["publish", "tree", "--keep=0"]).arg(scene.aside("source")).arg("site");
         command.output().expect("strace: apt-get install strace")
     };
     let next = std::cell::Cell::new(1);
@@ -219,20 +219,20 @@ fn faults(calls: &[&str], fault: &str, first_write: bool) -> usize {
                 let _ = fs::remove_dir_all(scene.path(VERSIONS));
             }
             next.set(next.get() + 1);
-            write(next.get(), strace)
+            write(next.get(), strace.arg(FENCEPOST))
         },
         |about, output| {
             let before = std::mem::replace(&mut token, next.get());
             let content = assert_sound(&scene, about);
             assert!(content == token || !output.status.success(), "{about}: accepted, and not there");
             assert!([token, before, 0].contains(&content), "{about}: {content}");
-            let again = write(token, &mut Command::new("env"));
+            let again = write(token, &mut Command::new(FENCEPOST));
             assert_eq!(said(&again).0, 0, "{about}: {}", said(&again).1);
             assert_eq!(assert_sound(&scene, about), token, "{about}");
             let left = names(&scene.path(VERSIONS));
             assert!(left.len() == 2 && left[0].starts_with(&format!("{token}-")), "{about}: {left:?}");
             assert_eq!(scene.names(), [VERSIONS, "site"], "{about}");
-            assert_eq!(said(&write(before, &mut Command::new("env"))).0, 13, "{about}");
+            assert_eq!(said(&write(before, &mut Command::new(FENCEPOST))).0, 13, "{about}");
         },
     )
 }

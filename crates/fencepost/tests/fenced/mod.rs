@@ -46,6 +46,8 @@ impl Scene {
 
     pub fn as_run(&self, command: &mut Command, token: u64) {
         command
+            // Cargo sets it, and the loader would look for every library in every place it names.
+            .env_remove("LD_LIBRARY_PATH")
             .env("FENCEPOST_STATE_DIR", self.aside("state"))
             .env("FENCEPOST_STORE", "dir:/nobody/asks")
             .env("FENCEPOST_STORE_ID", "00000000-0000-0000-0000-000000000001")
