@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use fenced::faults::{CHANGING, LOOKING, Stopped, at_every};
+use fenced::faults::{CHANGING, LOOKING, Stopped, at_every, order};
 use fenced::{FENCEPOST, Scene, assert_code, fence, said, with_input};
 use fencepost_guard::publish::digest;
 use nix::unistd::geteuid;
@@ -242,6 +242,32 @@ fn one_that_stops_before_its_check_is_refused_when_it_goes_on() {
     assert_code(&stopped.go_on(), 13, "token 2 is stale: token 3");
     assert_eq!(fs::read_to_string(scene.path("report")).unwrap(), "three");
     assert_eq!(scene.names(), [FENCE, LOCK, "report"]);
+}
+
+/// What a power cut leaves cannot be tried here; the order of the flushes, on which it depends, can be looked at.
+#[test]
+fn the_fence_is_flushed_with_its_name_before_the_content_gets_its_own() {
+    let scene = Scene::new();
+    fs::write(scene.aside("payload"), "new").unwrap();
+    let from = scene.aside("payload");
+    let publish = ["file", "report", "--from", from.to_str().unwrap()];
+    order(&scene, 1, &publish);
+    let expected = [
+        "fsync work/.report.fencepost-new",
+        "fsync work/.report.fencepost-fence-new",
+        "rename work/.report.fencepost-fence-new work/.report.fencepost-fence",
+        "fsync WORK",
+        "rename work/.report.fencepost-new work/report",
+        "fsync WORK",
+    ];
+    let work = scene.path("");
+    let work: Vec<_> = work.iter().rev().take(2).map(|part| part.to_str().unwrap()).collect();
+    let expected = expected.map(|line| line.replace("WORK", &format!("{}/{}", work[1], work[0])));
+    assert_eq!(order(&scene, 2, &publish), expected);
+    // The same write after a crash before its content: nobody knows whether the fence was flushed.
+    fs::write(scene.path("report"), "old").unwrap();
+    assert_eq!(order(&scene, 2, &publish), expected);
+    assert_eq!(order(&scene, 2, &publish), [expected[0].clone(), expected[3].clone()], "already applied");
 }
 
 /// Long enough that half of it would show.

@@ -62,6 +62,37 @@ pub fn at_every(
     faults
 }
 
+/// The flushes and renames of a command in their order, each with the last two parts of the names it speaks of. What is
+/// random in a name is left out.
+pub fn order(scene: &Scene, token: u64, arguments: &[&str]) -> Vec<String> {
+    let log = scene.aside("order.log");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-y", "-s", "4096", "-e", "trace=fsync,fdatasync,rename,renameat2", "-o"]).arg(&log);
+    scene.as_run(&mut strace, token);
+    let output = strace.arg(super::FENCEPOST).arg("publish").args(arguments).output().expect("strace is installed");
+    assert!(output.status.success(), "{output:?}");
+    let log = fs::read_to_string(log).expect("what was traced");
+    log.lines().map(|line| shown(line.split_once(' ').expect("a pid first").1.trim_start())).collect()
+}
+
+fn shown(call: &str) -> String {
+    let (name, rest) = call.split_once('(').expect("a call");
+    let paths = rest.split(['"', '<', '>']).filter(|part| part.starts_with('/'));
+    let short = paths.map(|path| {
+        let parts: Vec<_> = path.rsplit('/').take(2).map(without_digits).collect();
+        parts.into_iter().rev().collect::<Vec<_>>().join("/")
+    });
+    format!("{name} {}", short.collect::<Vec<_>>().join(" "))
+}
+
+/// Cuts a name off where its random part begins.
+fn without_digits(name: &str) -> &str {
+    match name.rsplit_once('-') {
+        Some((start, random)) if random.len() >= 8 && random.chars().all(|c| c.is_ascii_hexdigit()) => start,
+        _ => name,
+    }
+}
+
 fn strace(inject: &str, trace: &str) -> Command {
     let mut strace = Command::new("strace");
     strace.args(["-f", "-qq", "-e", &format!("trace={trace}"), "-e", inject]);
