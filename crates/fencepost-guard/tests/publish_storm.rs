@@ -53,6 +53,7 @@ fn storm(kind: &str, rounds: u64, read: fn(&Path) -> Option<u64>) {
     let (mut refused, mut looks) = (0, 0);
     thread::scope(|scope| {
         let reader = scope.spawn(|| watch(directory.path(), read, &over));
+        let is_over = Over(&over);
         for round in 1..=rounds {
             let new = round * 2;
             let old = if round.is_multiple_of(3) { new - 2 } else { new - 1 };
@@ -69,10 +70,19 @@ fn storm(kind: &str, rounds: u64, read: fn(&Path) -> Option<u64>) {
                 assert_eq!(late, "refused", "{kind}: a token that was overtaken long ago, in round {round}");
             }
         }
-        over.store(true, Ordering::Relaxed);
+        drop(is_over);
         looks = reader.join().unwrap();
     });
     println!("test {kind} ... ok ({rounds} rounds, {refused} of the old refused, 0 stale wins, {looks} looks)");
+}
+
+/// Ends the reader, also if an assertion ends the storm.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Reads for as long as the storm lasts: never a mixture, and never an older token after a newer one.

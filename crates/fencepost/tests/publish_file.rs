@@ -75,6 +75,31 @@ fn another_store_or_job_is_refused_until_it_is_adopted_by_hand() {
 }
 
 #[test]
+fn a_token_taken_by_hand_writes_until_a_newer_one_is_granted_and_status_tells() {
+    let scene = Scene::new();
+    let fencepost = |arguments: &[&str], input: &str| {
+        let mut command = Command::new(FENCEPOST);
+        command.env("FENCEPOST_STATE_DIR", scene.aside("state")).current_dir(scene.path(""));
+        with_input(command.args(arguments), input)
+    };
+    let acquire = || String::from_utf8(fencepost(&["lease", "acquire", "hand"], "").stdout).unwrap().trim().to_string();
+    let publish = |token: &str, text: &str| {
+        fencepost(&["publish", "file", "report", "--job", "hand", "--token", token, "--resource", "the report"], text)
+    };
+    let old = acquire();
+    assert_code(&publish(&old, "old"), 0, "");
+    fencepost(&["lease", "release", "hand", "--token", &old], "");
+    let new = acquire();
+    assert_code(&publish(&old, "zombie"), 13, "stale");
+    assert_code(&publish(&new, "new"), 0, "");
+    assert_eq!(fs::read_to_string(scene.path("report")).unwrap(), "new");
+    let status: serde_json::Value = serde_json::from_slice(&fencepost(&["status", "--json"], "").stdout).unwrap();
+    let resource = &status["resources"][0];
+    assert_eq!((&resource["resource"], &resource["refused"]), (&"the report".into(), &1.into()), "{status}");
+    assert_eq!(resource["token"].to_string(), new);
+}
+
+#[test]
 fn a_fence_that_cannot_be_read_is_refused_and_never_taken_for_none() {
     let scene = Scene::new();
     scene.write(5, "five");

@@ -145,6 +145,11 @@ fn a_directory_that_changes_while_it_is_copied_is_copied_again() {
     fill(&scene, 3);
     assert_code(&stopped.go_on(), 0, "");
     assert_eq!(assert_sound(&scene, "changed"), 3);
+    // What was copied already is looked at once more.
+    let stopped = Stopped::at(&scene, "fsync", 1, 4, &["tree", source.to_str().unwrap(), "site"]);
+    fs::write(source.join("page"), "changed").unwrap();
+    assert_code(&stopped.go_on(), 0, "");
+    assert_eq!(fs::read_to_string(scene.path("site/page")).unwrap(), "changed");
 }
 
 #[test]

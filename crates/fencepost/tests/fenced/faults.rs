@@ -101,33 +101,47 @@ fn strace(inject: &str, trace: &str) -> Command {
 
 /// A command that is stopped at a system call, until it is told to go on.
 pub struct Stopped {
-    strace: Child,
+    strace: Option<Child>,
     pid: i32,
 }
 
 impl Stopped {
-    /// Starts `fencepost` with these arguments and waits until it has stopped just behind the N-th call of this kind.
+    /// Starts `fencepost publish` with these arguments and waits until it has stopped just behind the N-th call of a kind.
     pub fn at(scene: &Scene, call: &str, number: usize, token: u64, arguments: &[&str]) -> Self {
         let mut strace = strace(&format!("inject={call}:signal=SIGSTOP:when={number}"), call);
         scene.as_run(&mut strace, token);
         strace.arg("-o").arg(scene.aside("stopped.log")).arg(super::FENCEPOST).arg("publish").args(arguments);
-        let strace =
-            strace.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("strace: apt-get install strace");
+        let strace = strace.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("strace is installed");
+        let mut stopped = Self { pid: 0, strace: Some(strace) };
         let until = Instant::now() + Duration::from_secs(30);
-        loop {
-            if let Some(pid) = child_of(strace.id()).filter(|pid| is_stopped(*pid)) {
-                return Self { strace, pid };
-            }
+        while stopped.pid == 0 || !is_stopped(stopped.pid) {
             assert!(Instant::now() < until, "it never stopped");
             sleep(Duration::from_millis(5));
+            stopped.pid = child_of(stopped.strace.as_ref().map_or(0, Child::id)).unwrap_or(0);
         }
+        stopped
     }
 
-    pub fn go_on(self) -> Output {
-        let continued = Command::new("kill").args(["-CONT", &self.pid.to_string()]).status().expect("kill");
-        assert!(continued.success());
-        self.strace.wait_with_output().expect("strace ends")
+    pub fn go_on(mut self) -> Output {
+        send("-CONT", self.pid);
+        self.strace.take().expect("it goes on once").wait_with_output().expect("strace ends")
     }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        if let Some(mut strace) = self.strace.take() {
+            if self.pid != 0 {
+                send("-KILL", self.pid);
+            }
+            let _ = strace.kill();
+            let _ = strace.wait();
+        }
+    }
+}
+
+fn send(signal: &str, pid: i32) {
+    let _ = Command::new("kill").args([signal, &pid.to_string()]).status();
 }
 
 fn child_of(pid: u32) -> Option<i32> {
