@@ -3,6 +3,7 @@
 //! Medians and ratios: machines are noisy, and a busy neighbour multiplies every flush by ten. So each round measures
 //! everything once, in a new order.
 
+mod file;
 mod measure;
 mod memory;
 
@@ -25,6 +26,7 @@ fn main() {
     let directory = tempfile::tempdir().expect("a directory to work in");
     wrapped_true(&fencepost, directory.path(), rounds);
     memory::report(&fencepost, directory.path());
+    file::report(directory.path(), rounds);
 }
 
 fn wrapped_true(fencepost: &Path, directory: &Path, rounds: usize) {

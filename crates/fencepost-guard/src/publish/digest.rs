@@ -37,7 +37,7 @@ pub fn read(from: &mut dyn Read) -> io::Result<String> {
     copy(from, &mut io::sink()).map(|(digest, _)| digest)
 }
 
-fn shown(hash: &[u8]) -> String {
+pub(super) fn shown(hash: &[u8]) -> String {
     hash.iter().fold("sha256:".to_string(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

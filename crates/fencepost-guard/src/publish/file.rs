@@ -4,165 +4,124 @@
 //! durable, then the new content. A crash between the two leaves the fence ahead, which costs this one write and
 //! nothing else.
 
-mod place;
+mod draft;
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write as _};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fencepost_core::fence::{Fence, Strict, Verdict, judge};
 
+use super::fence_file::{self, Trouble};
+use super::lock::{Lock, is_marked};
+use super::place::{Place, failed, sync_directory};
 use super::{PublishError, Receipt, Request, digest};
-use crate::clock;
-use place::Place;
+use draft::{Draft, sweep};
 
-/// How long a write waits for another one to the same file. The lock is held for a few flushes only.
-const LOCK_PATIENCE: Duration = Duration::from_secs(60);
-const LOCK_PAUSE: Duration = Duration::from_millis(20);
+pub use super::lock::PATIENCE;
 
-/// Replaces a file's content, if the fence beside it allows that.
-pub fn publish(request: &Request, path: &Path, payload: &mut dyn Read) -> Result<Receipt, PublishError> {
-    let place = Place::find(path)?;
+/// Replaces a file's content, if the fence beside it allows that. Waits so long for another write to the same file.
+pub fn publish(
+    request: &Request,
+    path: &Path,
+    payload: &mut dyn Read,
+    patience: Duration,
+) -> Result<Receipt, PublishError> {
+    let target = Target::new(Place::of_file(path)?);
     if request.dry_run {
-        return dry_run(request, &place, payload);
+        return dry_run(request, &target, payload);
     }
-    let draft = Draft::write(&place, payload)?;
-    let _lock = lock(&place)?;
-    place.sweep(&draft.path);
-    let write = request.write(draft.digest.clone(), true);
-    let seen = place.seen(request.adopt)?;
-    let receipt =
-        |fence, already_applied| Receipt { level: place.level(), fence, already_applied, remarks: place.remarks() };
-    match judge::<Strict>(seen.as_ref(), &write) {
-        Err(refused) => Err(PublishError::Refused { refused, level: place.level() }),
-        Ok(Verdict::AlreadyApplied(fence)) => {
-            // A crash may have come between the fence and the content: then the content is still to be put in place.
-            let arrived = place.content_digest().is_some_and(|digest| digest == fence.digest);
-            if !arrived {
-                draft.land(&place)?;
-            }
-            Ok(receipt(fence, arrived))
+    // Before anything is written: what was left behind may be what fills the disk.
+    sweep(&target.place);
+    let draft = Draft::write(&target.place, payload)?;
+    let mut lock = Lock::take(&target.lock, &target.place.target, patience)?;
+    let _ = fs::remove_file(&target.fence_draft);
+    let mut remarks = target.place.remarks();
+    remarks.extend(draft.remarks.iter().cloned());
+    let seen = target.seen(request.adopt)?;
+    let level = target.place.level();
+    let receipt = |fence, already_applied| Receipt { level, fence, already_applied, remarks };
+    match judge::<Strict>(seen.as_ref(), &request.write(draft.digest.clone(), true)) {
+        Err(refused) => Err(PublishError::Refused { refused, level }),
+        Ok(Verdict::AlreadyApplied(fence)) if target.holds(&fence) => {
+            // Whoever put it there may have died before the flush.
+            sync_directory(&target.place.directory)
+                .map_err(|error| failed("flush", &target.place.directory, &error))?;
+            Ok(receipt(fence, true))
         }
-        Ok(Verdict::Accept(fence)) => {
-            put_fence(&place, &fence)?;
-            draft.land(&place)?;
+        // A crash came between the fence and the content. The fence is written once more, because nobody knows whether
+        // it was flushed, and the content must not be durable before it.
+        Ok(Verdict::AlreadyApplied(fence) | Verdict::Accept(fence)) => {
+            target.put_fence(&fence, &mut lock)?;
+            draft.land(&target.place)?;
             Ok(receipt(fence, false))
         }
     }
 }
 
-fn dry_run(request: &Request, place: &Place, payload: &mut dyn Read) -> Result<Receipt, PublishError> {
-    let digest = digest::read(payload).map_err(|error| failed("read the payload for", &place.artifact, &error))?;
-    let seen = place.seen(request.adopt)?;
+fn dry_run(request: &Request, target: &Target, payload: &mut dyn Read) -> Result<Receipt, PublishError> {
+    let digest = digest::read(payload).map_err(|error| failed("read the payload for", &target.place.target, &error))?;
+    let seen = target.seen(request.adopt)?;
+    let level = target.place.level();
     let (fence, already_applied) = match judge::<Strict>(seen.as_ref(), &request.write(digest, true)) {
-        Err(refused) => return Err(PublishError::Refused { refused, level: place.level() }),
+        Err(refused) => return Err(PublishError::Refused { refused, level }),
         Ok(Verdict::Accept(fence)) => (fence, false),
         Ok(Verdict::AlreadyApplied(fence)) => (fence, true),
     };
-    Ok(Receipt { level: place.level(), fence, already_applied, remarks: place.remarks() })
+    Ok(Receipt { level, fence, already_applied, remarks: target.place.remarks() })
 }
 
-/// The new content, complete and flushed, under a name that nobody reads. It is gone unless it lands.
-struct Draft {
-    path: PathBuf,
-    digest: String,
-    /// Locked for as long as its writer lives, so that whoever comes later can tell what was left behind.
-    _file: File,
-    landed: bool,
+/// A file with what stands beside it.
+struct Target {
+    place: Place,
+    fence: PathBuf,
+    fence_draft: PathBuf,
+    lock: PathBuf,
 }
 
-impl Draft {
-    fn write(place: &Place, payload: &mut dyn Read) -> Result<Self, PublishError> {
-        let path = place.draft();
-        let failed = |error: io::Error| failed("write the new content beside", &place.artifact, &error);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
-        let mut draft = Self { path, digest: String::new(), _file: file.try_clone().map_err(failed)?, landed: false };
-        file.lock().map_err(failed)?;
-        (draft.digest, _) = digest::copy(payload, &mut file).map_err(failed)?;
-        dress(&file, &place.artifact).map_err(failed)?;
-        file.sync_all().map_err(failed)?;
-        Ok(draft)
+impl Target {
+    fn new(place: Place) -> Self {
+        let [fence, fence_draft, lock] = ["fence", "fence-new", "lock"].map(|suffix| place.beside(suffix));
+        Self { place, fence, fence_draft, lock }
     }
 
-    /// Puts the content in place, durably.
-    fn land(mut self, place: &Place) -> Result<(), PublishError> {
-        fs::rename(&self.path, &place.artifact)
-            .map_err(|error| failed("put the content in place at", &place.artifact, &error))?;
-        self.landed = true;
-        sync_directory(&place.directory).map_err(|error| {
-            PublishError::Failed(format!(
-                "{} was replaced, but its directory could not be flushed ({error}); after a power cut the old content may be \
-                 back. Check the disk, then publish again.",
-                place.artifact.display()
-            ))
+    /// What the fence remembers. Torn, empty, foreign or missing where it was: none of these is "no fence".
+    fn seen(&self, adopt: bool) -> Result<Option<Fence>, PublishError> {
+        // Asked first: without the lock a first write may come between the two looks.
+        let marked = is_marked(&self.lock);
+        match fence_file::read(&self.fence) {
+            Ok(fence) => Ok(Some(fence)),
+            Err(Trouble::Missing) if !marked => Ok(None),
+            Err(trouble) if adopt && trouble.may_be_adopted() => Ok(None),
+            Err(trouble) => Err(PublishError::Failed(format!(
+                "The fence of {} cannot be read: {} ({trouble}). Nothing was changed, because without it nobody knows \
+                 which token wrote last. Restore it together with the file; or, if no older run can still be alive, \
+                 publish once with --adopt.",
+                self.place.target.display(),
+                self.fence.display()
+            ))),
+        }
+    }
+
+    /// Whether the content is what the fence says.
+    fn holds(&self, fence: &Fence) -> bool {
+        let content = || digest::read(&mut File::open(&self.place.target)?);
+        content().is_ok_and(|digest: String| digest == fence.digest)
+    }
+
+    /// Makes the new fence durable, before anything of the content is touched.
+    fn put_fence(&self, fence: &Fence, lock: &mut Lock) -> Result<(), PublishError> {
+        let put = || -> io::Result<()> {
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.fence_draft)?;
+            fence_file::write(&mut file, fence, &self.place.directory)?;
+            fs::rename(&self.fence_draft, &self.fence)?;
+            sync_directory(&self.place.directory)
+        };
+        put().and_then(|()| lock.mark()).map_err(|error| {
+            let _ = fs::remove_file(&self.fence_draft);
+            failed("write the fence of", &self.place.target, &error)
         })
     }
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        if !self.landed {
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// Gives the new content the mode and the owner of the old, as people expect of a file that is written to. A new file
-/// gets what any new file gets.
-fn dress(file: &File, artifact: &Path) -> io::Result<()> {
-    match fs::metadata(artifact) {
-        Ok(old) => {
-            let new = file.metadata()?;
-            if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
-                // Only root may give files away. Everybody else at least keeps the group, where that is allowed.
-                let _ = fchown(file, Some(old.uid()), Some(old.gid())).or_else(|_| fchown(file, None, Some(old.gid())));
-            }
-            file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))
-        }
-        Err(_) => file.set_permissions(fs::Permissions::from_mode(0o666 & !place::umask())),
-    }
-}
-
-/// Takes the lock that spans check and write. Its file is never removed: whoever locks a new one would lock nothing.
-fn lock(place: &Place) -> Result<File, PublishError> {
-    let failed = |error: io::Error| failed("lock", &place.lock, &error);
-    let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&place.lock).map_err(failed)?;
-    let give_up = clock::boot_now() + LOCK_PATIENCE;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if clock::boot_now() < give_up => std::thread::sleep(LOCK_PAUSE),
-            Err(TryLockError::WouldBlock) => {
-                return Err(PublishError::Failed(format!(
-                    "Another write to {} has held its lock for a minute; nothing was changed. Find out what hangs: \
-                     fuser {}",
-                    place.artifact.display(),
-                    place.lock.display()
-                )));
-            }
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
-        }
-    }
-}
-
-/// Makes the new fence durable, before anything of the content is touched.
-fn put_fence(place: &Place, fence: &Fence) -> Result<(), PublishError> {
-    let failed = |error: io::Error| failed("write the fence of", &place.artifact, &error);
-    let draft = place.fence_draft();
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&draft).map_err(failed)?;
-    file.write_all(&fence.encode()).and_then(|()| file.sync_all()).map_err(failed)?;
-    fs::rename(&draft, &place.fence).map_err(failed)?;
-    sync_directory(&place.directory).map_err(failed)?;
-    place.mark_fenced().map_err(failed)
-}
-
-fn sync_directory(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
-}
-
-fn failed(what: &str, path: &Path, error: &io::Error) -> PublishError {
-    PublishError::Failed(format!("Cannot {what} {} ({error}); the content is as it was.", path.display()))
 }

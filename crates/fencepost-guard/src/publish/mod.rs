@@ -4,8 +4,12 @@
 //! and says honestly whether it can.
 
 pub mod digest;
+mod fence_file;
 pub mod file;
 pub mod git;
+mod lock;
+mod place;
+pub mod tree;
 
 use fencepost_core::fence::{Fence, Level, Mode, Refused, Write};
 use fencepost_core::name::Job;

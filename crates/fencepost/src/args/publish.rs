@@ -1,6 +1,7 @@
 //! What was typed after `publish`.
 
 mod git;
+mod local;
 
 use std::path::PathBuf;
 
@@ -9,6 +10,7 @@ use fencepost_core::name::Name;
 
 use super::name;
 pub use git::GitOptions;
+pub use local::{FileOptions, TreeOptions};
 
 #[derive(Debug, Subcommand)]
 pub enum PublishVerb {
@@ -16,6 +18,8 @@ pub enum PublishVerb {
     File(FileOptions),
     /// Push commits to a git remote, together with the fence
     Git(GitOptions),
+    /// Replace a whole directory in one step
+    Tree(TreeOptions),
 }
 
 /// What every target takes.
@@ -61,14 +65,4 @@ pub enum ModeChoice {
     Many,
     /// A token is the right to write one time
     Once,
-}
-
-#[derive(Debug, Args)]
-pub struct FileOptions {
-    /// The file
-    pub path: PathBuf,
-    #[command(flatten)]
-    pub payload: PayloadOptions,
-    #[command(flatten)]
-    pub common: PublishOptions,
 }

@@ -11,14 +11,14 @@ use fencepost_core::lease::Intent;
 use fencepost_core::name::Job;
 use fencepost_core::said::{Published, Said};
 use fencepost_core::token::{RunId, StoreId, Token};
-use fencepost_guard::publish::{PublishError, Receipt, Request, Writer, file};
+use fencepost_guard::publish::{PublishError, Receipt, Request, Writer, file, tree};
 use fencepost_guard::transact::{look, transact};
 use fencepost_guard::{clock, said};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::args::Global;
-use crate::args::publish::{FileOptions, ModeChoice, PayloadOptions, PublishOptions, PublishVerb};
+use crate::args::publish::{FileOptions, ModeChoice, PayloadOptions, PublishOptions, PublishVerb, TreeOptions};
 use crate::exit::{Code, Failure};
 use crate::place::Place;
 use crate::report::Voice;
@@ -27,9 +27,14 @@ use crate::show;
 pub fn run(global: &Global, verb: &PublishVerb) -> Result<Code, Failure> {
     let desk = |common| Desk::open(global, common);
     match verb {
-        PublishVerb::File(FileOptions { path, payload, common }) => {
+        PublishVerb::File(FileOptions { path, patience, payload, common }) => {
             let mut payload = open_payload(payload)?;
-            desk(common)?.publish("file", absolute(path), |request| file::publish(request, path, &mut payload))
+            desk(common)?
+                .publish("file", absolute(path), |request| file::publish(request, path, &mut payload, patience.wait))
+        }
+        PublishVerb::Tree(TreeOptions { source, path, keep, patience, common }) => {
+            let options = tree::Options { keep: *keep, patience: patience.wait };
+            desk(common)?.publish("tree", absolute(path), |request| tree::publish(request, source, path, options))
         }
         PublishVerb::Git(options) => git::run(global, options),
     }

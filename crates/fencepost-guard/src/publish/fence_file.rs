@@ -1,0 +1,153 @@
+//! A fence as a file: one line of JSON, and one with the checksum of the first. A flipped bit is noticed.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write as _};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::Path;
+
+use fencepost_core::fence::Fence;
+use fencepost_core::record::Unreadable;
+use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
+use thiserror::Error;
+
+use super::digest;
+
+/// Nothing that we wrote is longer.
+const FENCE_BYTES_MAX: u64 = 64 * 1024;
+
+/// Why a fence file says nothing that could be trusted.
+#[derive(Debug, Error)]
+pub(super) enum Trouble {
+    #[error("it is missing")]
+    Missing,
+    #[error("it belongs to another version")]
+    OfAnother,
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+impl Trouble {
+    /// Whether a person may decide to go on without this fence. What a newer fencepost wrote is sound, and what the disk
+    /// does not give today it may give tomorrow.
+    pub fn may_be_adopted(&self) -> bool {
+        matches!(
+            self,
+            Self::Missing | Self::OfAnother | Self::Unreadable(Unreadable::Damaged(_) | Unreadable::OtherJob(_))
+        )
+    }
+}
+
+/// Reads a fence, strictly: torn, empty, too long or not a plain file is never "no fence".
+pub(super) fn read(path: &Path) -> Result<Fence, Trouble> {
+    let file = match OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(Trouble::Missing),
+        opened => opened?,
+    };
+    let mut bytes = Vec::new();
+    file.take(FENCE_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(decode(&bytes)?)
+}
+
+/// Writes a fence into an empty file, durably but for its name.
+pub(super) fn write(file: &mut File, fence: &Fence, directory: &Path) -> io::Result<()> {
+    file.write_all(&encode(fence))?;
+    share(file, directory)?;
+    file.sync_all()
+}
+
+/// Gives a file of ours to whoever may write in its directory: its owner, and its group where that may write.
+pub(super) fn share(file: &File, directory: &Path) -> io::Result<()> {
+    let above = fs::metadata(directory)?;
+    let own = file.metadata()?;
+    if (own.uid(), own.gid()) != (above.uid(), above.gid()) {
+        let _ = fchown(file, Some(above.uid()), Some(above.gid())).or_else(|_| fchown(file, None, Some(above.gid())));
+    }
+    let group_writes = above.mode() & 0o020 != 0 && file.metadata()?.gid() == above.gid();
+    file.set_permissions(fs::Permissions::from_mode(if group_writes { 0o660 } else { 0o600 }))
+}
+
+fn encode(fence: &Fence) -> Vec<u8> {
+    let mut bytes = fence.encode();
+    let sum = digest::of(&bytes);
+    bytes.extend_from_slice(format!("\n{sum}\n").as_bytes());
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Result<Fence, Unreadable> {
+    let damaged = |what: &str| Err(Unreadable::Damaged(what.to_string()));
+    let Some(body_end) = bytes.iter().position(|&byte| byte == b'\n') else {
+        return damaged(if bytes.is_empty() { "it is empty" } else { "its end is missing" });
+    };
+    let (body, sum) = bytes.split_at(body_end);
+    if sum != format!("\n{}\n", digest::of(body)).as_bytes() {
+        return damaged("its checksum does not match");
+    }
+    Fence::decode(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fencepost_core::name::{Job, Name};
+    use fencepost_core::time::Wall;
+    use fencepost_core::token::{RunId, StoreId, Token};
+    use uuid::Uuid;
+
+    fn fence() -> Fence {
+        Fence {
+            v: 1,
+            store: StoreId(Uuid::from_u128(1)),
+            job: Job::shared(Name::new("report").unwrap()),
+            token: Token::new(5).unwrap(),
+            seq: 1,
+            run: RunId(Uuid::from_u128(2)),
+            digest: digest::of(b""),
+            op: None,
+            at: Wall(0),
+            host: "h".to_string(),
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_missing_end_is_noticed() {
+        let bytes = encode(&fence());
+        assert_eq!(decode(&bytes), Ok(fence()));
+        for end in 0..bytes.len() {
+            assert!(decode(&bytes[..end]).is_err(), "torn at {end}");
+        }
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode(&flipped).is_err(), "bit {bit} flipped");
+        }
+        assert!(decode(&[&bytes[..], b"\n"].concat()).is_err());
+        assert!(decode(&vec![0; bytes.len()]).is_err());
+    }
+
+    #[test]
+    fn a_fence_of_a_newer_fencepost_is_sound_and_not_to_be_adopted_away() {
+        let body = r#"{"v":2,"unheard":"of"}"#;
+        let bytes = format!("{body}\n{}\n", digest::of(body.as_bytes()));
+        let trouble = Trouble::Unreadable(decode(bytes.as_bytes()).unwrap_err());
+        assert!(matches!(trouble, Trouble::Unreadable(Unreadable::Newer(2))), "{trouble}");
+        assert!(!trouble.may_be_adopted());
+        assert!(Trouble::Missing.may_be_adopted());
+        assert!(Trouble::Unreadable(decode(b"0").unwrap_err()).may_be_adopted());
+        assert!(!Trouble::Io(io::Error::from_raw_os_error(5)).may_be_adopted());
+    }
+
+    #[test]
+    fn a_link_or_a_pipe_in_the_fences_place_is_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let [real, link, pipe] = ["real", "link", "pipe"].map(|name| directory.path().join(name));
+        fs::write(&real, encode(&fence())).unwrap();
+        assert_eq!(read(&real).unwrap(), fence());
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        assert!(matches!(read(&link), Err(Trouble::Io(_))));
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(read(&pipe).is_err());
+        assert!(matches!(read(&directory.path().join("none")), Err(Trouble::Missing)));
+    }
+}

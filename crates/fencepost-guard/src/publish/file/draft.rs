@@ -1,0 +1,147 @@
+//! New content of a file, before it lands.
+
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::PathBuf;
+
+use crate::publish::lock::{has_name, left_behind};
+use crate::publish::place::{Place, failed, next, sync_directory};
+use crate::publish::{PublishError, digest};
+
+/// The new content, complete and flushed, under a name that nobody reads. It is gone unless it lands.
+pub(super) struct Draft {
+    path: PathBuf,
+    pub digest: String,
+    /// What people should know of it.
+    pub remarks: Vec<String>,
+    /// Locked for as long as its writer lives, so that whoever comes later can tell what was left behind.
+    file: File,
+    landed: bool,
+}
+
+impl Draft {
+    pub fn write(place: &Place, payload: &mut dyn Read) -> Result<Self, PublishError> {
+        let failed_beside = |error: io::Error| failed("write the new content beside", &place.target, &error);
+        let old = fs::metadata(&place.target).ok();
+        let mut draft = Self::create(place, old.is_none()).map_err(failed_beside)?;
+        let mut payload = Watched { payload, failed: false };
+        (draft.digest, _) = digest::copy(&mut payload, &mut &draft.file).map_err(|error| match payload.failed {
+            true => failed("read the payload for", &place.target, &error),
+            false => failed_beside(error),
+        })?;
+        if let Some(old) = old {
+            draft.remarks = dress(&draft.file, &old, place).map_err(failed_beside)?;
+        }
+        draft.file.sync_all().map_err(failed_beside)?;
+        Ok(draft)
+    }
+
+    /// A new file gets the mode that any new file gets; what takes the place of an old one is nobody's business before
+    /// it has the old one's mode.
+    fn create(place: &Place, is_new: bool) -> io::Result<Self> {
+        loop {
+            let path = place.beside(&format!("new-{}", uuid::Uuid::now_v7().simple()));
+            let mode = if is_new { 0o666 } else { 0o600 };
+            let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&path)?;
+            let draft = Self { path, digest: String::new(), remarks: Vec::new(), file, landed: false };
+            draft.file.lock()?;
+            // Somebody who sweeps may have come between the two, and taken it for left behind.
+            if has_name(&draft.file, &draft.path)? {
+                return Ok(draft);
+            }
+        }
+    }
+
+    /// Puts the content in place, durably.
+    pub fn land(mut self, place: &Place) -> Result<(), PublishError> {
+        fs::rename(&self.path, &place.target).map_err(|error| {
+            PublishError::Failed(format!(
+                "Cannot put the content in place at {} ({error}); it is as it was, and the fence stands at this token \
+                 already. {}",
+                place.target.display(),
+                next(&error)
+            ))
+        })?;
+        self.landed = true;
+        sync_directory(&place.directory).map_err(|error| {
+            PublishError::Failed(format!(
+                "{} was replaced, but its directory could not be flushed ({error}); after a power cut the old content \
+                 may be back. Check the disk, then publish again.",
+                place.target.display()
+            ))
+        })
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.landed {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Removes what writers that died have left. A living one holds a lock on its own.
+pub(super) fn sweep(place: &Place) {
+    let prefix = place.hidden("new-");
+    let Ok(entries) = fs::read_dir(&place.directory) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if entry.file_name().as_encoded_bytes().starts_with(prefix.as_encoded_bytes())
+            && let Some(_locked) = left_behind(&path)
+        {
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
+/// Gives the new content the owner and the mode of the old, as people expect of a file that is written to, and says
+/// what could not be kept.
+fn dress(file: &File, old: &Metadata, place: &Place) -> io::Result<Vec<String>> {
+    let shown = place.target.display();
+    let mut remarks = Vec::new();
+    if old.nlink() > 1 {
+        remarks.push(format!("{shown} has {} names (hard links): only this one is replaced.", old.nlink()));
+    }
+    let mut new = file.metadata()?;
+    if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
+        // Only root may give files away. Everybody else at least keeps the group, where that is allowed.
+        let given = fchown(file, Some(old.uid()), Some(old.gid())).or_else(|_| fchown(file, None, Some(old.gid())));
+        match given {
+            Err(error) if error.kind() != ErrorKind::PermissionDenied => return Err(error),
+            _ => new = file.metadata()?,
+        }
+    }
+    if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
+        let [was, is] = [old, &new].map(|file| format!("{}:{}", file.uid(), file.gid()));
+        remarks.push(format!("{shown} belongs to {is} now and no longer to {was}: only root may give files away."));
+    }
+    file.set_permissions(Permissions::from_mode(mode(old, &new)))?;
+    Ok(remarks)
+}
+
+/// The old mode, as far as it means the same under the new owner: another group gets what everybody gets, and nobody
+/// runs with the rights of another.
+fn mode(old: &Metadata, new: &Metadata) -> u32 {
+    let mut mode = old.mode() & 0o7777;
+    if old.gid() != new.gid() {
+        mode = mode & !0o2070 | (mode & 0o007) << 3 & mode;
+    }
+    if old.uid() != new.uid() {
+        mode &= !0o4000;
+    }
+    mode
+}
+
+/// A payload that remembers whether an error was its own.
+struct Watched<'a> {
+    payload: &'a mut dyn Read,
+    failed: bool,
+}
+
+impl Read for Watched<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.payload.read(buffer).inspect_err(|_| self.failed = true)
+    }
+}

@@ -1,0 +1,161 @@
+//! The lock that spans check and write of a target in the file system.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use fencepost_core::time::Boot;
+use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
+
+use super::{PublishError, fence_file, place};
+use crate::clock;
+
+/// How long a write waits for another one to the same target, unless it is told otherwise. The lock is held for a few
+/// flushes only.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// The lock, held. Its file is never removed: whoever locked a new one would lock nothing.
+#[derive(Debug)]
+pub(super) struct Lock {
+    file: File,
+}
+
+impl Lock {
+    pub fn take(path: &Path, target: &Path, patience: Duration) -> Result<Self, PublishError> {
+        let failed = |error: io::Error| place::failed("take the lock", path, &error);
+        let give_up = clock::boot_now() + patience;
+        loop {
+            let file = open(path).map_err(failed)?;
+            if !wait_for(&file, give_up).map_err(failed)? {
+                return Err(held_too_long(path, target, patience));
+            }
+            // If somebody removed the file meanwhile, the next writer locks another one.
+            if has_name(&file, path).map_err(failed)? {
+                return Ok(Self { file });
+            }
+        }
+    }
+
+    /// Notes that there is a fence from now on, so that one that is lost is not taken for a first write.
+    pub fn mark(&mut self) -> io::Result<()> {
+        if self.file.metadata()?.len() > 0 {
+            return Ok(());
+        }
+        self.file.write_all(b"fenced\n")?;
+        self.file.sync_all()
+    }
+}
+
+/// Whether there ever was a fence, as far as the lock's file at this path remembers.
+pub(super) fn is_marked(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|lock| lock.len() > 0)
+}
+
+/// Whether the open file is still what the path names.
+pub(super) fn has_name(file: &File, path: &Path) -> io::Result<bool> {
+    let held = file.metadata()?;
+    match fs::symlink_metadata(path) {
+        Ok(named) => Ok((named.dev(), named.ino()) == (held.dev(), held.ino())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Locks what a writer that lives would hold a lock on: then it was left behind. The lock is to be held until it is
+/// removed, because its writer may be just about to lock it.
+pub(super) fn left_behind(path: &Path) -> Option<File> {
+    let open = |write| OpenOptions::new().read(true).write(write).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path);
+    // Over NFS only a file that is open for writing can be locked; elsewhere its mode need not allow that.
+    let file = open(true).or_else(|_| open(false)).ok()?;
+    file.try_lock().is_ok().then_some(file)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let options = || {
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).mode(0o600).custom_flags(O_NOFOLLOW);
+        options
+    };
+    loop {
+        match options().open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            opened => return opened,
+        }
+        match options().create_new(true).open(path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+            Ok(file) => {
+                fence_file::share(&file, path.parent().unwrap_or(Path::new("/")))?;
+                return Ok(file);
+            }
+        }
+    }
+}
+
+/// Whether the lock was had before it was time to give up. Waiting is asking again, because a blocked `flock` has no end.
+fn wait_for(file: &File, give_up: Boot) -> io::Result<bool> {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) if clock::boot_now() >= give_up => return Ok(false),
+            Err(TryLockError::WouldBlock) => sleep(pause),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+fn held_too_long(path: &Path, target: &Path, patience: Duration) -> PublishError {
+    PublishError::Failed(format!(
+        "Another write to {} has held its lock for {patience:?}; nothing was changed. Find out what hangs: fuser {}",
+        target.display(),
+        path.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_waited_for_and_not_for_ever() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let held = Lock::take(&path, &path, PATIENCE).unwrap();
+        let refused = Lock::take(&path, &path, Duration::from_millis(50)).unwrap_err().to_string();
+        assert!(refused.contains("fuser"), "{refused}");
+        drop(held);
+        Lock::take(&path, &path, Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn a_lock_whose_file_was_removed_is_not_taken_for_the_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let first = Lock::take(&path, &path, PATIENCE).unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| Lock::take(&path, &path, PATIENCE).unwrap());
+            sleep(Duration::from_millis(30));
+            fs::remove_file(&path).unwrap();
+            drop(first);
+            assert!(has_name(&waiting.join().unwrap().file, &path).unwrap());
+        });
+    }
+
+    #[test]
+    fn a_link_in_the_locks_place_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let [other, path] = ["other", "lock"].map(|name| directory.path().join(name));
+        fs::write(&other, "").unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        assert!(Lock::take(&path, &path, Duration::ZERO).is_err());
+        assert_eq!(fs::read(&other).unwrap(), b"");
+    }
+}

@@ -1,0 +1,331 @@
+//! Where a file or a tree is published, and what may be said of that place.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use fencepost_core::fence::Level;
+use fencepost_store::file_system::shared_file_system;
+use nix::sys::statvfs::statvfs;
+
+use super::PublishError;
+
+/// What our own files beside a target have in their names.
+const OURS: &str = ".fencepost-";
+
+/// The longest of our names beside a target is so much longer than the target's own: `.`, `.fencepost-new-` and 32 digits.
+const LONGER_BYTES: usize = 48;
+
+/// How many symbolic links are followed before they are taken for a circle, as the kernel does.
+const LINKS_MAX: usize = 40;
+
+/// The place of one target. What belongs to it stands in the same directory, so that a rename is all it takes.
+pub(super) struct Place {
+    pub target: PathBuf,
+    pub directory: PathBuf,
+    /// The sort of shared file system it is on, where `flock` may mean nothing to other machines.
+    shared: Option<&'static str>,
+    in_work_tree: bool,
+}
+
+impl Place {
+    /// The place of a file. Symbolic links are followed first, so that all names of a file share a fence.
+    pub fn of_file(path: &Path) -> Result<Self, PublishError> {
+        let target = followed(path)?;
+        match fs::symlink_metadata(&target) {
+            Ok(found) if found.is_dir() => {
+                return Err(usage(path, "it is a directory. Use publish tree for a directory"));
+            }
+            Ok(found) if !found.is_file() => return Err(usage(path, "it is not a regular file")),
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed("look at", &target, &error)),
+            _ => {}
+        }
+        Self::at(target)
+    }
+
+    /// The place of a tree. Its name is itself a symbolic link, which is switched; only what leads to it is followed.
+    pub fn of_tree(path: &Path) -> Result<Self, PublishError> {
+        Self::at(in_real_directory(path)?)
+    }
+
+    fn at(target: PathBuf) -> Result<Self, PublishError> {
+        let directory = target.parent().unwrap_or(Path::new("/")).to_path_buf();
+        check_name(&target, &directory)?;
+        if let Some((service, sign)) = sync_folder(&directory) {
+            return Err(PublishError::Usage(format!(
+                "{} is in a folder that {service} carries to other machines by itself (by the sign of {}), so that no \
+                 check can be made where the write lands. Publish to a plain directory, a git remote or a database \
+                 instead.",
+                target.display(),
+                sign.display()
+            )));
+        }
+        let shared = shared_file_system(&directory).map_err(|error| failed("look at", &directory, &error))?;
+        let in_work_tree = directory.ancestors().any(|above| above.join(".git").exists());
+        Ok(Self { target, shared, in_work_tree, directory })
+    }
+
+    /// Whether the lock holds wherever the target can be written from.
+    pub fn level(&self) -> Level {
+        if self.shared.is_some() { Level::Gated } else { Level::Atomic }
+    }
+
+    /// A hidden name of ours beside the target.
+    pub fn beside(&self, suffix: &str) -> PathBuf {
+        self.directory.join(self.hidden(suffix))
+    }
+
+    pub fn hidden(&self, suffix: &str) -> OsString {
+        let mut hidden = OsString::from(".");
+        hidden.push(self.target.file_name().unwrap_or_default());
+        hidden.push(OURS);
+        hidden.push(suffix);
+        hidden
+    }
+
+    pub fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if let Some(kind) = self.shared {
+            remarks.push(format!(
+                "{} is on {kind}: the check is only gated, because a lock may not hold between machines.",
+                self.target.display()
+            ));
+        }
+        if self.in_work_tree {
+            remarks.push(format!(
+                "{} is in a git work tree: only this copy is fenced, not what is pushed. Use publish git for that.",
+                self.target.display()
+            ));
+        }
+        remarks
+    }
+}
+
+/// Says that something failed before anything of the content was touched.
+pub(super) fn failed(what: &str, path: &Path, error: &io::Error) -> PublishError {
+    PublishError::Failed(format!(
+        "Cannot {what} {} ({error}); the content is as it was. {}",
+        path.display(),
+        next(error)
+    ))
+}
+
+/// What to do about an error.
+pub(super) fn next(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            "The directory must be writable, because the new content, the fence and the lock stand in it."
+        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "Make room, then publish again.",
+        ErrorKind::ResourceBusy => {
+            "If the file itself is a mount point, as in a container, mount its directory instead: a mount point cannot be \
+             replaced."
+        }
+        _ => "Mend that, then publish again: the same write under the same token is applied once.",
+    }
+}
+
+pub(super) fn usage(path: &Path, why: impl std::fmt::Display) -> PublishError {
+    PublishError::Usage(format!("Cannot publish to {}: {why}.", path.display()))
+}
+
+/// Makes the names in a directory durable.
+pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
+    fs::File::open(directory)?.sync_all()
+}
+
+/// Follows symbolic links to the file that would be written, which need not exist yet.
+fn followed(path: &Path) -> Result<PathBuf, PublishError> {
+    let mut at = in_real_directory(path)?;
+    for _ in 0..LINKS_MAX {
+        let Ok(leads_to) = fs::read_link(&at) else { return Ok(at) };
+        at = in_real_directory(&at.parent().unwrap_or(Path::new("/")).join(leads_to))?;
+    }
+    Err(usage(path, "its symbolic links lead round in a circle"))
+}
+
+/// The path with every symbolic link but a last one followed.
+fn in_real_directory(path: &Path) -> Result<PathBuf, PublishError> {
+    let bytes = path.as_os_str().as_bytes();
+    let name = path.file_name().filter(|_| !bytes.ends_with(b"/") && !bytes.ends_with(b"/."));
+    let name = name.ok_or_else(|| usage(path, "it does not end in a name"))?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = fs::canonicalize(parent).map_err(|error| usage(path, format!("its directory: {error}")))?;
+    Ok(parent.join(name))
+}
+
+/// Refuses names that are ours, or that leave no room for ours.
+fn check_name(target: &Path, directory: &Path) -> Result<(), PublishError> {
+    let name = target.file_name().unwrap_or_default();
+    if name.to_string_lossy().contains(OURS) {
+        return Err(usage(target, format!("names with {OURS:?} belong to fencepost itself")));
+    }
+    let in_tree = |part: &OsStr| part.as_bytes().ends_with(b".fencepost-versions");
+    if directory.iter().any(in_tree) {
+        return Err(usage(target, "it is part of a tree that is published as a whole. Publish the tree again"));
+    }
+    let longest = statvfs(directory).map_or(255, |found| found.name_max()) as usize;
+    if name.len() + LONGER_BYTES > longest {
+        let most = longest.saturating_sub(LONGER_BYTES);
+        return Err(usage(
+            target,
+            format!(
+                "its name has {} bytes, and the fence beside it needs room for a longer one: {most} is the most",
+                name.len()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// Folders that are carried to other machines behind our back: there is no place where a check could be made.
+const SYNC_FOLDERS: [(&str, &str); 8] = [
+    ("Dropbox", "Dropbox"),
+    ("OneDrive", "OneDrive"),
+    ("Google Drive", "Google Drive"),
+    ("GoogleDrive", "Google Drive"),
+    ("My Drive", "Google Drive"),
+    ("Mobile Documents", "iCloud Drive"),
+    ("iCloud Drive", "iCloud Drive"),
+    ("CloudStorage", "a cloud provider"),
+];
+
+/// What a folder holds if it is synchronised.
+const SYNC_MARKS: [(&str, &str); 4] = [
+    (".stfolder", "Syncthing"),
+    (".dropbox", "Dropbox"),
+    (".dropbox.cache", "Dropbox"),
+    (".849C9593-D756-4E56-8D6E-42412F2A707B", "OneDrive"),
+];
+
+/// The service that carries the directory away, and by what it was recognised.
+fn sync_folder(directory: &Path) -> Option<(&'static str, PathBuf)> {
+    directory.ancestors().find_map(|above| {
+        let name = above.file_name().unwrap_or_default().to_string_lossy();
+        // A second account's folder is called "OneDrive - Company" or "Dropbox (Company)".
+        let matches = |folder: &str| {
+            name.strip_prefix(folder)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(" -") || rest.starts_with(" ("))
+        };
+        let by_name = SYNC_FOLDERS.iter().find(|(folder, _)| matches(folder));
+        let by_mark = || SYNC_MARKS.iter().find(|(mark, _)| is_mark(&above.join(mark)));
+        by_name
+            .map(|(_, service)| (*service, above.to_path_buf()))
+            .or_else(|| by_mark().map(|(mark, service)| (*service, above.join(mark))))
+    })
+}
+
+/// A directory `.dropbox` is where Dropbox keeps its settings, in every home directory; the mark is a file.
+fn is_mark(mark: &Path) -> bool {
+    fs::metadata(mark).is_ok_and(|found| found.is_file() || !mark.ends_with(".dropbox"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(place: Result<Place, PublishError>) -> String {
+        match place {
+            Err(PublishError::Usage(why)) => why,
+            Err(other) => panic!("{other}"),
+            Ok(place) => panic!("{} was not refused", place.target.display()),
+        }
+    }
+
+    #[test]
+    fn symbolic_links_lead_to_the_file_they_mean_whether_it_exists_or_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        fs::create_dir(root.join("real")).unwrap();
+        for (link, target) in [
+            ("one", "real/file"),
+            ("two", "one"),
+            ("real/up", "../two"),
+            ("far", root.join("real/up").to_str().unwrap()),
+        ] {
+            std::os::unix::fs::symlink(target, root.join(link)).unwrap();
+        }
+        for link in ["one", "two", "real/up", "far"] {
+            assert_eq!(Place::of_file(&root.join(link)).unwrap().target, root.join("real/file"), "{link}, dangling");
+        }
+        fs::write(root.join("real/file"), "").unwrap();
+        assert_eq!(Place::of_file(&root.join("far")).unwrap().target, root.join("real/file"));
+        std::os::unix::fs::symlink("round", root.join("round")).unwrap();
+        assert!(refusal(Place::of_file(&root.join("round"))).contains("circle"));
+    }
+
+    #[test]
+    fn a_path_that_names_no_file_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("sub")).unwrap();
+        nix::unistd::mkfifo(&directory.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for (path, why) in [
+            ("sub", "publish tree"),
+            ("new/", "name"),
+            ("new/.", "name"),
+            ("sub/..", "name"),
+            ("pipe", "regular"),
+            ("missing/file", "directory"),
+            (".a.fencepost-fence", "fencepost itself"),
+            ("a.fencepost-new-1", "fencepost itself"),
+        ] {
+            let refused = refusal(Place::of_file(&directory.path().join(path)));
+            assert!(refused.contains(why), "{path}: {refused}");
+        }
+        let versions = directory.path().join(".site.fencepost-versions");
+        fs::create_dir(&versions).unwrap();
+        assert!(refusal(Place::of_file(&versions.join("page"))).contains("as a whole"));
+    }
+
+    #[test]
+    fn a_name_must_leave_room_for_ours() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(Place::of_file(&directory.path().join("n".repeat(255 - LONGER_BYTES))).is_ok());
+        let refused = refusal(Place::of_file(&directory.path().join("n".repeat(256 - LONGER_BYTES))));
+        assert!(refused.contains("207 is the most"), "{refused}");
+    }
+
+    #[test]
+    fn folders_that_are_carried_away_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in [
+            "Dropbox",
+            "Dropbox (Work)",
+            "OneDrive - Contoso",
+            "My Drive",
+            "Mobile Documents",
+            "CloudStorage",
+            "Google Drive",
+        ] {
+            let deep = directory.path().join(name).join("deep");
+            fs::create_dir_all(&deep).unwrap();
+            assert!(refusal(Place::of_file(&deep.join("file"))).contains("other machines"), "{name}");
+        }
+        for name in ["Dropboxes", "OneDrives", "drive", "dropbox"] {
+            let plain = directory.path().join(name);
+            fs::create_dir_all(plain.join(".dropbox")).unwrap();
+            assert!(Place::of_file(&plain.join("file")).is_ok(), "{name}");
+        }
+        for mark in [".stfolder", ".dropbox.cache"] {
+            let marked = directory.path().join(format!("with{mark}"));
+            fs::create_dir_all(marked.join(mark)).unwrap();
+            fs::create_dir_all(marked.join("deep")).unwrap();
+            assert!(refusal(Place::of_file(&marked.join("deep/file"))).contains(mark));
+        }
+        let marked = directory.path().join("marked");
+        fs::create_dir(&marked).unwrap();
+        fs::write(marked.join(".dropbox"), "").unwrap();
+        assert!(refusal(Place::of_file(&marked.join("file"))).contains("Dropbox"));
+    }
+
+    #[test]
+    fn on_a_shared_file_system_the_check_is_only_gated_and_that_is_said() {
+        let place = |shared| Place { target: "/a/b".into(), directory: "/a".into(), shared, in_work_tree: false };
+        assert_eq!(place(None).level(), Level::Atomic);
+        assert!(place(None).remarks().is_empty());
+        assert_eq!(place(Some("NFS")).level(), Level::Gated);
+        assert!(place(Some("NFS")).remarks()[0].contains("only gated"));
+    }
+}
