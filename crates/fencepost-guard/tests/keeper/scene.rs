@@ -185,8 +185,10 @@ pub fn is_alive(pid: i32) -> bool {
     !matches!(state(pid), None | Some('Z' | 'X'))
 }
 
+/// Stopped, or deep in the kernel with the signal waiting for it: a shell between fork and exec waits there for a child
+/// that is stopped.
 pub fn is_stopped(pid: i32) -> bool {
-    state(pid) == Some('T')
+    matches!(state(pid), Some('T' | 'D'))
 }
 
 pub fn all_dead(pids: &[i32]) {
