@@ -4,7 +4,10 @@
 //! and says honestly whether it can.
 
 pub mod digest;
+pub mod exec;
 pub mod file;
+#[cfg(feature = "http")]
+pub mod http;
 
 use fencepost_core::fence::{Fence, Level, Mode, Refused, Write};
 use fencepost_core::name::Job;

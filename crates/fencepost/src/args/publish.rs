@@ -1,5 +1,8 @@
 //! What was typed after `publish`.
 
+pub mod exec;
+pub mod http;
+
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -11,6 +14,10 @@ use super::name;
 pub enum PublishVerb {
     /// Replace a file's content
     File(FileOptions),
+    /// Send a payload to an HTTP endpoint that checks the token
+    Http(http::HttpOptions),
+    /// Run a command on something that cannot check a token itself
+    Exec(exec::ExecOptions),
 }
 
 /// What every target takes.

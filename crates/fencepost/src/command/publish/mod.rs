@@ -1,5 +1,8 @@
 //! `fencepost publish …`: a fenced write.
 
+mod exec;
+mod http;
+
 use std::fs::File;
 use std::io::{Read, stdin};
 use std::path::{Path, PathBuf};
@@ -29,6 +32,8 @@ pub fn run(global: &Global, verb: &PublishVerb) -> Result<Code, Failure> {
             let mut payload = open_payload(payload)?;
             desk(common)?.publish("file", absolute(path), |request| file::publish(request, path, &mut payload))
         }
+        PublishVerb::Http(options) => http::run(global, options),
+        PublishVerb::Exec(options) => exec::run(global, options),
     }
 }
 
