@@ -73,6 +73,7 @@ pub struct Seen {
     pub headers: Vec<(String, String)>,
 }
 
+#[derive(Debug)]
 pub struct Server {
     directory: PathBuf,
     /// Spans check and write. A server of several processes would use a transaction of its database instead.
