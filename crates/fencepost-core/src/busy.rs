@@ -109,7 +109,9 @@ pub enum Turn {
     /// Another command is at it, for so much longer at most unless it is renewed.
     Wait(Option<Duration>),
     /// This very command was run before, and ended like this.
-    Ran { code: i32 },
+    Ran {
+        code: i32,
+    },
     /// This very command was started before, and nobody knows how far it came.
     Unknown(Cause),
     Refused(Refused),

@@ -246,14 +246,7 @@ impl Server {
 
     /// The one step: nothing here is visible to anybody before the rename in [`commit`](Self::commit), and then all
     /// of it is.
-    fn apply(
-        &self,
-        resource: &str,
-        key: &str,
-        write: &Write,
-        request: &Request,
-        draft: &Path,
-    ) -> io::Result<Response> {
+    fn apply(&self, resource: &str, key: &str, write: &Write, request: &Request, draft: &Path) -> io::Result<Response> {
         let _lock = held(&self.lock);
         let state = self.state(resource)?;
         let known = state.as_ref().and_then(|state| state.keys.iter().find(|known| known.key == key).cloned());
@@ -425,9 +418,11 @@ fn refusal(refused: &Refused) -> Response {
         Reason::OtherLineage => "other-lineage",
     };
     let seen = serde_json::from_slice(&refused.seen.encode()).unwrap_or(serde_json::Value::Null);
-    Response::new(412)
-        .with("Fencepost-Seen", &refused.seen.token.to_string())
-        .problem(kind, &refused.to_string(), json!({ "seen": seen }))
+    Response::new(412).with("Fencepost-Seen", &refused.seen.token.to_string()).problem(
+        kind,
+        &refused.to_string(),
+        json!({ "seen": seen }),
+    )
 }
 
 fn missing(name: &str) -> Response {

@@ -314,7 +314,8 @@ fn a_server_that_does_not_check_is_gated_and_said_so() {
 #[test]
 fn a_redirect_is_not_followed() {
     let scene = Scene::new();
-    let answer = format!("HTTP/1.1 307 See\r\nLocation: {}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", scene.url);
+    let answer =
+        format!("HTTP/1.1 307 See\r\nLocation: {}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", scene.url);
     let (url, seen) = canned(&answer);
     let text = failed(send(&request(5), &endpoint(&url), "x"));
     assert!(text.contains(&scene.url) && text.contains("not sent on"), "{text}");
@@ -341,9 +342,7 @@ fn a_dry_run_says_what_would_come_of_it_and_writes_nothing() {
 #[test]
 fn a_secret_is_sent_and_never_shown() {
     let secret = "s3cret-bearer";
-    let answer = format!(
-        "HTTP/1.1 400 No\r\nConnection: close\r\n\r\n{{\"detail\":\"I got {secret}\"}}"
-    );
+    let answer = format!("HTTP/1.1 400 No\r\nConnection: close\r\n\r\n{{\"detail\":\"I got {secret}\"}}");
     let (url, seen) = canned(&answer);
     let place = Endpoint { bearer: Some(Secret::new(&format!("{secret}\n")).unwrap()), ..endpoint(&url) };
     let text = failed(send(&request(5), &place, "x"));

@@ -40,16 +40,30 @@ pub enum Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It stands as wanted. `sent` is before the swap was sent that landed, or the first that may have been it.
-    Stands { busy: Box<Busy>, sent: Boot },
+    Stands {
+        busy: Box<Busy>,
+        sent: Boot,
+    },
     /// Another command is at it.
-    Wait { busy: Box<Busy>, remaining: Option<Duration> },
+    Wait {
+        busy: Box<Busy>,
+        remaining: Option<Duration>,
+    },
     /// This very command ran before.
-    Ran { busy: Box<Busy>, code: i32 },
+    Ran {
+        busy: Box<Busy>,
+        code: i32,
+    },
     /// This very command was started before, and nobody knows how far it came.
-    Unknown { busy: Box<Busy>, cause: Cause },
+    Unknown {
+        busy: Box<Busy>,
+        cause: Cause,
+    },
     Refused(Refused),
     /// The turn passed to another, because it was not renewed in time.
-    Lost { busy: Option<Box<Busy>> },
+    Lost {
+        busy: Option<Box<Busy>>,
+    },
 }
 
 #[derive(Clone, Debug)]

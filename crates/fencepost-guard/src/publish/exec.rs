@@ -118,24 +118,34 @@ pub fn dry_run(request: &Request, desk: &Desk<'_>, task: &Task) -> Result<Receip
     let answer = answer.map_err(|error| failed(task, "look at", &error))?;
     let busy = answer.value.map(|entry| Busy::decode(&entry.bytes, &task.resource)).transpose();
     let busy = busy.map_err(|why| {
-        failed(task, "look at", &fencepost_core::transition::unreadable(&format!("the record of {}", task.resource), &why))
+        failed(
+            task,
+            "look at",
+            &fencepost_core::transition::unreadable(&format!("the record of {}", task.resource), &why),
+        )
     })?;
     let reference = answer.clock.map(|clock| Reference { clock, asked: asked.boot });
     let turn = RunId(uuid::Uuid::now_v7());
     let write = request.write(task.digest(), false);
     let holder = desk.host.holder_by_hand();
     let entry = Entry { resource: task.resource.clone(), turn, write: write.clone(), ttl: task.ttl, holder };
-    let moment =
-        Moment { now: asked.boot, wall: asked.wall, reference: reference.as_ref(), nonce: Nonce { by: turn, write: 0 } };
+    let moment = Moment {
+        now: asked.boot,
+        wall: asked.wall,
+        reference: reference.as_ref(),
+        nonce: Nonce { by: turn, write: 0 },
+    };
     let evidence = busy.as_ref().map(|busy| evidence(desk.host, busy, None)).unwrap_or_default();
     let judged = judge::<Strict>(busy.as_ref().map(|busy| &busy.fence), &write);
     match (entry.decide(busy.as_ref(), &evidence, &moment), judged) {
-        (Turn::Refused(refused), _) | (_, Err(refused)) => {
-            Err(PublishError::Refused { refused, level: Level::Gated })
-        }
+        (Turn::Refused(refused), _) | (_, Err(refused)) => Err(PublishError::Refused { refused, level: Level::Gated }),
         (turn, Ok(Verdict::Accept(fence) | Verdict::AlreadyApplied(fence))) => {
             let waits = matches!(turn, Turn::Wait(_)).then(|| busy.as_ref().map(|busy| waiting(task, busy)));
-            Ok(receipt(fence, matches!(turn, Turn::Ran { .. } | Turn::Unknown(_)), waits.flatten().into_iter().collect()))
+            Ok(receipt(
+                fence,
+                matches!(turn, Turn::Ran { .. } | Turn::Unknown(_)),
+                waits.flatten().into_iter().collect(),
+            ))
         }
     }
 }
@@ -164,13 +174,7 @@ enum Entered {
     Ran { busy: Box<Busy>, code: i32 },
 }
 
-fn entry(
-    request: &Request,
-    desk: &Desk<'_>,
-    task: &Task,
-    turn: RunId,
-    keeper: &Keeper,
-) -> Result<Entry, PublishError> {
+fn entry(request: &Request, desk: &Desk<'_>, task: &Task, turn: RunId, keeper: &Keeper) -> Result<Entry, PublishError> {
     check(task)?;
     Ok(Entry {
         resource: task.resource.clone(),
@@ -198,7 +202,8 @@ fn enter(desk: &Desk<'_>, task: &Task, entry: Entry, tell: &mut dyn FnMut(&str))
     let mut watched = None;
     let mut told = None;
     loop {
-        let outcome = carry(desk, &mut change, &mut watched).map_err(|error| failed(task, "take its turn at", &error))?;
+        let outcome =
+            carry(desk, &mut change, &mut watched).map_err(|error| failed(task, "take its turn at", &error))?;
         match outcome {
             Outcome::Stands { busy, sent } => {
                 let deadline = Honest::deadline(sent, clock::boot_now(), task.ttl);
@@ -309,4 +314,3 @@ fn failed(task: &Task, what: &str, error: &StoreError) -> PublishError {
     };
     PublishError::Failed(format!("Cannot {what} {}: {error} As for the command, {fate}. Try again.", task.resource))
 }
-

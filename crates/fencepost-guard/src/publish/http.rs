@@ -69,7 +69,9 @@ pub fn publish(request: &Request, endpoint: &Endpoint, payload: &Payload) -> Res
         let (why, after) = match sender.send() {
             Ok(answer) => match answer::meaning(&answer, &write) {
                 Meaning::Accepted(accepted) => return Ok(sender.accepted(accepted)),
-                Meaning::Refused(refused) => return Err(PublishError::Refused { refused: *refused, level: Level::Atomic }),
+                Meaning::Refused(refused) => {
+                    return Err(PublishError::Refused { refused: *refused, level: Level::Atomic });
+                }
                 Meaning::Failed(why) => return Err(sender.failed(&why, may_have_happened)),
                 Meaning::Again { why, after } => {
                     may_have_happened = true;
@@ -96,7 +98,9 @@ impl Url {
     pub fn new(text: &str) -> Result<Self, PublishError> {
         let shown = fencepost_store::redacted(text);
         let usage = |why: &str| {
-            PublishError::Usage(format!("{shown:?} is not a URL to publish to: {why}. Write it like https://host/path."))
+            PublishError::Usage(format!(
+                "{shown:?} is not a URL to publish to: {why}. Write it like https://host/path."
+            ))
         };
         let uri: Uri = text.parse().map_err(|_| usage("it cannot be read"))?;
         match uri.scheme_str() {
@@ -151,7 +155,8 @@ impl Endpoint {
     fn check(&self) -> Result<(), PublishError> {
         headers::check(&self.headers)?;
         if self.bearer.is_some() && self.url.has_user() {
-            let why = "Two ways to authorise: a bearer token and a user in the URL. Give one of them; nothing was sent.";
+            let why =
+                "Two ways to authorise: a bearer token and a user in the URL. Give one of them; nothing was sent.";
             return Err(PublishError::Usage(why.to_string()));
         }
         Ok(())
@@ -240,7 +245,10 @@ impl<'a> Sender<'a> {
             return Ok(Receipt { level: Level::Gated, fence: self.fence(), already_applied: false, remarks });
         }
         let seen = answer.seen_fence().map_err(|why| {
-            PublishError::Failed(format!("{} says what it has seen, and it cannot be read: {why}", self.endpoint.url.shown()))
+            PublishError::Failed(format!(
+                "{} says what it has seen, and it cannot be read: {why}",
+                self.endpoint.url.shown()
+            ))
         })?;
         match judge::<Strict>(seen.as_ref(), self.write) {
             Err(refused) => Err(PublishError::Refused { refused, level: Level::Atomic }),
@@ -276,7 +284,9 @@ impl<'a> Sender<'a> {
             ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
                 not_sent("the connection was refused")
             }
-            ureq::Error::Tls(_) | ureq::Error::Rustls(_) | ureq::Error::Pem(_) => not_sent(&format!("TLS failed: {error}")),
+            ureq::Error::Tls(_) | ureq::Error::Rustls(_) | ureq::Error::Pem(_) => {
+                not_sent(&format!("TLS failed: {error}"))
+            }
             ureq::Error::Timeout(_) => Unsent { why: "it did not answer in time".to_string(), may_have_arrived: true },
             ureq::Error::Io(error) => Unsent { why: format!("the connection broke ({error})"), may_have_arrived: true },
             ureq::Error::Protocol(_) => {

@@ -33,7 +33,10 @@ pub(super) enum Meaning {
     Accepted(Accepted),
     Refused(Box<Refused>),
     /// Nobody knows yet: the same request is to be sent again, after this pause if the server named one.
-    Again { why: String, after: Option<Duration> },
+    Again {
+        why: String,
+        after: Option<Duration>,
+    },
     /// It did not happen, or will not be helped by trying again. The sentence says which, and the next step.
     Failed(String),
 }
@@ -59,7 +62,8 @@ struct Problem {
 
 impl Answer {
     pub fn of(mut response: Response<Body>) -> Self {
-        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_string);
+        let header =
+            |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_string);
         let mut answer = Self {
             status: response.status().as_u16(),
             fence: header("Fencepost-Fence"),
@@ -252,7 +256,9 @@ pub(super) mod tests {
             ("other-lineage", Reason::OtherLineage),
         ] {
             let body = format!(r#"{{"type":"{kind}","status":412,"seen":{seen}}}"#).into_bytes();
-            let Meaning::Refused(refused) = meaning(&Answer { body, ..answer(412) }, &write(5)) else { panic!("{kind}") };
+            let Meaning::Refused(refused) = meaning(&Answer { body, ..answer(412) }, &write(5)) else {
+                panic!("{kind}")
+            };
             assert_eq!((refused.reason, refused.seen.token.number(), refused.seen.host.as_str()), (reason, 9, "other"));
         }
         let by_header = Answer { seen: Some("9".to_string()), ..answer(412) };

@@ -25,9 +25,7 @@ pub fn run(global: &Global, options: &ExecOptions) -> Result<Code, Failure> {
     // The keeper is forked before the store is opened: no database handle crosses a fork, and no thread exists yet.
     let mut keeper = match options.common.dry_run {
         true => None,
-        false => {
-            Some(Keeper::start().map_err(|error| Failure::Other(format!("Cannot start the keeper: {error}")))?)
-        }
+        false => Some(Keeper::start().map_err(|error| Failure::Other(format!("Cannot start the keeper: {error}")))?),
     };
     let desk = Desk::open(global, &options.common)?;
     let by_hand = desk.said.is_none();

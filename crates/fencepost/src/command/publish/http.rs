@@ -32,9 +32,9 @@ pub fn run(global: &Global, options: &HttpOptions) -> Result<Code, Failure> {
 fn bearer(options: &HttpOptions) -> Result<Option<Secret>, Failure> {
     let file = options.bearer_file.clone().or_else(|| variable("FENCEPOST_HTTP_BEARER_FILE").map(Into::into));
     let text = match (file, variable("FENCEPOST_HTTP_BEARER")) {
-        (Some(path), _) => fs::read_to_string(&path)
-            .map(Some)
-            .map_err(|error| Failure::Usage(format!("Cannot read the bearer token from {}: {error}", path.display())))?,
+        (Some(path), _) => fs::read_to_string(&path).map(Some).map_err(|error| {
+            Failure::Usage(format!("Cannot read the bearer token from {}: {error}", path.display()))
+        })?,
         (None, text) => text,
     };
     text.map(|text| Secret::new(&text).map_err(usage)).transpose()
