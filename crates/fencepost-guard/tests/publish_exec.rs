@@ -333,15 +333,21 @@ fn a_long_command_is_renewed() {
     assert_eq!(scene.log(), ["begin 5", "end 5", "begin 6", "end 6"]);
 }
 
+/// The daemon ignores TERM, so that it outlives its command by the whole grace, while the next one waits.
 fn what_the_command_leaves_running() {
     let scene = Scene::new();
-    let leaves = "setsid sh -c 'while :; do echo tick 5 >> log; sleep 0.02; done' & sleep 0.2";
-    let (code, stderr) = scene.writer(5, leaves).code();
-    assert!(code == 0 && stderr.contains("left these running"), "{code} {stderr}");
-    assert_eq!(scene.writer(6, "echo begin 6 >> log; sleep 0.3; echo end 6 >> log").code().0, 0);
+    let leaves = "setsid sh -c \"trap '' TERM; while :; do echo tick 5 >> log; sleep 0.02; done\" & \
+                  while [ ! -e go ]; do sleep 0.02; done";
+    let first = scene.writer(5, leaves);
+    scene.until_logged("tick 5");
+    let next = scene.writer(6, "echo begin 6 >> log; sleep 0.3; echo end 6 >> log");
+    fs::write(scene.path("go"), "").unwrap();
+    assert_eq!(next.code().0, 0);
+    let (code, stderr) = first.code();
     let log = scene.log();
-    assert!(log.len() > 2, "the daemon never ran");
-    assert_eq!(log[log.len() - 2..], ["begin 6", "end 6"]);
+    let begin = log.iter().position(|line| line == "begin 6").unwrap();
+    assert_eq!(log[begin..], ["begin 6", "end 6"], "nothing of the older one comes after");
+    assert!(code == 0 && stderr.contains("left these running"), "{code} {stderr}");
 }
 
 fn write_script(path: &Path, text: &str) {
