@@ -13,6 +13,7 @@
 //! * [`skips`]: the triggers that were waved off, counted under a key of their own.
 //! * [`lease`]: every rule about who may hold, renew and release.
 //! * [`fence`]: what a target checks in the same step as a write.
+//! * [`busy`]: the fence and the busy-lease of a resource that commands are run on.
 //! * [`said`]: what a job says of itself while it runs.
 //! * [`transition`]: one change of a record, carried through lost swaps and unknown fates.
 //! * [`run`]: one guarded run, from the first look to the last swap.
@@ -21,6 +22,7 @@
 
 extern crate alloc;
 
+pub mod busy;
 pub mod fence;
 pub mod lease;
 pub mod ledger;

@@ -2,9 +2,10 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
-use core::fmt;
+use core::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 /// The most characters a name may have.
@@ -148,6 +149,15 @@ impl Key {
         Self(format!("skips/{}", encode(&job.to_string())))
     }
 
+    /// A resource that commands are run on. People call resources anything: what is a name is encoded as one, and
+    /// any other text stands under a hash, apart from the names. Its record says which text that is.
+    pub fn resource(text: &str) -> Self {
+        match Name::new(text) {
+            Ok(name) => Self(format!("resource/{}", encode(name.as_str()))),
+            Err(_) => Self(format!("resource-text/{}", hash(text))),
+        }
+    }
+
     /// A key of the conformance suite and of `store check`, apart from everything that matters.
     pub fn probe(space: &str, name: &str) -> Self {
         Self(format!("probe/{}/{}", encode(space), encode(name)))
@@ -195,6 +205,14 @@ fn encode(text: &str) -> String {
         key.push(other.unwrap_or(c));
     }
     key
+}
+
+/// SHA-256, in hexadecimal digits.
+fn hash(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().fold(String::new(), |mut digits, byte| {
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    })
 }
 
 fn stand_in(c: char) -> Option<char> {
@@ -280,6 +298,22 @@ mod tests {
         }
         let name: String = "A/".chars().cycle().take(NAME_CHARS_MAX).collect();
         assert!(Key::from_stored(Key::job(&job(&name)).as_str()).is_some());
+    }
+
+    #[test]
+    fn a_resource_may_be_called_anything_and_no_two_share_a_key() {
+        let long = "x".repeat(100_000);
+        let texts = ["a", "A", "a/b", "x.lock", "", " ", "ä", "a b", "..", ".a", "a\0b", "resource-text/a", &long];
+        let hashes: Vec<String> = texts.iter().map(|text| hash(text)).collect();
+        let mut seen = BTreeMap::new();
+        for text in texts.into_iter().chain(hashes.iter().map(String::as_str)) {
+            let key = Key::resource(text);
+            assert_eq!(Key::from_stored(key.as_str()), Some(key.clone()), "{text:?}");
+            assert_eq!(seen.insert(key, text.to_string()), None, "{text:?}");
+        }
+        assert_eq!(Key::resource("live").as_str(), "resource/live");
+        let hello = "resource-text/b94d27b9934d3e08a52e52d7da7dabfac484efe37a5380ee9088f7ace2efcde9";
+        assert_eq!(Key::resource("hello world").as_str(), hello);
     }
 
     #[test]

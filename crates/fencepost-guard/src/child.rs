@@ -106,16 +106,27 @@ impl Child {
     }
 
     fn spawn(&mut self, grant: Option<&Grant>) -> Vec<Input> {
+        let env = (self.plan.env)(grant);
+        self.start(grant.map(|grant| grant.deadline), env)
+    }
+
+    /// Starts the child with a deadline that is not the one of a job's lease.
+    pub(crate) fn spawn_until(&mut self, deadline: Boot) -> Vec<Input> {
+        let env = (self.plan.env)(None);
+        self.start(Some(deadline), env)
+    }
+
+    fn start(&mut self, deadline: Option<Boot>, env: Variables) -> Vec<Input> {
         self.foreground = self.terminal.as_ref().is_some_and(Terminal::is_for_reading);
         self.is_ordered = true;
         let spawn = Spawn {
             label: self.plan.label.clone(),
             argv: self.plan.argv.clone(),
-            env: (self.plan.env)(grant),
+            env,
             cwd: self.plan.cwd.clone(),
             stdout: self.plan.stdout.clone(),
             stderr: self.plan.stderr.clone(),
-            deadline: grant.map(|grant| grant.deadline),
+            deadline,
             grace: self.plan.grace,
             foreground: self.foreground,
             leave_children: self.plan.leave_children,

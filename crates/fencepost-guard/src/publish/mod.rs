@@ -4,9 +4,12 @@
 //! and says honestly whether it can.
 
 pub mod digest;
+pub mod exec;
 mod fence_file;
 pub mod file;
 pub mod git;
+#[cfg(feature = "http")]
+pub mod http;
 mod lock;
 mod place;
 pub mod tree;

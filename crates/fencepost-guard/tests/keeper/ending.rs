@@ -19,6 +19,7 @@ pub const TESTS: &[crate::Test] = &[
     ("what_ignores_term_is_dead_by_the_deadline", what_ignores_term_is_dead_by_the_deadline),
     ("a_stopped_wrapper_does_not_save_the_tree", a_stopped_wrapper_does_not_save_the_tree),
     ("a_renewal_moves_the_deadline", a_renewal_moves_the_deadline),
+    ("what_comes_after_its_deadline_is_not_started", what_comes_after_its_deadline_is_not_started),
     ("a_renewal_after_term_comes_too_late", a_renewal_after_term_comes_too_late),
     ("stop_gives_the_job_its_grace", stop_gives_the_job_its_grace),
     ("kill_kills", kill_kills),
@@ -78,6 +79,17 @@ fn a_stopped_wrapper_does_not_save_the_tree() {
     assert_eq!(scene.report(), Report::DeadlineReached);
     expect_end(&scene, Signal::SIGKILL);
     scene.expect_empty();
+}
+
+/// A wrapper that was stopped between winning its lease and giving the order must not start anything.
+fn what_comes_after_its_deadline_is_not_started() {
+    let mut scene = Scene::new();
+    let mut job = scene.job("touch started");
+    job.deadline = deadline_in(Duration::ZERO);
+    scene.order(&Order::Spawn(Box::new(job)));
+    assert!(matches!(scene.report(), Report::NotSpawned { .. }));
+    scene.close();
+    assert!(!scene.path("started").exists());
 }
 
 fn a_renewal_moves_the_deadline() {

@@ -1,6 +1,8 @@
 //! What was typed after `publish`.
 
+pub mod exec;
 mod git;
+pub mod http;
 mod local;
 
 use std::path::PathBuf;
@@ -20,6 +22,10 @@ pub enum PublishVerb {
     Git(GitOptions),
     /// Replace a whole directory in one step
     Tree(TreeOptions),
+    /// Send a payload to an HTTP endpoint that checks the token
+    Http(http::HttpOptions),
+    /// Run a command on something that cannot check a token itself
+    Exec(exec::ExecOptions),
 }
 
 /// What every target takes.

@@ -1,6 +1,8 @@
 //! `fencepost publish …`: a fenced write.
 
+mod exec;
 mod git;
+mod http;
 
 use std::fs::File;
 use std::io::{Read, stdin};
@@ -37,6 +39,8 @@ pub fn run(global: &Global, verb: &PublishVerb) -> Result<Code, Failure> {
             desk(common)?.publish("tree", absolute(path), |request| tree::publish(request, source, path, options))
         }
         PublishVerb::Git(options) => git::run(global, options),
+        PublishVerb::Http(options) => http::run(global, options),
+        PublishVerb::Exec(options) => exec::run(global, options),
     }
 }
 

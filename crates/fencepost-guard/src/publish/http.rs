@@ -1,0 +1,357 @@
+//! An HTTP endpoint: the payload is sent with its token, and the receiving side applies the rule in one transaction.
+//!
+//! What the server has to do is in `docs/publish-http.md`. Only a server that says by `Fencepost-Fence: accepted` that
+//! it checked the token makes the write `atomic`; one that ignores our headers is not fenced, and that is said aloud.
+//! A request whose fate is unknown is sent again under the same idempotency key, so that the server can tell.
+
+mod answer;
+mod headers;
+mod payload;
+
+use std::fmt;
+use std::thread::sleep;
+use std::time::Duration;
+
+use fencepost_core::fence::{Fence, Level, Strict, Verdict, Write, judge};
+use ureq::http::{Method, Request as HttpRequest, Uri};
+use ureq::{Agent, AsSendBody, SendBody, Timeout};
+
+use super::{PublishError, Receipt, Request};
+use answer::{Answer, Meaning};
+pub use payload::Payload;
+
+/// How often a request is sent at most.
+const TRIES_MAX: u32 = 6;
+/// The pause before the second try; it doubles with every further one.
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+/// All pauses together. A server that asks for more patience than that is not waited for.
+const PAUSES_MAX: Duration = Duration::from_secs(60);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where a payload goes, and with what.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// May hold a password: it is shown by [`fencepost_store::redacted`] only.
+    pub url: Url,
+    /// `PUT`, `POST` or `PATCH`.
+    pub method: &'static str,
+    /// What the server knows the target as.
+    pub resource: String,
+    pub content_type: String,
+    pub headers: Vec<(String, String)>,
+    pub bearer: Option<Secret>,
+    /// The slot of the run around us, which names the work item across its runs.
+    pub slot: Option<String>,
+    /// How long the server may be silent.
+    pub timeout: Duration,
+}
+
+/// A URL that never shows its password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Url(String);
+
+/// What must not be shown to anybody.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+/// Sends the payload, and says what the server made of it.
+pub fn publish(request: &Request, endpoint: &Endpoint, payload: &Payload) -> Result<Receipt, PublishError> {
+    endpoint.check()?;
+    let write = request.write(payload.digest.clone(), false);
+    let sender = Sender::new(endpoint, payload, &write);
+    if request.dry_run {
+        return sender.dry_run();
+    }
+    let mut waited = Duration::ZERO;
+    let mut pause = PAUSE_FIRST;
+    let mut may_have_happened = false;
+    for attempt in 1.. {
+        let (why, after) = match sender.send() {
+            Ok(answer) => match answer::meaning(&answer, &write) {
+                Meaning::Accepted(accepted) => return Ok(sender.accepted(accepted)),
+                Meaning::Refused(refused) => {
+                    return Err(PublishError::Refused { refused: *refused, level: Level::Atomic });
+                }
+                Meaning::Failed(why) => return Err(sender.failed(&why, may_have_happened)),
+                Meaning::Again { why, after } => {
+                    may_have_happened = true;
+                    (why, after)
+                }
+            },
+            Err(Unsent { why, may_have_arrived }) => {
+                may_have_happened |= may_have_arrived;
+                (why, None)
+            }
+        };
+        let next = after.unwrap_or(pause);
+        if attempt >= TRIES_MAX || waited + next > PAUSES_MAX {
+            return Err(sender.gave_up(&why, attempt, may_have_happened));
+        }
+        sleep(next);
+        waited += next;
+        pause *= 2;
+    }
+    unreachable!("the tries are counted")
+}
+
+impl Url {
+    pub fn new(text: &str) -> Result<Self, PublishError> {
+        let shown = fencepost_store::redacted(text);
+        let usage = |why: &str| {
+            PublishError::Usage(format!(
+                "{shown:?} is not a URL to publish to: {why}. Write it like https://host/path."
+            ))
+        };
+        let uri: Uri = text.parse().map_err(|_| usage("it cannot be read"))?;
+        match uri.scheme_str() {
+            Some("http" | "https") if uri.host().is_some_and(|host| !host.is_empty()) => Ok(Self(text.to_string())),
+            Some("http" | "https") => Err(usage("it names no host")),
+            _ => Err(usage("it begins with neither http:// nor https://")),
+        }
+    }
+
+    /// Without any password.
+    pub fn shown(&self) -> String {
+        fencepost_store::redacted(&self.0)
+    }
+
+    fn has_user(&self) -> bool {
+        self.shown() != self.0 && self.shown().contains("***@")
+    }
+
+    /// Whether whoever listens on the way can read everything.
+    fn is_open(&self) -> bool {
+        let Ok(uri) = self.0.parse::<Uri>() else { return false };
+        let host = uri.host().unwrap_or_default();
+        uri.scheme_str() == Some("http") && !matches!(host, "localhost" | "[::1]") && !host.starts_with("127.")
+    }
+}
+
+impl fmt::Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.shown())
+    }
+}
+
+impl Secret {
+    /// Takes a secret as a file or a variable holds it, with or without a last line end.
+    pub fn new(text: &str) -> Result<Self, PublishError> {
+        let text = text.trim_end_matches(['\r', '\n']);
+        if text.is_empty() || !text.bytes().all(|byte| (0x21..=0x7e).contains(&byte)) {
+            let why = "The bearer token is empty, or holds characters that cannot stand in a header; nothing was sent.";
+            return Err(PublishError::Usage(why.to_string()));
+        }
+        Ok(Self(text.to_string()))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl Endpoint {
+    fn check(&self) -> Result<(), PublishError> {
+        headers::check(&self.headers)?;
+        if self.bearer.is_some() && self.url.has_user() {
+            let why =
+                "Two ways to authorise: a bearer token and a user in the URL. Give one of them; nothing was sent.";
+            return Err(PublishError::Usage(why.to_string()));
+        }
+        Ok(())
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if self.url.is_open() && (self.bearer.is_some() || self.url.has_user()) {
+            remarks.push(format!("{}: the secret was sent in the clear. Use https.", self.url.shown()));
+        }
+        if self.url.has_user() {
+            remarks.push(format!(
+                "{}: a password in a command line is seen by everybody who lists processes. Use --bearer-file.",
+                self.url.shown()
+            ));
+        }
+        remarks
+    }
+}
+
+/// Everything that is the same for each try.
+struct Sender<'a> {
+    endpoint: &'a Endpoint,
+    payload: &'a Payload,
+    write: &'a Write,
+    key: String,
+    agent: Agent,
+}
+
+/// A request without an answer.
+struct Unsent {
+    why: String,
+    may_have_arrived: bool,
+}
+
+impl<'a> Sender<'a> {
+    fn new(endpoint: &'a Endpoint, payload: &'a Payload, write: &'a Write) -> Self {
+        let agent = Agent::config_builder()
+            .http_status_as_error(false)
+            // A write is not carried on to a place that nobody named.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            // Every try has a connection of its own: nothing is repeated behind our back on one that was idle.
+            .max_idle_connections(0)
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_recv_response(Some(endpoint.timeout))
+            .timeout_per_read(Some(endpoint.timeout))
+            .timeout_per_write(Some(endpoint.timeout))
+            .user_agent(concat!("fencepost/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .new_agent();
+        let key = headers::idempotency_key(write, endpoint.slot.as_deref());
+        Self { endpoint, payload, write, key, agent }
+    }
+
+    fn send(&self) -> Result<Answer, Unsent> {
+        let mut reader = self.payload.reader().map_err(|error| Unsent {
+            why: format!("the payload cannot be read again ({error})"),
+            may_have_arrived: false,
+        })?;
+        let length = self.payload.length.to_string();
+        let method = Method::from_bytes(self.endpoint.method.as_bytes()).unwrap_or(Method::PUT);
+        let builder = self.dressed(method).header("Content-Length", length);
+        self.run(builder.header("Content-Type", &self.endpoint.content_type).body(SendBody::from_reader(&mut reader)))
+    }
+
+    /// What the server remembers, where it says so: a `HEAD` changes nothing anywhere.
+    fn dry_run(&self) -> Result<Receipt, PublishError> {
+        let answer = self.run(self.dressed(Method::HEAD).body(SendBody::none())).map_err(|unsent| {
+            PublishError::Failed(format!(
+                "Cannot ask {} what it has seen: {}. Nothing was sent.",
+                self.endpoint.url.shown(),
+                unsent.why
+            ))
+        })?;
+        let mut remarks = self.endpoint.remarks();
+        if !answer.is_fenced() {
+            remarks.push(format!(
+                "{} does not say which token it has seen (HTTP {}), so that nobody can know before whether it checks. \
+                 {} of {} bytes would be sent.",
+                self.endpoint.url.shown(),
+                answer.status,
+                self.endpoint.method,
+                self.payload.length
+            ));
+            return Ok(Receipt { level: Level::Gated, fence: self.fence(), already_applied: false, remarks });
+        }
+        let seen = answer.seen_fence().map_err(|why| {
+            PublishError::Failed(format!(
+                "{} says what it has seen, and it cannot be read: {why}",
+                self.endpoint.url.shown()
+            ))
+        })?;
+        match judge::<Strict>(seen.as_ref(), self.write) {
+            Err(refused) => Err(PublishError::Refused { refused, level: Level::Atomic }),
+            Ok(verdict) => {
+                let already_applied = matches!(verdict, Verdict::AlreadyApplied(_));
+                let (Verdict::Accept(fence) | Verdict::AlreadyApplied(fence)) = verdict;
+                Ok(Receipt { level: Level::Atomic, fence, already_applied, remarks })
+            }
+        }
+    }
+
+    fn dressed(&self, method: Method) -> ureq::http::request::Builder {
+        let mut builder = HttpRequest::builder().method(method).uri(&self.endpoint.url.0);
+        for (name, value) in headers::of_write(self.write, &self.endpoint.resource, &self.key) {
+            builder = builder.header(name, value);
+        }
+        for (name, value) in &self.endpoint.headers {
+            builder = builder.header(name, value);
+        }
+        if let Some(Secret(bearer)) = &self.endpoint.bearer {
+            builder = builder.header("Authorization", format!("Bearer {bearer}"));
+        }
+        builder
+    }
+
+    fn run<B: AsSendBody>(&self, built: Result<HttpRequest<B>, ureq::http::Error>) -> Result<Answer, Unsent> {
+        let not_sent = |why: &str| Unsent { why: why.to_string(), may_have_arrived: false };
+        let request = built.map_err(|_| not_sent("a header cannot be sent as it is"))?;
+        self.agent.run(request).map(Answer::of).map_err(|error| match error {
+            ureq::Error::HostNotFound => not_sent("there is no host of that name"),
+            ureq::Error::ConnectionFailed => not_sent("no connection could be made"),
+            ureq::Error::Timeout(Timeout::Resolve | Timeout::Connect) => not_sent("it did not answer to a connection"),
+            ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                not_sent("the connection was refused")
+            }
+            ureq::Error::Tls(_) | ureq::Error::Rustls(_) | ureq::Error::Pem(_) => {
+                not_sent(&format!("TLS failed: {error}"))
+            }
+            ureq::Error::Timeout(_) => Unsent { why: "it did not answer in time".to_string(), may_have_arrived: true },
+            ureq::Error::Io(error) => Unsent { why: format!("the connection broke ({error})"), may_have_arrived: true },
+            ureq::Error::Protocol(_) => {
+                Unsent { why: "the answer was cut short, or is not HTTP".to_string(), may_have_arrived: true }
+            }
+            // Whatever else went wrong may repeat the URL, and with it a password.
+            _ => Unsent { why: "the request failed".to_string(), may_have_arrived: true },
+        })
+    }
+
+    /// What a first write would leave behind.
+    fn fence(&self) -> Fence {
+        match judge::<Strict>(None, self.write) {
+            Ok(Verdict::Accept(fence) | Verdict::AlreadyApplied(fence)) => fence,
+            Err(refused) => *refused.seen,
+        }
+    }
+
+    fn accepted(&self, accepted: answer::Accepted) -> Receipt {
+        let mut remarks = self.endpoint.remarks();
+        if !accepted.is_fenced {
+            remarks.push(format!(
+                "{} accepted it without saying that it checked the token (no Fencepost-Fence header): an older run could \
+                 overwrite it. See docs/publish-http.md for what the server has to do.",
+                self.endpoint.url.shown()
+            ));
+        }
+        let level = if accepted.is_fenced { Level::Atomic } else { Level::Gated };
+        let mut fence = self.fence();
+        fence.token = accepted.seen.unwrap_or(fence.token);
+        Receipt { level, fence, already_applied: accepted.already_applied, remarks }
+    }
+
+    fn failed(&self, why: &str, may_have_happened: bool) -> PublishError {
+        let fate = if may_have_happened { " An earlier try of it may have happened." } else { "" };
+        PublishError::Failed(self.without_secrets(&format!(
+            "Cannot publish to {} by {}: {why}{fate}",
+            self.endpoint.url.shown(),
+            self.endpoint.method
+        )))
+    }
+
+    fn gave_up(&self, why: &str, tries: u32, may_have_happened: bool) -> PublishError {
+        let fate = if may_have_happened {
+            format!(
+                "It may have happened, or may happen yet. Ask the server about the idempotency key {}; publishing again is \
+                 safe where the server knows keys and --op or --mode once is given.",
+                self.key
+            )
+        } else {
+            "Nothing was sent. Check the address and the server, then publish again.".to_string()
+        };
+        let times = if tries == 1 { "once".to_string() } else { format!("{tries} times") };
+        PublishError::Failed(self.without_secrets(&format!(
+            "Cannot publish to {} by {}, tried {times}: {why}. {fate}",
+            self.endpoint.url.shown(),
+            self.endpoint.method
+        )))
+    }
+
+    /// A server may repeat in its answer what we sent.
+    fn without_secrets(&self, text: &str) -> String {
+        match &self.endpoint.bearer {
+            Some(Secret(bearer)) => text.replace(bearer.as_str(), "***"),
+            None => text.to_string(),
+        }
+    }
+}

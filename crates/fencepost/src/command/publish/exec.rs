@@ -1,0 +1,58 @@
+//! `fencepost publish exec --resource R -- CMD…`
+
+use fencepost_guard::keeper::Keeper;
+use fencepost_guard::publish::PublishError;
+use fencepost_guard::publish::exec::{self, Ran, Task};
+
+use super::Desk;
+use crate::args::Global;
+use crate::args::publish::exec::ExecOptions;
+use crate::exit::{Code, Failure};
+use crate::report::Voice;
+
+/// The default grace, and the share of the time-to-live that it may take at most.
+const GRACE: std::time::Duration = std::time::Duration::from_secs(10);
+const GRACES_PER_TTL: u32 = 3;
+
+pub fn run(global: &Global, options: &ExecOptions) -> Result<Code, Failure> {
+    let Some(resource) = options.common.resource.clone() else {
+        return Err(Failure::Usage(
+            "publish exec needs --resource R: what the command touches, by the same name for everybody who does."
+                .to_string(),
+        ));
+    };
+    crate::command::check_ttl(options.ttl)?;
+    // The keeper is forked before the store is opened: no database handle crosses a fork, and no thread exists yet.
+    let mut keeper = match options.common.dry_run {
+        true => None,
+        false => Some(Keeper::start().map_err(|error| Failure::Other(format!("Cannot start the keeper: {error}")))?),
+    };
+    let desk = Desk::open(global, &options.common)?;
+    let by_hand = desk.said.is_none();
+    let task = Task {
+        resource: resource.clone(),
+        argv: options.command.clone(),
+        ttl: options.ttl,
+        grace: GRACE.min(options.ttl / GRACES_PER_TTL),
+        wait: options.wait,
+        // A run around a publish by hand is not the one that writes.
+        env: by_hand.then(|| ("FENCEPOST_OUTCOME".into(), None)).into_iter().collect(),
+    };
+    let mut code = Code::DONE;
+    let published = desk.publish("exec", resource, |request| {
+        let place = exec::Desk { store: desk.place.open().map_err(from_failure)?, host: &desk.place.host };
+        let Some(keeper) = keeper.take() else { return exec::dry_run(request, &place, &task) };
+        let mut tell = |text: &str| Voice::of(global).tell(text);
+        let Ran { receipt, code: ended } = exec::publish(request, &place, &task, keeper, &mut tell)?;
+        code = Code(u8::try_from(ended).unwrap_or(Code::FAILED.0));
+        Ok(receipt)
+    })?;
+    Ok(if published == Code::DONE { code } else { published })
+}
+
+fn from_failure(failure: Failure) -> PublishError {
+    match failure {
+        Failure::Usage(message) => PublishError::Usage(message),
+        other => PublishError::Failed(format!("{} Nothing was run.", other.message())),
+    }
+}

@@ -1,0 +1,64 @@
+//! `fencepost publish http URL`
+
+use std::fs::{self, File};
+use std::io::stdin;
+
+use fencepost_guard::publish::PublishError;
+use fencepost_guard::publish::http::{self, Endpoint, Payload, Secret, Url};
+
+use super::Desk;
+use crate::args::Global;
+use crate::args::publish::http::HttpOptions;
+use crate::exit::{Code, Failure};
+
+pub fn run(global: &Global, options: &HttpOptions) -> Result<Code, Failure> {
+    let url = Url::new(&options.url).map_err(usage)?;
+    let resource = options.common.resource.clone().unwrap_or_else(|| url.shown());
+    let desk = Desk::open(global, &options.common)?;
+    let endpoint = Endpoint {
+        url,
+        method: options.method.as_str(),
+        resource: resource.clone(),
+        content_type: options.content_type.clone(),
+        headers: options.header.iter().map(|header| split(header)).collect::<Result<_, _>>()?,
+        bearer: bearer(options)?,
+        slot: desk.said.as_ref().and_then(|_| variable("FENCEPOST_SLOT")),
+        timeout: options.timeout,
+    };
+    desk.publish("http", resource, |request| http::publish(request, &endpoint, &payload(options)?))
+}
+
+/// A secret comes from a file or the environment, never from the command line.
+fn bearer(options: &HttpOptions) -> Result<Option<Secret>, Failure> {
+    let file = options.bearer_file.clone().or_else(|| variable("FENCEPOST_HTTP_BEARER_FILE").map(Into::into));
+    let text = match (file, variable("FENCEPOST_HTTP_BEARER")) {
+        (Some(path), _) => fs::read_to_string(&path).map(Some).map_err(|error| {
+            Failure::Usage(format!("Cannot read the bearer token from {}: {error}", path.display()))
+        })?,
+        (None, text) => text,
+    };
+    text.map(|text| Secret::new(&text).map_err(usage)).transpose()
+}
+
+fn payload(options: &HttpOptions) -> Result<Payload, PublishError> {
+    let (place, payload) = match &options.payload.from {
+        None => ("standard input".to_string(), Payload::of_stream(&mut stdin())),
+        Some(path) => (path.display().to_string(), File::open(path).and_then(Payload::of_file)),
+    };
+    payload.map_err(|error| PublishError::Usage(format!("Cannot read the payload from {place}: {error}")))
+}
+
+fn split(header: &str) -> Result<(String, String), Failure> {
+    match header.split_once(':') {
+        Some((name, value)) => Ok((name.trim().to_string(), value.trim().to_string())),
+        None => Err(Failure::Usage(format!("--header {header:?} has no colon; write it like 'Name: value'."))),
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn usage(error: PublishError) -> Failure {
+    Failure::Usage(error.to_string())
+}
