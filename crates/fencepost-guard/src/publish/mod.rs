@@ -5,6 +5,10 @@
 
 pub mod digest;
 pub mod file;
+#[cfg(feature = "redis")]
+pub mod redis;
+#[cfg(feature = "sql")]
+pub mod sql;
 
 use fencepost_core::fence::{Fence, Level, Mode, Refused, Write};
 use fencepost_core::name::Job;

@@ -1,5 +1,11 @@
 //! What was typed after `publish`.
 
+mod redis;
+mod sql;
+
+pub use redis::RedisOptions;
+pub use sql::SqlOptions;
+
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -11,6 +17,10 @@ use super::name;
 pub enum PublishVerb {
     /// Replace a file's content
     File(FileOptions),
+    /// Run SQL statements in the same transaction as the check, in PostgreSQL or SQLite
+    Sql(SqlOptions),
+    /// Set a key in Redis
+    Redis(RedisOptions),
 }
 
 /// What every target takes.
