@@ -1,5 +1,7 @@
 //! An old and a new token that race for one target, round after round.
 
+#![allow(dead_code, reason = "each test file uses its part")]
+
 use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
