@@ -12,6 +12,10 @@ pub mod git;
 pub mod http;
 mod lock;
 mod place;
+#[cfg(feature = "redis")]
+pub mod redis;
+#[cfg(feature = "sql")]
+pub mod sql;
 pub mod tree;
 
 use fencepost_core::fence::{Fence, Level, Mode, Refused, Write};

@@ -4,6 +4,11 @@ pub mod exec;
 mod git;
 pub mod http;
 mod local;
+mod redis;
+mod sql;
+
+pub use redis::RedisOptions;
+pub use sql::SqlOptions;
 
 use std::path::PathBuf;
 
@@ -26,6 +31,10 @@ pub enum PublishVerb {
     Http(http::HttpOptions),
     /// Run a command on something that cannot check a token itself
     Exec(exec::ExecOptions),
+    /// Run SQL statements in the same transaction as the check, in PostgreSQL or SQLite
+    Sql(SqlOptions),
+    /// Set a key in Redis
+    Redis(RedisOptions),
 }
 
 /// What every target takes.

@@ -3,6 +3,8 @@
 mod exec;
 mod git;
 mod http;
+mod redis;
+mod sql;
 
 use std::fs::File;
 use std::io::{Read, stdin};
@@ -16,6 +18,7 @@ use fencepost_core::token::{RunId, StoreId, Token};
 use fencepost_guard::publish::{PublishError, Receipt, Request, Writer, file, tree};
 use fencepost_guard::transact::{look, transact};
 use fencepost_guard::{clock, said};
+use fencepost_store::redacted;
 use serde::Serialize;
 use serde_json::json;
 
@@ -41,6 +44,8 @@ pub fn run(global: &Global, verb: &PublishVerb) -> Result<Code, Failure> {
         PublishVerb::Git(options) => git::run(global, options),
         PublishVerb::Http(options) => http::run(global, options),
         PublishVerb::Exec(options) => exec::run(global, options),
+        PublishVerb::Sql(options) => sql::run(global, options),
+        PublishVerb::Redis(options) => redis::run(global, options),
     }
 }
 
@@ -239,6 +244,30 @@ fn open_payload(options: &PayloadOptions) -> Result<Box<dyn Read>, Failure> {
             .map(|file| Box::new(file) as Box<dyn Read>)
             .map_err(|error| Failure::Usage(format!("Cannot read the payload from {}: {error}", path.display()))),
     }
+}
+
+/// A target's URL and where it stands: on the command line, or in a variable, where `ps` does not show it.
+fn target_url(given: Option<&String>, variable: &str, example: &str) -> Result<String, Failure> {
+    let url = given.cloned().or_else(|| std::env::var(variable).ok()).filter(|url| !url.is_empty());
+    url.ok_or_else(|| Failure::Usage(format!("Where to? Give --url or set {variable}, for example {example}.")))
+}
+
+/// What to say of a password that everyone on this machine can read while the command runs.
+fn exposed(given: Option<&String>, variable: &str) -> Option<String> {
+    let exposed = given.is_some_and(|url| redacted(&url.replacen("postgresql:", "postgres:", 1)).contains("***"));
+    exposed.then(|| {
+        format!("The password in --url can be seen by everyone on this machine (ps): put the URL into {variable}.")
+    })
+}
+
+/// The whole payload, which its target needs in one piece. One byte more than allowed is left for the target to
+/// refuse.
+fn read_payload(options: &PayloadOptions, bytes_max: usize) -> Result<Vec<u8>, PublishError> {
+    let mut bytes = Vec::new();
+    let payload = open_payload(options).map_err(|failure| PublishError::Usage(failure.message().to_string()))?;
+    let read = payload.take(bytes_max as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| PublishError::Failed(format!("Cannot read the payload ({error}); nothing was changed.")))?;
+    Ok(bytes)
 }
 
 fn absolute(path: &Path) -> String {

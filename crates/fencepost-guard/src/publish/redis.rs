@@ -1,0 +1,335 @@
+//! Redis: value and fence are set by one script, which compares the fence it was judged by with the one that stands
+//! there. The rule itself stays in the core.
+//!
+//! A script that compares and sets may be sent twice: of two arrivals only one can find what it expects. So an answer
+//! that was lost is settled by asking again.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use fencepost_core::fence::{Fence, Level, Strict, Verdict, judge};
+use fencepost_store::redacted;
+use redis::{Client, Connection, ConnectionInfo, IntoConnectionInfo, RedisError, Value};
+
+use super::{PublishError, Receipt, Request, digest};
+use crate::clock;
+
+/// The most bytes of a value. It is held in memory, here and in the server.
+pub const VALUE_BYTES_MAX: usize = 256 << 20;
+
+/// Compares the fence with the expected one (`=` and its bytes, or nothing where none was) and sets fence and value.
+/// The fence goes first: a script that is killed in the middle leaves it ahead, never behind.
+const SCRIPT: &str = "local seen = redis.call('GET', KEYS[2])
+if (seen and '=' .. seen or '') ~= ARGV[1] then return seen end
+redis.call('SET', KEYS[2], ARGV[2])
+redis.call('SET', KEYS[1], ARGV[3])
+return 1";
+
+const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
+/// How often another write may come between reading and writing. Each time one of them has landed.
+const ROUNDS_MAX: usize = 100;
+const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
+const SETTLE_PAUSE: Duration = Duration::from_millis(300);
+
+/// A server, and how to get in.
+#[derive(Clone)]
+pub struct Server {
+    info: ConnectionInfo,
+    shown: String,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl Server {
+    /// Reads a URL. Errors hold no password. Where it has none, `REDISCLI_AUTH` is taken, as redis-cli does.
+    pub fn parse(url: &str) -> Result<Self, PublishError> {
+        let known = ["redis://", "rediss://", "redis+unix://", "unix://"].iter().any(|scheme| url.starts_with(scheme));
+        // The parser's own error may quote what it stumbled over, and that may be a piece of the password.
+        let info = url.into_connection_info().ok().filter(|_| known).ok_or_else(|| {
+            PublishError::Usage(
+                "--url is not a URL of a Redis server: write redis://host:6379, rediss://host:6379 for TLS, or \
+                 unix:///path. Signs such as @ : / % in a password are written as %40 %3A %2F %25. Nothing was changed."
+                    .to_string(),
+            )
+        })?;
+        let password = std::env::var("REDISCLI_AUTH").ok().filter(|password| !password.is_empty());
+        let settings = info.redis_settings().clone();
+        let info = match (settings.password(), password) {
+            (None, Some(password)) => info.set_redis_settings(settings.set_password(password)),
+            _ => info,
+        };
+        Ok(Self { info, shown: redacted(url) })
+    }
+
+    /// What people may see of it: no password.
+    pub fn shown(&self) -> &str {
+        &self.shown
+    }
+}
+
+/// A connection to a server that may be written to.
+#[expect(missing_debug_implementations, reason = "a connection shows nothing worth seeing")]
+pub struct Session {
+    connection: Connection,
+    server: Server,
+    /// The server may throw any key away when its memory is full, the fence included.
+    forgetful: Option<String>,
+}
+
+/// Sets a key, if its fence allows that.
+pub fn publish(request: &Request, server: &Server, key: &str, value: &[u8]) -> Result<Receipt, PublishError> {
+    let keys = Keys::of(key)?;
+    if value.len() > VALUE_BYTES_MAX {
+        return Err(PublishError::Usage("The value has more than 256 MiB; nothing was changed.".to_string()));
+    }
+    Session::open(server)?.publish(request, &keys, value)
+}
+
+impl Session {
+    /// Connects, and refuses a replica.
+    pub fn open(server: &Server) -> Result<Self, PublishError> {
+        let mut connection = connect(server).map_err(|error| failed("connect to", server, &error))?;
+        let facts: Result<String, _> = redis::cmd("INFO").query(&mut connection);
+        // A user may be forbidden to ask. Then a replica refuses the write itself.
+        let facts = match facts {
+            Err(error) if error.is_io_error() => return Err(failed("ask how it is", server, &error)),
+            facts => facts.unwrap_or_default(),
+        };
+        let fact = |name: &str| {
+            facts.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim).unwrap_or_default()
+        };
+        if fact("role") == "slave" {
+            return Err(PublishError::Failed(format!(
+                "{} is a replica that follows {}:{}; nothing was changed. Give the URL of the primary.",
+                server.shown,
+                fact("master_host"),
+                fact("master_port")
+            )));
+        }
+        let policy = fact("maxmemory_policy");
+        let forgetful = policy.starts_with("allkeys") && fact("maxmemory") != "0";
+        Ok(Self { connection, server: server.clone(), forgetful: forgetful.then(|| policy.to_string()) })
+    }
+
+    /// Sets value and fence, both or neither.
+    pub fn publish(&mut self, request: &Request, keys: &Keys, value: &[u8]) -> Result<Receipt, PublishError> {
+        let write = request.write(digest::of(value), false);
+        let mut seen = self.read(keys)?;
+        for _ in 0..ROUNDS_MAX {
+            let known = self.known(keys, seen.as_deref(), request.adopt)?;
+            let fence = match judge::<Strict>(known.as_ref(), &write) {
+                Err(refused) => return Err(PublishError::Refused { refused, level: self.level() }),
+                Ok(Verdict::AlreadyApplied(fence)) => return Ok(self.receipt(fence, true)),
+                Ok(Verdict::Accept(fence)) => fence,
+            };
+            if request.dry_run {
+                return Ok(self.receipt(fence, false));
+            }
+            match self.swap(keys, seen.as_deref(), &fence.encode(), value)? {
+                None => return Ok(self.receipt(fence, false)),
+                Some(now) => seen = now,
+            }
+        }
+        Err(PublishError::Failed(format!(
+            "{} was written to {ROUNDS_MAX} times by others while this write waited its turn; nothing was changed. \
+             Publish again.",
+            keys.value
+        )))
+    }
+
+    fn read(&mut self, keys: &Keys) -> Result<Option<Vec<u8>>, PublishError> {
+        let read = redis::cmd("GET").arg(&keys.fence).query(&mut self.connection);
+        read.map_err(|error| self.failed("read the fence in", &error))
+    }
+
+    fn known(&self, keys: &Keys, seen: Option<&[u8]>, adopt: bool) -> Result<Option<Fence>, PublishError> {
+        match seen.map(Fence::decode) {
+            None => Ok(None),
+            Some(Ok(fence)) => Ok(Some(fence)),
+            Some(Err(_)) if adopt => Ok(None),
+            Some(Err(why)) => Err(PublishError::Failed(format!(
+                "The fence of {} in {} cannot be read: {} ({why}). Nothing was changed, because without it nobody knows \
+                 which token wrote last. Restore it together with the value; or, if no older run can still be alive, \
+                 publish once with --adopt.",
+                keys.value, self.server.shown, keys.fence
+            ))),
+        }
+    }
+
+    /// Compares and sets: `None` if it was done, else the fence that stands there now.
+    fn swap(
+        &mut self,
+        keys: &Keys,
+        expected: Option<&[u8]>,
+        fence: &[u8],
+        value: &[u8],
+    ) -> Result<Option<Option<Vec<u8>>>, PublishError> {
+        match eval(&mut self.connection, keys, expected, fence, value) {
+            Ok(found) => Ok(found),
+            Err(error) if error.is_io_error() || error.is_connection_dropped() => {
+                self.settle(keys, expected, fence, value, &error)
+            }
+            Err(error) => Err(self.failed("write to", &error)),
+        }
+    }
+
+    /// The answer was lost. The same script is sent again: if the first one landed, or lands later, only one of them
+    /// finds what it expects.
+    fn settle(
+        &mut self,
+        keys: &Keys,
+        expected: Option<&[u8]>,
+        fence: &[u8],
+        value: &[u8],
+        lost: &RedisError,
+    ) -> Result<Option<Option<Vec<u8>>>, PublishError> {
+        let give_up = clock::boot_now() + SETTLE_PATIENCE;
+        let found = loop {
+            let again = connect(&self.server)
+                .and_then(|mut connection| Ok((eval(&mut connection, keys, expected, fence, value)?, connection)));
+            match again {
+                Ok((found, connection)) => {
+                    self.connection = connection;
+                    break found;
+                }
+                Err(_) if clock::boot_now() < give_up => sleep(SETTLE_PAUSE),
+                Err(error) => {
+                    return Err(PublishError::Failed(format!(
+                        "The connection to {} was lost while it wrote ({lost}), and it could not be asked since ({error}). \
+                         It is NOT KNOWN whether the value was set: GET {} says which token wrote last.",
+                        self.server.shown, keys.fence
+                    )));
+                }
+            }
+        };
+        match found {
+            None => Ok(None),
+            Some(Some(now)) if now == fence => Ok(None),
+            Some(_) => Err(PublishError::Failed(format!(
+                "The connection to {} was lost while it wrote ({lost}), and another write to {} has come since. It is NOT \
+                 KNOWN whether this value was set before that one.",
+                self.server.shown, keys.value
+            ))),
+        }
+    }
+
+    fn level(&self) -> Level {
+        if self.forgetful.is_some() { Level::Gated } else { Level::Atomic }
+    }
+
+    fn receipt(&self, fence: Fence, already_applied: bool) -> Receipt {
+        let remark = self.forgetful.as_ref().map(|policy| {
+            format!(
+                "{} throws away any key when its memory is full (maxmemory-policy {policy}), the fence included: set it to \
+                 noeviction or volatile-lru.",
+                self.server.shown
+            )
+        });
+        Receipt { level: self.level(), fence, already_applied, remarks: remark.into_iter().collect() }
+    }
+
+    fn failed(&self, what: &str, error: &RedisError) -> PublishError {
+        match error.redirect_node() {
+            Some((node, _)) => PublishError::Failed(format!(
+                "{} is a node of a cluster, and the key lives on {node}; nothing was changed. Give the URL of that node.",
+                self.server.shown
+            )),
+            None => failed(what, &self.server, error),
+        }
+    }
+}
+
+/// The two keys, which live on the same node of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys {
+    pub value: String,
+    pub fence: String,
+}
+
+impl Keys {
+    /// A cluster places a key by its tag, the first `{…}` with something in it, or else by the whole key. A key with a
+    /// tag gets a prefix, another one becomes the tag: so no two keys share a fence.
+    pub fn of(key: &str) -> Result<Self, PublishError> {
+        let wrong = |why: &str| Err(PublishError::Usage(format!("{key:?} {why}; nothing was changed.")));
+        if key.is_empty() {
+            return wrong("is not a key");
+        }
+        if key.starts_with("fencepost:") || (key.starts_with('{') && key.ends_with("}:fencepost")) {
+            return wrong("has the form of a fence's own key");
+        }
+        let fence = if tag(key) == key { format!("{{{key}}}:fencepost") } else { format!("fencepost:{key}") };
+        if tag(&fence) != tag(key) {
+            return wrong("cannot be fenced, because its braces leave no key beside it: rename it");
+        }
+        Ok(Self { value: key.to_string(), fence })
+    }
+}
+
+/// What a cluster places a key by.
+fn tag(key: &str) -> &str {
+    let inner = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(inner, _)| inner);
+    inner.filter(|inner| !inner.is_empty()).unwrap_or(key)
+}
+
+fn connect(server: &Server) -> Result<Connection, RedisError> {
+    // The client brings TLS without cryptography of its own. Whoever installed another before us is welcome.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let connection = Client::open(server.info.clone())?.get_connection_with_timeout(CONNECT_PATIENCE)?;
+    connection.set_read_timeout(Some(ANSWER_PATIENCE))?;
+    connection.set_write_timeout(Some(ANSWER_PATIENCE))?;
+    Ok(connection)
+}
+
+fn eval(
+    connection: &mut Connection,
+    keys: &Keys,
+    expected: Option<&[u8]>,
+    fence: &[u8],
+    value: &[u8],
+) -> Result<Option<Option<Vec<u8>>>, RedisError> {
+    let expected = expected.map_or_else(Vec::new, |bytes| [b"=", bytes].concat());
+    let mut script = redis::cmd("EVAL");
+    script.arg(SCRIPT).arg(2).arg(&keys.value).arg(&keys.fence).arg(expected).arg(fence).arg(value);
+    Ok(match script.query(connection)? {
+        Value::Int(_) => None,
+        Value::Nil => Some(None),
+        Value::BulkString(seen) => Some(Some(seen)),
+        other => {
+            return Err(RedisError::from((redis::ErrorKind::UnexpectedReturnType, "the script", format!("{other:?}"))));
+        }
+    })
+}
+
+fn failed(what: &str, server: &Server, error: &RedisError) -> PublishError {
+    PublishError::Failed(format!("Cannot {what} {} ({error}); nothing was changed.", server.shown))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fence_lives_beside_its_key_and_belongs_to_no_other() {
+        let fence = |key: &str| Keys::of(key).map(|keys| keys.fence).ok();
+        assert_eq!(fence("report").as_deref(), Some("{report}:fencepost"));
+        assert_eq!(fence("{report}").as_deref(), Some("fencepost:{report}"));
+        assert_eq!(fence("user:{7}:name").as_deref(), Some("fencepost:user:{7}:name"));
+        assert_eq!(fence("a{b").as_deref(), Some("{a{b}:fencepost"));
+        for wrong in ["", "a}b", "{}x", "{report}:fencepost", "fencepost:{report}"] {
+            assert_eq!(fence(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn no_password_is_shown() {
+        let server = Server::parse("redis://app:s3cret@db:6379/0").unwrap();
+        assert_eq!(server.shown(), "redis://app:***@db:6379/0");
+        let wrong = Server::parse("redis://app:s3cret@db:s3cret/x").unwrap_err();
+        assert!(!wrong.to_string().contains("s3cret"), "{wrong}");
+    }
+}

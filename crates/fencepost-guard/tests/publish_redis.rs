@@ -1,0 +1,155 @@
+//! Fenced keys in a real Redis.
+#![cfg(feature = "redis")]
+
+mod servers;
+#[path = "servers/storm.rs"]
+mod storm;
+
+use std::cell::RefCell;
+
+use fencepost_core::fence::{Level, Mode, Reason};
+use fencepost_core::token::StoreId;
+use fencepost_guard::publish::redis::{Keys, Server, Session, publish};
+use fencepost_guard::publish::{PublishError, Receipt, Request};
+use redis::Commands;
+use servers::{Cut, Proxy, Redis};
+use storm::{check_log, request, storm, winner};
+use uuid::Uuid;
+
+const ROUNDS: u64 = 1000;
+
+fn write(request: &Request, server: &Server) -> Result<Receipt, PublishError> {
+    publish(request, server, "report", request.writer.token.to_string().as_bytes())
+}
+
+fn refusal(written: Result<Receipt, PublishError>) -> Reason {
+    match written {
+        Err(PublishError::Refused { refused, .. }) => refused.reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn failure(written: Result<Receipt, PublishError>) -> String {
+    match written {
+        Err(PublishError::Failed(text)) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn client(server: &Redis) -> redis::Connection {
+    redis::Client::open(server.url()).unwrap().get_connection().unwrap()
+}
+
+#[test]
+fn no_old_token_wins_a_storm() {
+    let server = Redis::start(&[]);
+    let target = Server::parse(&server.url()).unwrap();
+    let keys = Keys::of("report").unwrap();
+    let writer = || {
+        let (mut session, keys) = (Session::open(&target).unwrap(), keys.clone());
+        move |request: &Request| session.publish(request, &keys, request.writer.token.to_string().as_bytes())
+    };
+    let reader = RefCell::new(client(&server));
+    let mut contents = Vec::new();
+    let (first, refused) = storm(ROUNDS, writer(), writer(), |round| {
+        let content: u64 = reader.borrow_mut().get("report").unwrap();
+        assert_eq!(content, winner(round), "the content does not belong to the highest token");
+        contents.push(content);
+    });
+    check_log(&contents, *contents.last().unwrap(), ROUNDS);
+    println!("redis: {ROUNDS} rounds, the older one came first in {first} and was refused in {refused}, stale wins 0");
+    assert!(refused > 0, "nothing was put to the test");
+}
+
+#[test]
+fn the_rule_holds() {
+    let server = Redis::start(&[]);
+    let target = Server::parse(&server.url()).unwrap();
+    let mut client = client(&server);
+    let dry = write(&Request { dry_run: true, ..request(5) }, &target).unwrap();
+    assert_eq!(dry.fence.seq, 1);
+    assert_eq!(redis::cmd("DBSIZE").query::<u64>(&mut client).unwrap(), 0, "a dry run wrote something");
+
+    let receipt = write(&request(5), &target).unwrap();
+    assert_eq!((receipt.level, receipt.fence.seq), (Level::Atomic, 1));
+    assert_eq!(refusal(write(&request(4), &target)), Reason::Stale);
+    assert_eq!(write(&request(5), &target).unwrap().fence.seq, 2, "a second write is meant");
+    let once = Request { mode: Mode::Once, ..request(6) };
+    assert!(!write(&once, &target).unwrap().already_applied);
+    assert!(write(&once, &target).unwrap().already_applied);
+    let mut other = request(99);
+    other.writer.store = StoreId(Uuid::from_u128(2));
+    assert_eq!(refusal(write(&other, &target)), Reason::OtherLineage);
+    assert_eq!(client.get::<_, u64>("report").unwrap(), 6);
+    assert_eq!(client.ttl::<_, i64>("{report}:fencepost").unwrap(), -1, "a fence never expires");
+
+    let bytes = [0, 255, 10, b'=', 0];
+    publish(&request(7), &target, "report", &bytes).unwrap();
+    assert_eq!(client.get::<_, Vec<u8>>("report").unwrap(), bytes);
+
+    for damaged in ["", "0", "{", "{\"v\":2}"] {
+        let () = client.set("{report}:fencepost", damaged).unwrap();
+        assert!(failure(write(&request(9), &target)).contains("cannot be read"), "{damaged}");
+        assert_eq!(client.get::<_, Vec<u8>>("report").unwrap(), bytes);
+    }
+    let () = client.set("{report}:fencepost", "").unwrap();
+    write(&Request { adopt: true, ..request(9) }, &target).unwrap();
+    assert_eq!(client.get::<_, u64>("report").unwrap(), 9);
+}
+
+/// Whoever stops between check and write finds another fence there afterwards: the script compares.
+#[test]
+fn a_write_that_was_judged_by_an_older_fence_does_not_land() {
+    let server = Redis::start(&[]);
+    let target = Server::parse(&server.url()).unwrap();
+    write(&request(4), &target).unwrap();
+    for (how, token) in [(Cut::Late, 6), (Cut::Before, 8)] {
+        let proxy = Proxy::start(server.port, b"EVAL", how);
+        let slow = Server::parse(&format!("redis://127.0.0.1:{}", proxy.port)).unwrap();
+        let quick = target.clone();
+        proxy.at_cut(move || drop(write(&request(token), &quick).unwrap()));
+        let written = write(&request(token - 1), &slow);
+        match how {
+            Cut::Late => assert_eq!(refusal(written), Reason::Stale),
+            _ => assert!(failure(written).contains("NOT KNOWN")),
+        }
+        assert_eq!(client(&server).get::<_, u64>("report").unwrap(), token);
+    }
+}
+
+#[test]
+fn an_answer_that_is_lost_is_settled_by_asking_again() {
+    for how in [Cut::After, Cut::Before] {
+        let server = Redis::start(&[]);
+        let proxy = Proxy::start(server.port, b"EVAL", how);
+        let target = Server::parse(&format!("redis://127.0.0.1:{}", proxy.port)).unwrap();
+        let receipt = write(&request(5), &target).unwrap();
+        assert!(proxy.cut.load(std::sync::atomic::Ordering::SeqCst), "nothing was cut");
+        assert_eq!((receipt.fence.seq, receipt.already_applied), (1, false));
+        assert_eq!(client(&server).get::<_, u64>("report").unwrap(), 5);
+    }
+}
+
+#[test]
+fn a_server_that_cannot_keep_a_fence_says_so() {
+    let primary = Redis::start(&["--requirepass", "s3cret"]);
+    let with_password = format!("redis://:s3cret@127.0.0.1:{}", primary.port);
+    write(&request(5), &Server::parse(&with_password).unwrap()).unwrap();
+    let wrong = Server::parse(&with_password.replace("s3cret", "wr0ng")).unwrap();
+    let text = failure(write(&request(6), &wrong));
+    assert!(!text.contains("wr0ng") && text.contains("nothing was changed"), "{text}");
+
+    let port = primary.port.to_string();
+    let replica = Redis::start(&["--replicaof", "127.0.0.1", &port, "--masterauth", "s3cret"]);
+    let text = failure(write(&request(6), &Server::parse(&replica.url()).unwrap()));
+    assert!(text.contains("is a replica") && text.contains(&port), "{text}");
+
+    let cache = Redis::start(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    let receipt = write(&request(5), &Server::parse(&cache.url()).unwrap()).unwrap();
+    assert_eq!(receipt.level, Level::Gated);
+    assert!(receipt.remarks[0].contains("allkeys-lru"), "{:?}", receipt.remarks);
+
+    let cluster = Redis::start(&["--cluster-enabled", "yes"]);
+    let text = failure(write(&request(5), &Server::parse(&cluster.url()).unwrap()));
+    assert!(text.contains("nothing was changed"), "{text}");
+}

@@ -1,0 +1,321 @@
+//! Throw-away servers on free loopback ports, each in a directory of its own, stopped by its process id when the last
+//! test that uses it is done with it, also by a panic.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, User, chown, geteuid};
+use tempfile::TempDir;
+
+/// How long a server may take to start, or to end, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Postgres {
+    process: Child,
+    directory: TempDir,
+    pub port: u16,
+    databases: AtomicU32,
+}
+
+impl Postgres {
+    /// The server that the tests of one process share, as long as one of them needs it.
+    pub fn shared() -> Arc<Self> {
+        static SHARED: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let server = Arc::new(Self::start(&[]));
+            *shared = Arc::downgrade(&server);
+            server
+        })
+    }
+
+    pub fn start(settings: &[&str]) -> Self {
+        let directory = own_directory();
+        let data = directory.path().join("data");
+        let mut initdb = unprivileged(postgres_program("initdb"));
+        initdb.env("HOME", directory.path()).current_dir(directory.path()).stdout(Stdio::null());
+        let made = initdb.args(["-U", "fencepost", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-N", "-D"]);
+        assert!(made.arg(&data).status().expect("initdb").success(), "initdb failed");
+        Self::start_in(directory, settings)
+    }
+
+    /// Starts the server that was prepared in a directory.
+    pub fn start_in(directory: TempDir, settings: &[&str]) -> Self {
+        let port = free_port();
+        let mut postgres = unprivileged(postgres_program("postgres"));
+        postgres.arg("-D").arg(directory.path().join("data")).arg("-k").arg(directory.path());
+        postgres.args(["-h", "127.0.0.1", "-p", &port.to_string(), "-c", "fsync=off", "-c", "max_connections=50"]);
+        for setting in settings {
+            postgres.args(["-c", setting]);
+        }
+        let log = std::fs::File::create(directory.path().join("log")).unwrap();
+        let process =
+            postgres.current_dir(directory.path()).stdout(Stdio::null()).stderr(log).spawn().expect("postgres");
+        let mut server = Self { process, directory, port, databases: AtomicU32::new(0) };
+        let url = server.url("postgres");
+        wait_until(&mut server.process, || postgres::Client::connect(&url, postgres::NoTls).is_ok());
+        server
+    }
+
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://fencepost@127.0.0.1:{}/{database}?sslmode=disable", self.port)
+    }
+
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub fn client(&self, database: &str) -> postgres::Client {
+        postgres::Client::connect(&self.url(database), postgres::NoTls).unwrap()
+    }
+
+    /// A new database.
+    pub fn database(&self) -> String {
+        let name = format!("shop{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        self.client("postgres").batch_execute(&format!("CREATE DATABASE {name}")).unwrap();
+        name
+    }
+
+    /// Stops it and hands its directory on.
+    pub fn prepare(settings: &[&str]) -> TempDir {
+        let mut server = Self::start(settings);
+        end(&mut server.process, Signal::SIGINT);
+        std::mem::replace(&mut server.directory, tempfile::tempdir().unwrap())
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        end(&mut self.process, Signal::SIGQUIT);
+    }
+}
+
+pub struct Redis {
+    process: Child,
+    _directory: TempDir,
+    pub port: u16,
+}
+
+impl Redis {
+    pub fn start(settings: &[&str]) -> Self {
+        let (directory, port) = (own_directory(), free_port());
+        let mut redis = unprivileged(program("redis-server", "redis-server"));
+        redis.args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--loglevel",
+            "warning",
+            "--dir",
+        ]);
+        redis.arg(directory.path()).args(settings).stdout(Stdio::null());
+        let process = redis.spawn().expect("redis-server");
+        let mut server = Self { process, _directory: directory, port };
+        let answers = || {
+            let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+            stream.write_all(b"PING\r\n").ok()?;
+            stream.read(&mut [0; 16]).ok().filter(|&read| read > 0)
+        };
+        wait_until(&mut server.process, || answers().is_some());
+        server
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        end(&mut self.process, Signal::SIGTERM);
+    }
+}
+
+/// Which half of the exchange is lost when a connection is cut.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// The word never reaches the server.
+    Before,
+    /// The word reaches the server, and its answer is lost.
+    After,
+    /// Nothing is cut: the word only arrives late.
+    Late,
+}
+
+/// Something to do at a chosen moment, once.
+type Meanwhile = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
+/// Stands between client and server, and cuts the first connection on which the client says `word`.
+pub struct Proxy {
+    pub port: u16,
+    ended: Arc<AtomicBool>,
+    pub cut: Arc<AtomicBool>,
+    meanwhile: Meanwhile,
+}
+
+impl Proxy {
+    pub fn start(server: u16, word: &'static [u8], how: Cut) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (ended, cut) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let meanwhile: Meanwhile = Arc::default();
+        let proxy = Self { port, ended: ended.clone(), cut: cut.clone(), meanwhile: meanwhile.clone() };
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if ended.load(Ordering::SeqCst) {
+                    return;
+                }
+                let upstream = TcpStream::connect(("127.0.0.1", server)).unwrap();
+                let (cut, meanwhile) = (cut.clone(), meanwhile.clone());
+                thread::spawn(move || carry(client, upstream, word, how, &cut, &meanwhile));
+            }
+        });
+        proxy
+    }
+
+    /// What happens while the connection is being cut.
+    pub fn at_cut(&self, act: impl FnOnce() + Send + 'static) {
+        *self.meanwhile.lock().unwrap() = Some(Box::new(act));
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::SeqCst);
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+    }
+}
+
+fn take(act: &Mutex<Option<Box<dyn FnOnce() + Send>>>) -> Box<dyn FnOnce() + Send> {
+    act.lock().unwrap().take().unwrap_or_else(|| Box::new(|| {}))
+}
+
+fn carry(
+    mut client: TcpStream,
+    mut server: TcpStream,
+    word: &[u8],
+    how: Cut,
+    cut: &AtomicBool,
+    meanwhile: &Mutex<Option<Box<dyn FnOnce() + Send>>>,
+) {
+    let (mut answers, mut back) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+    let silent = Arc::new(AtomicBool::new(false));
+    let mute = silent.clone();
+    let returning = thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(read @ 1..) = answers.read(&mut buffer) {
+            if !mute.load(Ordering::SeqCst) && back.write_all(&buffer[..read]).is_err() {
+                break;
+            }
+            if mute.load(Ordering::SeqCst) {
+                break;
+            }
+        }
+        let _ = back.shutdown(Shutdown::Both);
+    });
+    let mut buffer = [0; 4096];
+    while let Ok(read @ 1..) = client.read(&mut buffer) {
+        let said = buffer[..read].windows(word.len()).any(|window| window == word);
+        let last = said && !cut.swap(true, Ordering::SeqCst);
+        if last && how == Cut::Late {
+            take(meanwhile)();
+            let _ = server.write_all(&buffer[..read]);
+            continue;
+        }
+        silent.store(last, Ordering::SeqCst);
+        if !(last && how == Cut::Before) && server.write_all(&buffer[..read]).is_err() {
+            break;
+        }
+        if last {
+            break;
+        }
+    }
+    if how == Cut::After && silent.load(Ordering::SeqCst) {
+        let _ = returning.join();
+    }
+    if silent.load(Ordering::SeqCst) {
+        take(meanwhile)();
+    }
+    let _ = client.shutdown(Shutdown::Both);
+    let _ = server.shutdown(Shutdown::Both);
+}
+
+/// A directory that an unprivileged server may write to.
+fn own_directory() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    if geteuid().is_root() {
+        let nobody = User::from_name("nobody").unwrap().expect("a user called nobody");
+        chown(directory.path(), Some(nobody.uid), Some(nobody.gid)).unwrap();
+    }
+    directory
+}
+
+/// Makes files the server's own, and readable by nobody else.
+pub fn give_away(files: &[&Path]) {
+    for file in files {
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        if geteuid().is_root() {
+            let nobody = User::from_name("nobody").unwrap().expect("a user called nobody");
+            chown(*file, Some(nobody.uid), Some(nobody.gid)).unwrap();
+        }
+    }
+}
+
+/// PostgreSQL refuses to run as root, and Redis has no reason to.
+fn unprivileged(program: PathBuf) -> Command {
+    if !geteuid().is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"]).arg(program);
+    command
+}
+
+/// Debian keeps the programs of a server beside each other by version, outside the path.
+fn postgres_program(name: &str) -> PathBuf {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let newest = versions.map(|version| version.path().join("bin").join(name)).filter(|path| path.exists()).max();
+    newest.unwrap_or_else(|| program(name, "postgresql"))
+}
+
+fn program(name: &str, package: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|directory| directory.join(name)).find(|path| path.exists());
+    found.unwrap_or_else(|| panic!("{name} is missing: apt-get install --no-install-recommends {package}"))
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+}
+
+fn wait_until(process: &mut Child, ready: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !ready() {
+        assert_eq!(process.try_wait().unwrap(), None, "the server ended at once");
+        assert!(started.elapsed() < PATIENCE, "the server does not answer");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn end(process: &mut Child, signal: Signal) {
+    let _ = kill(Pid::from_raw(process.id().cast_signed()), signal);
+    let started = Instant::now();
+    while matches!(process.try_wait(), Ok(None)) && started.elapsed() < PATIENCE {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let _ = process.kill();
+    let _ = process.wait();
+}
