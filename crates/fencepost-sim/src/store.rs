@@ -146,5 +146,6 @@ fn unused_record(store: StoreId) -> Record {
         nonce: Nonce { by: run_id(0), write: 0 },
         lease: None,
         ledger: Default::default(),
+        resources: Default::default(),
     }
 }
