@@ -3,6 +3,7 @@
 use std::fmt;
 
 use fencepost_core::lease::Rules;
+use fencepost_core::time::millis;
 
 use crate::config::Config;
 use crate::steps::Step;
@@ -99,7 +100,8 @@ impl<R: Rules> World<R> {
             return None;
         }
         let other = if lease.holder.host == "0" { 1 } else { 0 };
-        let end_ms = self.now_ms + 2 * u64::try_from(config.ttl.as_millis()).unwrap_or(u64::MAX);
+        // The lease is over after two times-to-live at most, and the next trigger comes within a quantum of that.
+        let end_ms = self.now_ms + 2 * millis(config.ttl) + config.quantum_ms;
         let mut world = self.clone();
         let calm = Config { horizon_ms: u64::MAX, ..*config };
         world.budget = Default::default();

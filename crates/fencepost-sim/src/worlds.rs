@@ -63,7 +63,7 @@ pub const RESTORE_CLOCKLESS: Config =
     Config::new("restore-clockless", Budget { rollbacks: 1, ..TWO_RUNS }).without_clock().until(80_000);
 
 /// Runs that wait for their turn. The pauses between looks are fixed, so that a short lease keeps the world small.
-pub const WAIT: Config = Config::new("wait", Budget { crashes: 1, ..TWO_RUNS }).short().waiting(12).until(9_000);
+pub const WAIT: Config = Config::new("wait", Budget { crashes: 1, ..TWO_RUNS }).short().waiting(12).until(8_000);
 
 /// What every test run explores.
 pub const ALL: [Config; 18] = [
@@ -89,13 +89,13 @@ pub const ALL: [Config; 18] = [
 
 /// What takes minutes: more of the same, and misfortunes in company.
 pub const DEEP: [Config; 8] = [
+    Config::new("everything", Budget { sleeps: 1, delays: 1, losses: 1, crashes: 1, stalls: 1, ..ONE_RUN })
+        .until(80_000),
     Config::new("slow", Budget { delays: 2, ..TWO_RUNS }).until(140_000),
-    Config::new("observed", Budget { delays: 2, ..THREE_RUNS }).without_clock().until(63_000),
     Config::new("asleep", Budget { sleeps: 1, delays: 1, ..TWO_RUNS }).until(100_000),
     Config::new("asleep-clockless", Budget { sleeps: 2, ..TWO_RUNS }).without_clock().until(120_000),
     Config::new("crash", Budget { crashes: 1, losses: 1, ..TWO_RUNS }).until(60_000),
     Config::new("loss", Budget { losses: 1, delays: 1, ..TWO_RUNS }).until(80_000),
     Config::new("restore", Budget { rollbacks: 1, ..THREE_RUNS }).until(40_000),
-    Config::new("everything", Budget { sleeps: 1, delays: 1, losses: 1, crashes: 1, stalls: 1, ..ONE_RUN })
-        .until(80_000),
+    Config::new("observed", Budget { delays: 2, ..THREE_RUNS }).without_clock().until(63_000),
 ];

@@ -36,12 +36,12 @@ worlds! {
     crash_clockless: CRASH_CLOCKLESS has 64_727 states and depth 36;
     stall: STALL has 168_362 states and depth 37;
     loss: LOSS has 62_385 states and depth 38;
-    losses: LOSSES has 109_590 states and depth 29;
+    losses: LOSSES has 105_860 states and depth 29;
     new_store: NEW_STORE has 27_381 states and depth 36;
     foreign: FOREIGN has 114_931 states and depth 38;
     restore: RESTORE has 166_380 states and depth 44;
     restore_clockless: RESTORE_CLOCKLESS has 85_752 states and depth 38;
-    wait: WAIT has 257_365 states and depth 51;
+    wait: WAIT has 223_759 states and depth 51;
 }
 
 fn assert_sound(config: &Config, (states, depth): (usize, usize)) {
