@@ -11,38 +11,77 @@ use crate::invariants::Violation;
 use crate::steps::Step;
 use crate::world::World;
 
+/// Something that can be explored: a beginning, what can happen next, and what must be true.
+pub trait Model: Sized + Hash {
+    type Config;
+    type Step: Copy;
+    type Violation: Copy + PartialEq;
+
+    fn begin(config: &Self::Config) -> Self;
+    fn next(&self, config: &Self::Config) -> Vec<Self::Step>;
+    fn take(&self, config: &Self::Config, step: Self::Step) -> Self;
+    fn wrong(&self, config: &Self::Config) -> impl Iterator<Item = Self::Violation>;
+}
+
+impl<R: Rules> Model for World<R> {
+    type Config = Config;
+    type Step = Step;
+    type Violation = Violation;
+
+    fn begin(config: &Config) -> Self {
+        Self::new(config)
+    }
+
+    fn next(&self, config: &Config) -> Vec<Step> {
+        self.steps(config)
+    }
+
+    fn take(&self, config: &Config, step: Step) -> Self {
+        self.after(config, step)
+    }
+
+    fn wrong(&self, config: &Config) -> impl Iterator<Item = Violation> {
+        self.violations(config)
+    }
+}
+
 /// What an exploration has found.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct Report<S = Step, V = Violation> {
     pub states: usize,
     /// The number of steps to the farthest state.
     pub depth: usize,
-    pub found: Option<Found>,
+    pub found: Option<Found<S, V>>,
 }
 
 /// A violation, and a shortest path to it.
 #[derive(Clone, Debug)]
-pub struct Found {
-    pub violation: Violation,
-    pub path: Vec<Step>,
+pub struct Found<S = Step, V = Violation> {
+    pub violation: V,
+    pub path: Vec<S>,
 }
 
 /// Explores everything within the bounds of `config`, or up to the first violation: of the one that is sought, or of
 /// any.
 pub fn explore<R: Rules>(config: &Config, sought: Option<Violation>) -> Report {
+    explore_model::<World<R>>(config, sought)
+}
+
+/// The same for any model.
+pub fn explore_model<M: Model>(config: &M::Config, sought: Option<M::Violation>) -> Report<M::Step, M::Violation> {
     let mut explorer = Explorer { visited: Visited::default(), origins: Vec::new() };
     let mut frontier = Vec::new();
-    frontier.extend(explorer.visit(World::<R>::new(config), None));
+    frontier.extend(explorer.visit(M::begin(config), None));
     let mut depth = 0;
     loop {
         let mut next = Vec::new();
         for (from, world) in frontier {
-            for step in world.steps(config) {
-                let Some((at, reached)) = explorer.visit(world.after(config, step), Some((from, step))) else {
+            for step in world.next(config) {
+                let Some((at, reached)) = explorer.visit(world.take(config, step), Some((from, step))) else {
                     continue;
                 };
-                let is_sought = |violation: &Violation| sought.is_none_or(|sought| sought == *violation);
-                if let Some(violation) = reached.violations(config).find(is_sought) {
+                let is_sought = |violation: &M::Violation| sought.is_none_or(|sought| sought == *violation);
+                if let Some(violation) = reached.wrong(config).find(is_sought) {
                     let found = Found { violation, path: explorer.path_to(at) };
                     return Report { states: explorer.origins.len(), depth: depth + 1, found: Some(found) };
                 }
@@ -73,17 +112,17 @@ pub fn narrate<R: Rules>(config: &Config, path: &[Step]) -> String {
 }
 
 #[derive(Debug)]
-struct Explorer {
+struct Explorer<S> {
     visited: Visited,
     /// How each state was first reached: from which, and by what step.
-    origins: Vec<Option<(u32, Step)>>,
+    origins: Vec<Option<(u32, S)>>,
 }
 
 type Visited = HashSet<u128, BuildHasherDefault<Ready>>;
 
-impl Explorer {
+impl<S: Copy> Explorer<S> {
     /// The state with its number, if it is new.
-    fn visit<R: Rules>(&mut self, world: World<R>, origin: Option<(u32, Step)>) -> Option<(u32, World<R>)> {
+    fn visit<W: Hash>(&mut self, world: W, origin: Option<(u32, S)>) -> Option<(u32, W)> {
         if !self.visited.insert(fingerprint(&world)) {
             return None;
         }
@@ -92,7 +131,7 @@ impl Explorer {
         Some((at, world))
     }
 
-    fn path_to(&self, mut at: u32) -> Vec<Step> {
+    fn path_to(&self, mut at: u32) -> Vec<S> {
         let mut path = Vec::new();
         while let Some((from, step)) = self.origins[at as usize] {
             path.push(step);

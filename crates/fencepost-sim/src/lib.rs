@@ -11,11 +11,13 @@
 //! * [`invariants`]: what must be true.
 //! * [`explore`]: visits every state.
 //! * [`worlds`]: what is explored completely.
+//! * [`fenced`]: a second world, of writes to a fenced file, with its own bugs.
 //! * [`bugs`] and [`mutants`]: the known bugs, each of which is found.
 
 pub mod bugs;
 pub mod config;
 pub mod explore;
+pub mod fenced;
 pub mod invariants;
 pub mod mutants;
 pub mod shell;

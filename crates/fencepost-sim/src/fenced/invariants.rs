@@ -1,0 +1,142 @@
+//! What must be true of a fenced file in every state.
+
+use std::fmt;
+
+use fencepost_core::fence::{Fence, Mode, Refused, Write};
+
+use super::{Entry, Setting, Stage, Target};
+
+/// What went wrong. Some of these are seen in a state, the others when they happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Violation {
+    StaleLanded,
+    /// In mode *once*.
+    TokenTwice,
+    FenceBehind,
+    /// Everybody is at rest, and the fence is not the content's though nobody was interrupted.
+    Unsettled,
+    /// What was reported as done is not there, or not any more.
+    ReportedLost,
+    NotReadIsNone,
+    OtherLineage,
+    OtherRun,
+    /// In mode *many*.
+    HolderRefused,
+    FenceTorn,
+    ContentTorn,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::StaleLanded => "content of a lower token replaced that of a higher one",
+            Self::TokenTwice => "a token that is good for one write made two",
+            Self::FenceBehind => "the fence is behind the content",
+            Self::Unsettled => "nobody was interrupted, and the content is not that of the fence",
+            Self::ReportedLost => "a write that was reported as done is not there",
+            Self::NotReadIsNone => "a torn or lost fence was taken for no fence",
+            Self::OtherLineage => "another lineage wrote over this one",
+            Self::OtherRun => "two runs wrote under one token",
+            Self::HolderRefused => "a holder was refused though nobody newer had written",
+            Self::FenceTorn => "a power cut has torn the fence",
+            Self::ContentTorn => "a power cut has torn the content",
+        })
+    }
+}
+
+fn comparable(one: &Fence, other: &Fence) -> bool {
+    (one.store, &one.job) == (other.store, &other.job)
+}
+
+/// Whether `one` is older than `other`.
+fn behind(one: &Fence, other: &Fence) -> bool {
+    comparable(one, other) && (one.token, one.seq) < (other.token, other.seq)
+}
+
+impl Target {
+    /// Everything that is wrong with this state.
+    pub(super) fn violations(&self) -> impl Iterator<Item = Violation> {
+        let seen = [self.fence_behind(), self.unsettled(), self.reported_lost(), self.torn()];
+        self.ghost.violation.into_iter().chain(seen.into_iter().flatten())
+    }
+
+    fn fence_behind(&self) -> Option<Violation> {
+        let content = self.content().fence()?;
+        let bad = match self.fence() {
+            Entry::Of(fence) => behind(fence, content),
+            Entry::Absent => !self.ghost.damaged,
+            Entry::Torn => false,
+        };
+        bad.then_some(Violation::FenceBehind)
+    }
+
+    fn unsettled(&self) -> Option<Violation> {
+        let quiet = |writer: &super::Progress| writer.stage == Stage::Rest && !writer.interrupted;
+        let settled = self.ghost.damaged || !self.writers.iter().all(quiet) || self.fence() == self.content();
+        (!settled && !self.was_given_up()).then_some(Violation::Unsettled)
+    }
+
+    /// The fence belongs to a write that was interrupted, and refused when it came again: a cost of the order, which
+    /// leaves the fence ahead.
+    fn was_given_up(&self) -> bool {
+        let (Some(fence), reported) = (self.fence().fence(), self.ghost.reported.as_deref()) else { return false };
+        self.ghost.interruptions && reported.is_none_or(|reported| behind(reported, fence))
+    }
+
+    fn reported_lost(&self) -> Option<Violation> {
+        let reported = self.ghost.reported.as_deref()?;
+        let lost = match self.content() {
+            Entry::Of(content) => behind(content, reported),
+            Entry::Absent => true,
+            Entry::Torn => false,
+        };
+        lost.then_some(Violation::ReportedLost)
+    }
+
+    fn torn(&self) -> Option<Violation> {
+        if *self.content() == Entry::Torn {
+            return Some(Violation::ContentTorn);
+        }
+        (*self.fence() == Entry::Torn && !self.ghost.damaged).then_some(Violation::FenceTorn)
+    }
+
+    /// The last counts, so that a bug is not hidden by another that it also causes.
+    fn note(&mut self, wrong: bool, violation: Violation) {
+        if wrong {
+            self.ghost.violation = Some(violation);
+        }
+    }
+
+    pub(super) fn note_reading(&mut self, as_none: bool) {
+        let something = *self.fence() == Entry::Torn || *self.content() != Entry::Absent;
+        self.note(as_none && something, Violation::NotReadIsNone);
+    }
+
+    pub(super) fn note_refusal(&mut self, setting: &Setting, write: &Write, refused: &Refused) {
+        let seen = &refused.seen;
+        let own = (seen.store, &seen.job) == (write.store, &write.job)
+            && (seen.token < write.token || (seen.token, seen.run) == (write.token, write.run));
+        self.note(own && setting.mode == Mode::Many, Violation::HolderRefused);
+    }
+
+    pub(super) fn note_fence(&mut self, fence: &Fence) {
+        self.note_neighbours(self.fence().clone(), fence);
+    }
+
+    pub(super) fn note_landing(&mut self, setting: &Setting, writer: u8, fence: &Fence) {
+        let before = self.content().clone();
+        let stale = before.fence().is_some_and(|before| comparable(before, fence) && fence.token < before.token);
+        self.note(stale, Violation::StaleLanded);
+        self.note_neighbours(before, fence);
+        let write = self.writers[usize::from(writer)].write;
+        let first = *self.ghost.landed[usize::from(writer)].get_or_insert(write);
+        self.note(setting.mode == Mode::Once && first != write, Violation::TokenTwice);
+    }
+
+    fn note_neighbours(&mut self, before: Entry, fence: &Fence) {
+        let Some(before) = before.fence() else { return };
+        self.note(!comparable(before, fence), Violation::OtherLineage);
+        let same_token = comparable(before, fence) && before.token == fence.token;
+        self.note(same_token && before.run != fence.run, Violation::OtherRun);
+    }
+}
