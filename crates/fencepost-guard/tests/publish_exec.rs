@@ -39,6 +39,8 @@ const TESTS: &[Test] = &[
 
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A tree that ignores TERM outlives its wrapper by this.
+const GRACE: Duration = Duration::from_millis(300);
 const GATE: &str = "FENCEPOST_TEST_GATE";
 const REFUSED: i32 = 13;
 const FAILED: i32 = 125;
@@ -84,7 +86,7 @@ fn be_writer(arguments: &[String]) -> ExitCode {
         resource: "the live site".to_string(),
         argv: command.iter().map(Into::into).collect(),
         ttl: millis(ttl),
-        grace: (millis(ttl) / 3).min(Duration::from_secs(1)),
+        grace: GRACE,
         wait: millis(wait),
         env: Vec::new(),
     };
@@ -249,7 +251,8 @@ fn whoever_is_killed() {
     const KILLS: u64 = 40;
     const TREE: usize = 3;
     let scene = Scene::new();
-    let tree = "echo $$ >> pids; sh -c 'echo $$ >> pids; exec sleep 1000' & \
+    // It ignores TERM, so that it is still there for a while after its wrapper is gone.
+    let tree = "trap '' TERM; echo $$ >> pids; sh -c 'echo $$ >> pids; exec sleep 1000' & \
                 setsid sh -c 'echo $$ >> pids; exec sleep 1000' & wait";
     let (mut before, mut halfway, mut complete) = (0, 0, 0);
     for round in 0..KILLS {
