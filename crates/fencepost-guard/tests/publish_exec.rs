@@ -39,6 +39,8 @@ const TESTS: &[Test] = &[
 
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A tree that ignores TERM outlives its wrapper by this.
+const GRACE: Duration = Duration::from_millis(300);
 const GATE: &str = "FENCEPOST_TEST_GATE";
 const REFUSED: i32 = 13;
 const FAILED: i32 = 125;
@@ -84,7 +86,7 @@ fn be_writer(arguments: &[String]) -> ExitCode {
         resource: "the live site".to_string(),
         argv: command.iter().map(Into::into).collect(),
         ttl: millis(ttl),
-        grace: (millis(ttl) / 3).min(Duration::from_secs(1)),
+        grace: GRACE,
         wait: millis(wait),
         env: Vec::new(),
     };
@@ -242,31 +244,44 @@ fn a_newer_token_waits() {
 }
 
 /// Each command leaves a child and a daemon, and notes their pids before anything else can happen to it.
+///
+/// A whole tree stands a few milliseconds after the start. Every other kill falls into those, where the turn is taken
+/// and the command started; moments spread over a longer time would nearly all find the tree complete.
 fn whoever_is_killed() {
-    const KILLS: u64 = 20;
+    const KILLS: u64 = 40;
+    const TREE: usize = 3;
     let scene = Scene::new();
-    let tree = "echo $$ >> pids; sh -c 'echo $$ >> pids; exec sleep 1000' & \
+    // It ignores TERM, so that it is still there for a while after its wrapper is gone.
+    let tree = "trap '' TERM; echo $$ >> pids; sh -c 'echo $$ >> pids; exec sleep 1000' & \
                 setsid sh -c 'echo $$ >> pids; exec sleep 1000' & wait";
-    let mut begun = 0;
+    let (mut before, mut halfway, mut complete) = (0, 0, 0);
     for round in 0..KILLS {
         fs::write(scene.path("pids"), "").unwrap();
         let victim = scene.writer(round * 2 + 1, tree);
-        sleep(Duration::from_millis(random() % 200));
+        let within_micros = if round % 2 == 0 { 15_000 } else { 200_000 };
+        sleep(Duration::from_micros(random() % within_micros));
         victim.signal(Signal::SIGKILL);
         victim.code();
         let next = scene.writer(round * 2 + 2, "for pid in $(cat pids); do cat /proc/$pid/stat >> stats; done; true");
         let (code, stderr) = next.code();
         assert_eq!(code, 0, "round {round}: {stderr}");
         let pids = fs::read_to_string(scene.path("pids")).unwrap();
-        begun += u64::from(!pids.is_empty());
+        match pids.lines().count() {
+            0 => before += 1,
+            TREE => complete += 1,
+            _ => halfway += 1,
+        }
         for stat in fs::read_to_string(scene.path("stats")).unwrap_or_default().lines() {
             let state = stat.rsplit_once(") ").unwrap().1.chars().next().unwrap();
             assert!(matches!(state, 'Z' | 'X'), "round {round}: alive while the next one ran: {stat}");
         }
         fs::write(scene.path("stats"), "").unwrap();
     }
-    assert!(begun > 0, "no command was ever begun");
-    println!("{KILLS} kills, {begun} of them in the command, 0 survivors, every next token went on");
+    assert!(halfway + complete > 0, "no command was ever begun");
+    println!(
+        "{KILLS} kills, {before} before the command, {halfway} while its tree grew, {complete} after; 0 survivors, every \
+         next token went on"
+    );
 }
 
 fn a_wrapper_that_is_stopped() {
