@@ -7,7 +7,6 @@ mod servers;
 #[path = "servers/storm.rs"]
 mod storm;
 
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,7 +35,7 @@ fn in_sqlite_no_old_token_wins_a_storm() {
         let mut session = Sqlite::open(&path, false).unwrap();
         move |request: &Request| session.publish(request, "r", &of(request))
     };
-    let (first, refused) = storm(ROUNDS, writer(), writer(), |_| {});
+    let (first, refused, _) = storm(ROUNDS, writer(), writer(), || ());
     let connection = Connection::open(&path).unwrap();
     let mut rows = connection.prepare("SELECT token FROM log ORDER BY id").unwrap();
     let applied: Vec<u64> =
@@ -55,7 +54,7 @@ fn in_postgres_no_old_token_wins_a_storm() {
         let mut session = Postgres::open(&target).unwrap();
         move |request: &Request| session.publish(request, None, &of(request))
     };
-    let (first, refused) = storm(ROUNDS, writer(), writer(), |_| {});
+    let (first, refused, _) = storm(ROUNDS, writer(), writer(), || ());
     let rows = server.client(&database).query("SELECT token FROM log ORDER BY id", &[]).unwrap();
     let applied: Vec<u64> = rows.iter().map(|row| row.get::<_, i64>(0).cast_unsigned()).collect();
     check_log(&applied, postgres_number(&server, &database, "SELECT token FROM content"), ROUNDS);
@@ -323,26 +322,7 @@ fn a_database_file_is_left_as_it_is() {
 #[test]
 fn tls_is_what_the_url_asks_for() {
     let directory = servers::Postgres::prepare(&[]);
-    let data = directory.path().join("data");
-    let made = std::process::Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
-        .args([
-            "-subj",
-            "/CN=localhost",
-            "-addext",
-            "subjectAltName=DNS:localhost",
-            "-addext",
-            "basicConstraints=CA:FALSE",
-            "-keyout",
-        ])
-        .arg(data.join("server.key"))
-        .arg("-out")
-        .arg(data.join("server.crt"))
-        .stderr(std::process::Stdio::null())
-        .status()
-        .expect("openssl is missing: apt-get install openssl");
-    assert!(made.success());
-    servers::give_away(&[&data.join("server.key"), &data.join("server.crt")]);
+    let (_, certificate) = servers::certificate(&directory.path().join("data"));
     let server = servers::Postgres::start_in(directory, &["ssl=on"]);
     let target = |query: &str| parse(&format!("postgres://fencepost@localhost:{}/postgres?{query}", server.port));
     let encrypted = |query: &str| {
@@ -354,9 +334,5 @@ fn tls_is_what_the_url_asks_for() {
     encrypted("sslmode=require").unwrap();
     assert!(failure(encrypted("sslmode=disable")).contains("plain"));
     assert!(failure(encrypted("sslmode=verify-full")).contains("certificate"));
-    encrypted(&format!("sslmode=verify-full&sslrootcert={}", data_of(&server).display())).unwrap();
-}
-
-fn data_of(server: &servers::Postgres) -> PathBuf {
-    server.directory().join("data/server.crt")
+    encrypted(&format!("sslmode=verify-full&sslrootcert={}", certificate.display())).unwrap();
 }

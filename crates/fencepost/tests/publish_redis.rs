@@ -74,3 +74,24 @@ fn a_key_and_its_fence_are_set_together() {
     let odd = publish(&machines[0], &first, &["--resource", "x", "--op", "y"], b"four");
     assert_eq!(odd.status.code(), Some(0), "{}", words(&odd));
 }
+
+#[test]
+fn tls_believes_only_whom_the_system_vouches_for() {
+    let directory = servers::own_directory();
+    let (key, certificate) = servers::certificate(directory.path());
+    let port = servers::free_port().to_string();
+    let [key, certificate] = [&key, &certificate].map(|path| path.display().to_string());
+    let settings =
+        ["--tls-port", &port, "--tls-cert-file", &certificate, "--tls-key-file", &key, "--tls-auth-clients", "no"];
+    let server = Redis::start(&settings);
+    let state = tempfile::tempdir().unwrap();
+    let token = fencepost(&state, &["lease", "acquire", "daily", "--ttl", "1h"], &[], b"");
+    let token = String::from_utf8(token.stdout).unwrap();
+    let url = format!("rediss://localhost:{port}");
+    let common = ["publish", "redis", "report", "--url", &url, "--job", "daily", "--token", token.trim()];
+    let stranger = fencepost(&state, &common, &[], b"one");
+    assert_eq!(stranger.status.code(), Some(125), "{}", words(&stranger));
+    let known = fencepost(&state, &common, &[("SSL_CERT_FILE", &certificate)], b"one");
+    assert_eq!(known.status.code(), Some(0), "{}", words(&known));
+    assert!(ask(&server, "GET report\r\n").contains("one"));
+}

@@ -155,15 +155,14 @@ pub enum Cut {
     Late,
 }
 
-/// Something to do at a chosen moment, once.
-type Meanwhile = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+type Act = Box<dyn FnOnce() + Send>;
 
 /// Stands between client and server, and cuts the first connection on which the client says `word`.
 pub struct Proxy {
     pub port: u16,
     ended: Arc<AtomicBool>,
     pub cut: Arc<AtomicBool>,
-    meanwhile: Meanwhile,
+    meanwhile: Arc<Mutex<Option<Act>>>,
 }
 
 impl Proxy {
@@ -171,7 +170,7 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let (ended, cut) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let meanwhile: Meanwhile = Arc::default();
+        let meanwhile = Arc::new(Mutex::new(None::<Act>));
         let proxy = Self { port, ended: ended.clone(), cut: cut.clone(), meanwhile: meanwhile.clone() };
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -199,7 +198,7 @@ impl Drop for Proxy {
     }
 }
 
-fn take(act: &Mutex<Option<Box<dyn FnOnce() + Send>>>) -> Box<dyn FnOnce() + Send> {
+fn take(act: &Mutex<Option<Act>>) -> Act {
     act.lock().unwrap().take().unwrap_or_else(|| Box::new(|| {}))
 }
 
@@ -209,7 +208,7 @@ fn carry(
     word: &[u8],
     how: Cut,
     cut: &AtomicBool,
-    meanwhile: &Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    meanwhile: &Mutex<Option<Act>>,
 ) {
     let (mut answers, mut back) = (server.try_clone().unwrap(), client.try_clone().unwrap());
     let silent = Arc::new(AtomicBool::new(false));
@@ -254,7 +253,7 @@ fn carry(
 }
 
 /// A directory that an unprivileged server may write to.
-fn own_directory() -> TempDir {
+pub fn own_directory() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     if geteuid().is_root() {
         let nobody = User::from_name("nobody").unwrap().expect("a user called nobody");
@@ -263,8 +262,26 @@ fn own_directory() -> TempDir {
     directory
 }
 
+/// Makes a key and a certificate for `localhost` that vouches for itself, and returns their paths.
+pub fn certificate(directory: &Path) -> (PathBuf, PathBuf) {
+    let (key, certificate) = (directory.join("server.key"), directory.join("server.crt"));
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
+        .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"])
+        .args(["-addext", "basicConstraints=CA:FALSE", "-keyout"])
+        .arg(&key)
+        .arg("-out")
+        .arg(&certificate)
+        .stderr(Stdio::null())
+        .status()
+        .expect("openssl is missing: apt-get install openssl");
+    assert!(made.success());
+    give_away(&[&key, &certificate]);
+    (key, certificate)
+}
+
 /// Makes files the server's own, and readable by nobody else.
-pub fn give_away(files: &[&Path]) {
+fn give_away(files: &[&Path]) {
     for file in files {
         std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
         if geteuid().is_root() {
@@ -297,7 +314,7 @@ fn program(name: &str, package: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("{name} is missing: apt-get install --no-install-recommends {package}"))
 }
 
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }
 

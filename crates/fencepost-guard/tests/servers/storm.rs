@@ -35,46 +35,49 @@ pub fn winner(round: u64) -> u64 {
 }
 
 /// Lets two writers race in every round, and returns how many writes of the older token came first and how many were
-/// refused. The newer one is always accepted; `after_round` sees what stands there then.
-pub fn storm<W>(rounds: u64, old: W, new: W, mut after_round: impl FnMut(u64)) -> (u64, u64)
+/// refused. The newer one is always accepted; `after_round` looks at what stands there then. Everything is judged at
+/// the end: whoever panicked in between would leave the others waiting.
+pub fn storm<W, T>(rounds: u64, old: W, new: W, mut after_round: impl FnMut() -> T) -> (u64, u64, Vec<T>)
 where
     W: FnMut(&Request) -> Result<Receipt, PublishError> + Send,
 {
     let (start, end) = (Barrier::new(3), Barrier::new(3));
-    thread::scope(|scope| {
+    let (old, new, seen) = thread::scope(|scope| {
         let play = |mut writer: W, older: u64| {
             let (start, end) = (&start, &end);
-            scope.spawn(move || {
-                let results: Vec<bool> = (0..rounds)
-                    .map(|round| {
-                        start.wait();
-                        // Sometimes the one has a head start, sometimes the other, sometimes neither.
-                        if round % 3 == older {
-                            thread::sleep(Duration::from_micros(round % 7 * 200));
-                        }
-                        let written = writer(&request(winner(round) - older));
-                        end.wait();
-                        match written {
-                            Ok(receipt) => !receipt.already_applied,
-                            Err(PublishError::Refused { refused, .. }) if refused.reason == Reason::Stale => false,
-                            Err(other) => panic!("round {round}: {other}"),
-                        }
-                    })
-                    .collect();
-                results
+            scope.spawn(move || -> Vec<_> {
+                let turn = |round| {
+                    start.wait();
+                    // Sometimes the one has a head start, sometimes the other, sometimes neither.
+                    if round % 3 == older {
+                        thread::sleep(Duration::from_micros(round % 7 * 200));
+                    }
+                    let written = writer(&request(winner(round) - older));
+                    end.wait();
+                    written
+                };
+                (0..rounds).map(turn).collect()
             })
         };
         let (old, new) = (play(old, 1), play(new, 0));
-        for round in 0..rounds {
+        let look = |_| {
             start.wait();
             end.wait();
-            after_round(round);
+            after_round()
+        };
+        let seen: Vec<T> = (0..rounds).map(look).collect();
+        (old.join().unwrap(), new.join().unwrap(), seen)
+    });
+    let mut first = 0;
+    for (round, (old, new)) in old.into_iter().zip(new).enumerate() {
+        assert!(new.as_ref().is_ok_and(|receipt| !receipt.already_applied), "round {round}, the newer token: {new:?}");
+        match old {
+            Ok(_) => first += 1,
+            Err(PublishError::Refused { refused, .. }) if refused.reason == Reason::Stale => {}
+            Err(other) => panic!("round {round}, the older token: {other}"),
         }
-        let (old, new) = (old.join().unwrap(), new.join().unwrap());
-        assert!(new.iter().all(|&accepted| accepted), "a newer token was refused");
-        let first = old.iter().filter(|&&accepted| accepted).count() as u64;
-        (first, rounds - first)
-    })
+    }
+    (first, rounds - first, seen)
 }
 
 /// The tokens in the order in which they were applied never decrease, and the content is the last one's.

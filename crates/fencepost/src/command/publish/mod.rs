@@ -232,8 +232,10 @@ fn writer_by_hand(place: &Place, job: Job, token: u64) -> Result<Writer, Failure
     if token > record.token {
         return Err(Failure::Usage(format!("{job} was never granted token {token}; the newest is {}.", record.token)));
     }
-    // An older token's run is gone from the record. Its write is refused by the token alone, whatever run it had.
-    let run = record.lease.as_ref().filter(|_| record.token == token).map_or(record.nonce.by, |lease| lease.run);
+    // Who held an older or a released token is gone from the record. One stand-in a token tells its writes from those
+    // of its run, and lets it still be refused, or accepted, for the same reasons each time.
+    let lease = record.lease.as_ref().filter(|_| record.token == token);
+    let run = lease.map_or(RunId(uuid::Uuid::from_u128(token.number().into())), |lease| lease.run);
     Ok(Writer { store: record.store, job, token, run, host: place.host.name.clone() })
 }
 

@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn tls_is_what_the_url_asks_for() {
-        let asked = |query: &str| split_tls(&format!("postgres://h/d{query}")).map(|(url, tls, mode)| (url, tls, mode));
+        let asked = |query: &str| split_tls(&format!("postgres://h/d{query}"));
         let plain = "postgres://h/d".to_string();
         assert_eq!(asked("").unwrap(), (plain.clone(), Tls::Unverified, SslMode::Prefer));
         assert_eq!(asked("?sslmode=disable").unwrap(), (plain.clone(), Tls::Unverified, SslMode::Disable));
