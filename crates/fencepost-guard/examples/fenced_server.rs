@@ -1,4 +1,4 @@
-//! A server that applies the fence: the receiving side of `publish http`, as `docs/publish-http.md` describes it.
+//! A server that applies the fence: the receiving side of `publish http`, as `docs/publish/http.md` describes it.
 //!
 //! ```text
 //! cargo run -p fencepost-guard --example fenced_server -- 127.0.0.1:8080 /tmp/fenced

@@ -1,6 +1,6 @@
 //! An HTTP endpoint: the payload is sent with its token, and the receiving side applies the rule in one transaction.
 //!
-//! What the server has to do is in `docs/publish-http.md`. Only a server that says by `Fencepost-Fence: accepted` that
+//! What the server has to do is in `docs/publish/http.md`. Only a server that says by `Fencepost-Fence: accepted` that
 //! it checked the token makes the write `atomic`; one that ignores our headers is not fenced, and that is said aloud.
 //! A request whose fate is unknown is sent again under the same idempotency key, so that the server can tell.
 
@@ -310,7 +310,7 @@ impl<'a> Sender<'a> {
         if !accepted.is_fenced {
             remarks.push(format!(
                 "{} accepted it without saying that it checked the token (no Fencepost-Fence header): an older run could \
-                 overwrite it. See docs/publish-http.md for what the server has to do.",
+                 overwrite it. See docs/publish/http.md for what the server has to do.",
                 self.endpoint.url.shown()
             ));
         }
