@@ -319,6 +319,25 @@ fn a_database_file_is_left_as_it_is() {
     assert_eq!(refusal(publish(&request(4), &link, None, statements)), Reason::Stale);
 }
 
+/// Whoever opens a database with a write-ahead log makes the log's files, unless told otherwise.
+#[test]
+fn a_dry_run_leaves_no_log_behind() {
+    let (directory, path) = sqlite_database();
+    let odd = directory.path().join("odd %41?#.db");
+    std::fs::rename(&path, &odd).unwrap();
+    let database = parse(&format!("sqlite:{}", odd.display()));
+    let dry = |token| publish(&Request { dry_run: true, ..request(token) }, &database, Some("r"), b"SELECT 1");
+    dry(5).unwrap();
+    publish(&request(5), &database, Some("r"), b"SELECT 1").unwrap();
+    assert_eq!(refusal(dry(4)), Reason::Stale);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "a dry run left something behind");
+    // While somebody has it open, what is only in the log counts too.
+    let other = Connection::open(&odd).unwrap();
+    publish(&request(6), &database, Some("r"), b"SELECT 1").unwrap();
+    assert_eq!(refusal(dry(5)), Reason::Stale);
+    drop(other);
+}
+
 #[test]
 fn tls_is_what_the_url_asks_for() {
     let directory = servers::Postgres::prepare(&[]);

@@ -2,6 +2,7 @@
 //!
 //! The database is the user's own: its journal mode and everything else about it stays as it is.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -55,9 +56,7 @@ pub(super) fn find(path: &str) -> Result<PathBuf, PublishError> {
 
 impl Session {
     pub fn open(path: &Path, read_only: bool) -> Result<Self, PublishError> {
-        let flags = if read_only { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
-        let opened = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
-            .and_then(|connection| connection.busy_timeout(LOCK_PATIENCE).map(|()| connection));
+        let opened = if read_only { open_to_look(path) } else { open(path, OpenFlags::SQLITE_OPEN_READ_WRITE) };
         let connection = opened.map_err(|error| failed("open", path, &error))?;
         let directory = path.parent().unwrap_or(Path::new("/"));
         let shared = shared_file_system(directory).map_err(|error| {
@@ -225,6 +224,31 @@ impl Session {
         });
         Receipt { level: self.level(), fence, already_applied, remarks: remark.into_iter().collect() }
     }
+}
+
+fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
+    let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(LOCK_PATIENCE)?;
+    Ok(connection)
+}
+
+/// Opens a database without leaving a trace. Whoever reads one with a write-ahead log makes the log's files, if they are
+/// not there; if they are not there, nobody else has it open, and it can be read as it lies.
+fn open_to_look(path: &Path) -> Result<Connection, Error> {
+    let mut log = path.as_os_str().to_os_string();
+    log.push("-wal");
+    if !has_log(path) || Path::new(&log).exists() {
+        return open(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
+    }
+    let escaped = path.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    let name = format!("file:{escaped}?immutable=1");
+    open(Path::new(&name), OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI)
+}
+
+/// Whether the database says in its header that it has a write-ahead log.
+fn has_log(path: &Path) -> bool {
+    let mut header = [0; 20];
+    std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut header)).is_ok_and(|()| header[18] == 2)
 }
 
 /// What a statement must not do, in words. Savepoints are harmless: they cannot end what encloses them.
