@@ -12,7 +12,7 @@ use fencepost_core::token::RunId;
 use nix::libc::{EACCES, ENOENT, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
 
 use crate::drive::{Body, Note};
-use crate::keeper::{self, Heard, Keeper, Order, Report, Spawn, SpawnStep};
+use crate::keeper::{self, Dismissed, Heard, Keeper, Order, Report, Spawn, SpawnStep};
 use crate::said;
 use crate::terminal::{self, Terminal};
 
@@ -55,8 +55,10 @@ impl std::fmt::Debug for Plan {
 #[derive(Debug)]
 pub struct Child {
     plan: Plan,
-    /// `None` once it has died.
+    /// `None` once it has died, or was let go.
     keeper: Option<Keeper>,
+    /// It has nothing left to keep, and ends while the last swap is made.
+    dismissed: Option<Dismissed>,
     terminal: Option<Terminal>,
     /// The child was started in the terminal's foreground.
     foreground: bool,
@@ -87,6 +89,7 @@ impl Child {
         Self {
             plan,
             keeper: Some(keeper),
+            dismissed: None,
             terminal,
             foreground: false,
             is_ordered: false,
@@ -191,6 +194,7 @@ impl Child {
                 Vec::new()
             }
             Report::Empty { escaped } => {
+                self.dismissed = self.keeper.take().map(Keeper::dismiss);
                 vec![self.said(tell), Input::TreeEmpty { escaped: named(&escaped) }]
             }
         }

@@ -115,6 +115,13 @@ impl Keeper {
         drop(self);
     }
 
+    /// Lets a keeper go that has nothing left to keep. It ends while the wrapper has other things to do.
+    pub fn dismiss(mut self) -> Dismissed {
+        self.channel = None;
+        let _ = sys::send(self.pid(), Signal::SIGCONT as i32);
+        Dismissed { pid: self.pid }
+    }
+
     /// Kills what a dead keeper left behind, and returns what could not be killed.
     ///
     /// Everything descended from the wrapper is killed, commands that it runs itself at this moment included, but not
@@ -149,6 +156,18 @@ impl Keeper {
 
     fn channel(&self) -> &Channel {
         self.channel.as_ref().expect(OPEN)
+    }
+}
+
+/// A keeper on its way out. Dropping this waits until it has gone, for a zombie could be left to somebody who never asks.
+#[derive(Debug)]
+pub struct Dismissed {
+    pid: Pid,
+}
+
+impl Drop for Dismissed {
+    fn drop(&mut self) {
+        sys::wait_for(self.pid);
     }
 }
 
