@@ -17,7 +17,8 @@ fn fencepost(state: &TempDir, arguments: &[&str], variables: &[(&str, &str)], in
     }
     command.env("FENCEPOST_STATE_DIR", state.path()).envs(variables.iter().copied()).args(arguments);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(input).unwrap();
+    // Whoever has nothing to read may have ended by now.
+    let _ = child.stdin.take().unwrap().write_all(input);
     child.wait_with_output().unwrap()
 }
 
