@@ -261,16 +261,16 @@ fn whoever_is_killed() {
         let within_micros = if round % 2 == 0 { 15_000 } else { 200_000 };
         sleep(Duration::from_micros(random() % within_micros));
         victim.signal(Signal::SIGKILL);
-        victim.code();
-        let next = scene.writer(round * 2 + 2, "for pid in $(cat pids); do cat /proc/$pid/stat >> stats; done; true");
-        let (code, stderr) = next.code();
-        assert_eq!(code, 0, "round {round}: {stderr}");
-        let pids = fs::read_to_string(scene.path("pids")).unwrap();
-        match pids.lines().count() {
+        // Counted now: the tree goes on growing until its keeper has ended it.
+        match fs::read_to_string(scene.path("pids")).unwrap().lines().count() {
             0 => before += 1,
             TREE => complete += 1,
             _ => halfway += 1,
         }
+        victim.code();
+        let next = scene.writer(round * 2 + 2, "for pid in $(cat pids); do cat /proc/$pid/stat >> stats; done; true");
+        let (code, stderr) = next.code();
+        assert_eq!(code, 0, "round {round}: {stderr}");
         for stat in fs::read_to_string(scene.path("stats")).unwrap_or_default().lines() {
             let state = stat.rsplit_once(") ").unwrap().1.chars().next().unwrap();
             assert!(matches!(state, 'Z' | 'X'), "round {round}: alive while the next one ran: {stat}");
