@@ -86,13 +86,9 @@ fn a_process_flushes_twice_for_its_swap() {
     SqliteStore::open(&path).unwrap().swap(&Key::probe("processes", "other"), None, Some(b"1")).unwrap();
     let mut traced = Command::new("strace");
     traced.args(["-f", "-e", "trace=fsync,fdatasync", "-o"]).arg(&report).arg(std::env::current_exe().unwrap());
-    let Ok(status) = with_role(&mut traced, "create", &path).stdout(Stdio::null()).stderr(Stdio::null()).status()
-    else {
-        return; // There is no strace here.
-    };
-    if !status.success() {
-        return; // Or it may not trace.
-    }
+    let status = with_role(&mut traced, "create", &path).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let status = status.expect("strace is missing; on Debian: apt-get install strace");
+    assert!(status.success(), "strace may not trace here: {status}");
     let report = fs::read_to_string(report).unwrap();
     let flushes = report.lines().filter(|line| line.contains("sync(")).count();
     assert_eq!(flushes, 2, "{report}");
@@ -108,7 +104,8 @@ fn a_time_namespace_does_not_move_the_clock() {
     command.args(["--time", "--boottime", "100000", "--fork"]).arg(std::env::current_exe().unwrap());
     let child = with_role(&mut command, "clock", &path).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let Some(there) = child.ok().and_then(|child| said(child).pop()) else {
-        return; // There are no time namespaces here, or they are not ours to make.
+        eprintln!("not tested: time namespaces are not here, or not ours to make (unshare --time needs root)");
+        return;
     };
     let there: u64 = there.parse().unwrap();
     assert!((here..here + 60_000).contains(&there), "{here} and {there}");
