@@ -138,11 +138,7 @@ impl Busy {
             return Standing::Over(Cause::Died);
         }
         match (clock, &running.until) {
-            (Some(clock), Some(until)) if clock.era != until.era => Standing::Over(Cause::Rebooted),
-            (Some(clock), Some(until)) if clock.tick >= until.tick => Standing::Over(Cause::Expired),
-            (Some(clock), Some(until)) => {
-                Standing::Held { remaining: Some(Duration::from_millis(until.tick - clock.tick)) }
-            }
+            (Some(clock), Some(until)) => until.standing(clock),
             _ if self.was_watched_long_enough(running, evidence, now) => Standing::Over(Cause::Expired),
             _ => Standing::Held { remaining: None },
         }

@@ -92,6 +92,19 @@ impl fmt::Display for Cause {
     }
 }
 
+impl Until {
+    /// Judges by the store's clock alone. In another era everything of this one is over.
+    pub fn standing(&self, clock: &StoreClock) -> Standing {
+        if clock.era != self.era {
+            return Standing::Over(Cause::Rebooted);
+        }
+        match self.tick.checked_sub(clock.tick) {
+            None | Some(0) => Standing::Over(Cause::Expired),
+            Some(left) => Standing::Held { remaining: Some(Duration::from_millis(left)) },
+        }
+    }
+}
+
 /// The rules. Each is a function of its arguments alone.
 pub trait Rules: Clone + fmt::Debug + PartialEq + Eq + core::hash::Hash {
     /// A holder stops believing this long after the moment *before* it sent the swap that won, never after the
@@ -136,11 +149,7 @@ pub trait Rules: Clone + fmt::Debug + PartialEq + Eq + core::hash::Hash {
             return Standing::Over(Cause::Died);
         }
         match (clock, &lease.until) {
-            (Some(clock), Some(until)) if clock.era != until.era => Standing::Over(Cause::Rebooted),
-            (Some(clock), Some(until)) if clock.tick >= until.tick => Standing::Over(Cause::Expired),
-            (Some(clock), Some(until)) => {
-                Standing::Held { remaining: Some(Duration::from_millis(until.tick - clock.tick)) }
-            }
+            (Some(clock), Some(until)) => until.standing(clock),
             _ if Self::seen_long_enough(record, lease, facts, now) => Standing::Over(Cause::Expired),
             _ => Standing::Held { remaining: None },
         }
