@@ -6,6 +6,8 @@
 //!
 //! * [`name`]: what a job may be called, and the one encoding of names into store keys.
 //! * [`time`]: the three clocks, kept apart by type.
+//! * [`zone`]: time zones by name, and dates in them.
+//! * [`schedule`]: when a job is due.
 //! * [`register`]: what a store answers.
 //! * [`token`]: fencing tokens and the identities that go with them.
 //! * [`record`]: the one record per job.
@@ -27,11 +29,14 @@ pub mod fence;
 pub mod lease;
 pub mod ledger;
 pub mod name;
+mod nearest;
 pub mod record;
 pub mod register;
 pub mod run;
 pub mod said;
+pub mod schedule;
 pub mod skips;
 pub mod time;
 pub mod token;
 pub mod transition;
+pub mod zone;

@@ -1,0 +1,178 @@
+//! When a job is due: the instants that a cron expression or `every 45m` names in a zone.
+//!
+//! Instants are generated here and not by a cron library, because a daily job is to have exactly one of them on every
+//! civil day, whatever the clocks do, and because the plan goes backwards in time.
+
+mod cron;
+mod every;
+mod field;
+mod walk;
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::fmt::{self, Write as _};
+use core::time::Duration;
+
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+use crate::time::Wall;
+use crate::zone::Zone;
+
+use cron::{Cron, END, FIRST};
+use every::Every;
+use walk::Walk;
+
+/// The instants at which a job is due.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Schedule {
+    text: String,
+    zone: Zone,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    Cron(Cron),
+    Every(Every),
+}
+
+impl Schedule {
+    /// Reads a cron expression of five fields, or six with the seconds first; `@daily` and its like; or `every 45m`,
+    /// which may go on with `from` and a time. What can never fire is refused.
+    pub fn parse(text: &str, zone: &Zone) -> Result<Self, ScheduleError> {
+        let text = text.split_whitespace().collect::<alloc::vec::Vec<_>>().join(" ");
+        let kind = Kind::parse(&text, zone);
+        match kind {
+            Ok(kind) => Ok(Self { text, zone: zone.clone(), kind }),
+            Err(reason) => Err(ScheduleError { text, reason }),
+        }
+    }
+
+    /// The text it was read from, without superfluous blanks.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub fn zone(&self) -> &Zone {
+        &self.zone
+    }
+
+    /// The first instant after `at`.
+    pub fn after(&self, at: Wall) -> Option<Wall> {
+        match &self.kind {
+            Kind::Every(every) => every.after(at),
+            Kind::Cron(cron) => {
+                let second = second(at).saturating_add(1);
+                Walk::new(cron, &self.zone, second).first(second).map(wall)
+            }
+        }
+    }
+
+    /// The last instant that is not after `at`.
+    pub fn at_or_before(&self, at: Wall) -> Option<Wall> {
+        match &self.kind {
+            Kind::Every(every) => every.at_or_before(at),
+            Kind::Cron(cron) => Walk::new(cron, &self.zone, second(at)).last(second(at)).map(wall),
+        }
+    }
+
+    /// The last instant before `at`.
+    pub fn before(&self, at: Wall) -> Option<Wall> {
+        self.at_or_before(Wall(at.0.saturating_sub(1)))
+    }
+
+    /// The instants after `at`, in order.
+    pub fn forward(&self, at: Wall) -> impl Iterator<Item = Wall> {
+        let mut walk = self.walk(at);
+        core::iter::successors(self.after(at), move |&last| match &mut walk {
+            Some(walk) => walk.first(second(last) + 1).map(wall),
+            None => self.after(last),
+        })
+    }
+
+    /// The instants not after `at`, the last first.
+    pub fn backward(&self, at: Wall) -> impl Iterator<Item = Wall> {
+        let mut walk = self.walk(at);
+        core::iter::successors(self.at_or_before(at), move |&last| match &mut walk {
+            Some(walk) => walk.last(second(last) - 1).map(wall),
+            None => self.before(last),
+        })
+    }
+
+    /// How many instants there are after `after` and up to `to`. It is exact and does not walk over them: ten years of
+    /// minutes cost a little per month.
+    pub fn count(&self, after: Wall, to: Wall) -> u64 {
+        match &self.kind {
+            Kind::Every(every) => every.count(after, to),
+            Kind::Cron(cron) => {
+                let from = second(after).saturating_add(1);
+                Walk::new(cron, &self.zone, from).count(from, second(to))
+            }
+        }
+    }
+
+    /// The time between the last instant not after `at` and the one that follows.
+    pub fn period_hint(&self, at: Wall) -> Option<Duration> {
+        let before = self.at_or_before(at)?;
+        Some(self.after(at)?.since(before))
+    }
+
+    /// A short text that changes when the instants do: two spellings of one schedule have the same, another zone or
+    /// another time has not.
+    pub fn fingerprint(&self) -> String {
+        let canonical = match &self.kind {
+            Kind::Cron(cron) => cron.canonical(),
+            Kind::Every(every) => every.canonical(),
+        };
+        let hash = Sha256::digest(format!("{canonical} in {}", self.zone.name()));
+        hash.iter().take(8).fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+    }
+
+    fn walk(&self, at: Wall) -> Option<Walk<'_>> {
+        match &self.kind {
+            Kind::Cron(cron) => Some(Walk::new(cron, &self.zone, second(at))),
+            Kind::Every(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.text, self.zone)
+    }
+}
+
+impl Kind {
+    fn parse(text: &str, zone: &Zone) -> Result<Self, String> {
+        let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
+        if text.is_empty() {
+            return Err("it is empty; expected five fields, @daily, or every 45m".to_string());
+        }
+        if first.eq_ignore_ascii_case("every") {
+            return Every::parse(rest, zone).map(Self::Every);
+        }
+        let fields = if text.starts_with('@') { field::alias(text)? } else { text };
+        field::cron(fields).map(Self::Cron)
+    }
+}
+
+/// Why a text is not a schedule.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{text:?} is not a schedule: {reason}.")]
+pub struct ScheduleError {
+    text: String,
+    reason: String,
+}
+
+/// The second an instant lies in, kept within the calendar.
+fn second(at: Wall) -> i64 {
+    at.0.div_euclid(1000).clamp(FIRST, END)
+}
+
+fn wall(second: i64) -> Wall {
+    Wall(second * 1000)
+}

@@ -1,0 +1,83 @@
+//! `every 45m from T`: one instant after the other, in real time, whatever the clocks on the wall do.
+
+use alloc::format;
+use alloc::string::String;
+use core::time::Duration;
+
+use jiff::{Span, SpanRelativeTo};
+
+use crate::time::{Wall, millis};
+use crate::zone::Zone;
+
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(3660 * 24 * 3600);
+
+/// The instants `from`, `from` + `length` and so on. There are none before `from`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Every {
+    pub length: Duration,
+    pub from: Wall,
+}
+
+impl Every {
+    /// Reads what follows the word `every`. Without a beginning, it counts from 1970-01-01T00:00:00Z.
+    pub fn parse(text: &str, zone: &Zone) -> Result<Self, String> {
+        let (length, from) = match text.split_once(" from ") {
+            None => (text, Wall(0)),
+            Some((length, from)) => (length, zone.parse_time(from).map_err(|error| format!("{error}"))?),
+        };
+        Ok(Self { length: length_of(length.trim())?, from })
+    }
+
+    fn step(&self) -> i64 {
+        i64::try_from(millis(self.length)).unwrap_or(i64::MAX)
+    }
+
+    /// The number of instants up to and including `at`.
+    fn up_to(&self, at: Wall) -> i64 {
+        if at < self.from { 0 } else { at.0.saturating_sub(self.from.0) / self.step() + 1 }
+    }
+
+    fn number(&self, number: i64) -> Option<Wall> {
+        let since = self.step().checked_mul(number)?;
+        self.from.0.checked_add(since).map(Wall)
+    }
+
+    pub fn after(&self, at: Wall) -> Option<Wall> {
+        self.number(self.up_to(at))
+    }
+
+    pub fn at_or_before(&self, at: Wall) -> Option<Wall> {
+        match self.up_to(at) {
+            0 => None,
+            count => self.number(count - 1),
+        }
+    }
+
+    pub fn count(&self, after: Wall, to: Wall) -> u64 {
+        u64::try_from(self.up_to(to) - self.up_to(after)).unwrap_or(0)
+    }
+
+    pub fn canonical(&self) -> String {
+        format!("every {} from {}", millis(self.length), self.from.0)
+    }
+}
+
+fn length_of(text: &str) -> Result<Duration, String> {
+    let example = "write for example: every 45m";
+    match text.to_ascii_lowercase().as_str() {
+        "minute" | "hour" | "day" | "week" | "month" | "year" => {
+            let word = if text.eq_ignore_ascii_case("day") { "dai" } else { text };
+            return Err(format!("did you mean @{}ly, or every 1{}?", word, text.get(..1).unwrap_or("h")));
+        }
+        _ => {}
+    }
+    let span: Span = text.parse().map_err(|_| format!("{text:?} is not a length of time; {example}"))?;
+    let length = span.to_duration(SpanRelativeTo::days_are_24_hours());
+    let length =
+        length.map_err(|_| format!("{text:?} has no fixed length; use weeks, days, hours, minutes and seconds"))?;
+    match Duration::try_from(length) {
+        Ok(length) if (SHORTEST..=LONGEST).contains(&length) => Ok(length),
+        _ => Err(format!("{text:?} is not between 1s and 3660d; {example}")),
+    }
+}

@@ -1,0 +1,252 @@
+//! Reading the fields of a cron expression, with errors that say what was expected.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use super::cron::{Cron, Days, OfMonth, OfWeek, Times};
+use crate::nearest::nearest;
+
+const MONTHS: [&str; 12] = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
+const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
+
+/// Reads five fields, or six with the seconds first.
+pub fn cron(text: &str) -> Result<Cron, String> {
+    let fields: alloc::vec::Vec<&str> = text.split_whitespace().collect();
+    let (seconds, rest) = match fields.len() {
+        5 => ("0", &fields[..]),
+        6 => (fields[0], &fields[1..]),
+        count => return Err(wrong_count(count, text)),
+    };
+    let (seconds, minutes, hours) = (SECOND.read(seconds)?, MINUTE.read(rest[0])?, HOUR.read(rest[1])?);
+    let is_interval = seconds.is_interval || minutes.is_interval || hours.is_interval;
+    let times = Times { seconds: seconds.bits, minutes: minutes.bits, hours: hours.bits };
+    let months = MONTH.read(rest[3])?.bits;
+    let days = Days { months, of_month: days_of_month(rest[2])?, of_week: days_of_week(rest[4])? };
+    let cron = Cron { times, days, is_interval };
+    if cron.comes() { Ok(cron) } else { Err(never(rest[2], &MONTH, months)) }
+}
+
+fn wrong_count(count: usize, text: &str) -> String {
+    let expected = "expected five fields (minute hour day-of-month month day-of-week) or six with the seconds first";
+    match count {
+        1 if text.trim().bytes().all(|byte| byte.is_ascii_alphabetic()) => {
+            format!("{expected}, or a word such as @daily, or every 45m")
+        }
+        7 => format!("it has 7 fields, {expected}; a year is not supported"),
+        _ => format!("it has {count} field{}, {expected}", if count == 1 { "" } else { "s" }),
+    }
+}
+
+fn never(days: &str, field: &Field, months: u64) -> String {
+    let months: alloc::vec::Vec<&str> = super::cron::bits(months)
+        .filter_map(|month| field.names.get(usize::try_from(month - 1).ok()?).copied())
+        .collect();
+    format!("it can never fire, for {} never has the day-of-month {days:?}", months.join(", "))
+}
+
+/// A field of the expression: what it is called and what it may hold.
+struct Field {
+    name: &'static str,
+    low: u32,
+    high: u32,
+    /// The highest number a star stands for. Sunday is both 0 and 7, but a star counts it once.
+    star: u32,
+    names: &'static [&'static str],
+}
+
+const SECOND: Field = Field { name: "second", low: 0, high: 59, star: 59, names: &[] };
+const MINUTE: Field = Field { name: "minute", low: 0, high: 59, star: 59, names: &[] };
+const HOUR: Field = Field { name: "hour", low: 0, high: 23, star: 23, names: &[] };
+const DAY_OF_MONTH: Field = Field { name: "day-of-month", low: 1, high: 31, star: 31, names: &[] };
+const MONTH: Field = Field { name: "month", low: 1, high: 12, star: 12, names: &MONTHS };
+const DAY_OF_WEEK: Field = Field { name: "day-of-week", low: 0, high: 7, star: 6, names: &WEEKDAYS };
+
+/// The numbers that a field names.
+#[derive(Default)]
+struct Set {
+    bits: u64,
+    /// Whether any part of it is a star or a step.
+    is_interval: bool,
+}
+
+impl Field {
+    fn read(&self, text: &str) -> Result<Set, String> {
+        text.split(',').try_fold(Set::default(), |set, item| {
+            let bits = set.bits | self.item(item)?;
+            Ok(Set { bits, is_interval: set.is_interval || item.contains(['*', '?', '/']) })
+        })
+    }
+
+    /// Reads one part of a list: `*`, `7`, `1-5`, `*/10`, `1-31/2`.
+    fn item(&self, item: &str) -> Result<u64, String> {
+        let (base, step) = match item.split_once('/') {
+            None => (item, None),
+            Some((base, step)) => (base, Some(self.step(item, step)?)),
+        };
+        let (low, high) = match base.split_once('-') {
+            _ if base == "*" || base == "?" => (self.low, self.star),
+            Some((low, high)) => self.range(item, low, high)?,
+            None => {
+                let value = self.value(item, base)?;
+                if let Some(step) = step {
+                    let instead = format!("{base}-{}/{step}", self.star);
+                    return Err(self.wrong(item, &format!("a step needs a star or a range; write {instead}")));
+                }
+                (value, value)
+            }
+        };
+        let step = step.unwrap_or(1);
+        if step > 1 && step > high - low {
+            return Err(self.long_step(item, step, low, high));
+        }
+        Ok((low..=high).step_by(step as usize).fold(0, |bits, value| bits | 1 << value))
+    }
+
+    fn step(&self, item: &str, step: &str) -> Result<u32, String> {
+        match step.parse() {
+            Ok(step) if step > 0 => Ok(step),
+            _ => Err(self.wrong(item, "a step is a number from 1 on, as in */10")),
+        }
+    }
+
+    fn long_step(&self, item: &str, step: u32, low: u32, high: u32) -> String {
+        let unit = match self.name {
+            "second" => "s",
+            "minute" => "m",
+            "hour" => "h",
+            _ => "",
+        };
+        let every = if unit.is_empty() {
+            String::new()
+        } else {
+            format!("; for every {step}{unit}, write: every {step}{unit}")
+        };
+        self.wrong(item, &format!("a step of {step} leaves only {low} of {low} to {high}{every}"))
+    }
+
+    fn range(&self, item: &str, low: &str, high: &str) -> Result<(u32, u32), String> {
+        let (first, mut last) = (self.value(item, low)?, self.value(item, high)?);
+        // Sunday as the end of a week is its seventh day.
+        if self.high == 7 && last == 0 && first > 0 && high.eq_ignore_ascii_case("SUN") {
+            last = 7;
+        }
+        if first > last {
+            let instead = format!("{low}-{},{}-{high}", self.star, self.low);
+            return Err(self.wrong(item, &format!("the range goes backwards; write {instead}")));
+        }
+        Ok((first, last))
+    }
+
+    fn value(&self, item: &str, text: &str) -> Result<u32, String> {
+        if let Some(at) = self.names.iter().position(|name| name.eq_ignore_ascii_case(text)) {
+            // Months are counted from 1, weekdays from 0, as the fields are.
+            return Ok(self.low + at as u32);
+        }
+        match text.parse::<u32>() {
+            Ok(value) if (self.low..=self.high).contains(&value) && text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                Ok(value)
+            }
+            _ => Err(self.wrong(item, &self.expected(text))),
+        }
+    }
+
+    fn expected(&self, text: &str) -> String {
+        let names = match (self.names.first(), self.names.last()) {
+            (Some(first), Some(last)) => format!(" or {first} to {last}"),
+            _ => String::new(),
+        };
+        let is_word = text.bytes().any(|byte| byte.is_ascii_alphabetic());
+        let start = text.get(..3).filter(|_| text.len() > 3).unwrap_or(text);
+        let meant = nearest(text, self.names.iter().copied()).or_else(|| nearest(start, self.names.iter().copied()));
+        let hint = match meant.filter(|_| is_word) {
+            Some(name) => format!("; did you mean {name}?"),
+            None => String::new(),
+        };
+        format!("expected {} to {}{names}{hint}", self.low, self.high)
+    }
+
+    fn wrong(&self, item: &str, what: &str) -> String {
+        format!("the {} is {item:?}: {what}", self.name)
+    }
+}
+
+fn is_star(text: &str) -> bool {
+    text.starts_with(['*', '?'])
+}
+
+/// Besides numbers: `L`, `L-3`, `LW`, `15W`.
+fn days_of_month(text: &str) -> Result<OfMonth, String> {
+    let mut days = OfMonth { is_star: is_star(text), ..OfMonth::default() };
+    for item in text.split(',') {
+        let upper = item.to_ascii_uppercase();
+        if upper == "L" {
+            days.before_last |= 1;
+        } else if upper == "LW" || upper == "WL" {
+            days.last_weekday = true;
+        } else if let Some(back) = upper.strip_prefix("L-") {
+            match back.parse() {
+                Ok(back @ 0..=30) => days.before_last |= 1_u64 << back,
+                _ => return Err(DAY_OF_MONTH.wrong(item, "expected L-1 to L-30, days before the last")),
+            }
+        } else if let Some(day) = upper.strip_suffix('W') {
+            let day = DAY_OF_MONTH.value(item, day);
+            days.nearest |= 1 << day.map_err(|_| DAY_OF_MONTH.wrong(item, "expected 1W to 31W, or LW"))?;
+        } else {
+            days.days |= DAY_OF_MONTH.item(item)?;
+        }
+    }
+    Ok(days)
+}
+
+/// Besides numbers and names: `FRI#2`, `5#2`, `FRIL`, `5L`.
+fn days_of_week(text: &str) -> Result<OfWeek, String> {
+    let mut days = OfWeek { is_star: is_star(text), ..OfWeek::default() };
+    for item in text.split(',') {
+        let upper = item.to_ascii_uppercase();
+        if let Some((day, nth)) = upper.split_once('#') {
+            let day = 1 << (DAY_OF_WEEK.value(item, day)? % 7);
+            match (nth, nth.parse::<usize>()) {
+                (_, Ok(nth @ 1..=5)) => days.nth[nth - 1] |= day,
+                ("L", _) => days.last |= day,
+                _ => return Err(DAY_OF_WEEK.wrong(item, "expected #1 to #5, the first to the fifth of a month")),
+            }
+        } else if upper == "L" {
+            return Err(DAY_OF_WEEK.wrong(item, "L needs a day, as in FRIL or 5L, the last Friday of a month"));
+        } else if let Some(day) = upper.strip_suffix('L') {
+            days.last |= 1 << (DAY_OF_WEEK.value(item, day)? % 7);
+        } else {
+            let bits = DAY_OF_WEEK.item(item)?;
+            days.days |= (bits | bits >> 7) & 0b111_1111;
+        }
+    }
+    Ok(days)
+}
+
+/// Reads `@daily` and its like.
+pub fn alias(text: &str) -> Result<&'static str, String> {
+    const KNOWN: [(&str, &str); 8] = [
+        ("@yearly", "0 0 1 1 *"),
+        ("@annually", "0 0 1 1 *"),
+        ("@monthly", "0 0 1 * *"),
+        ("@weekly", "0 0 * * 0"),
+        ("@daily", "0 0 * * *"),
+        ("@midnight", "0 0 * * *"),
+        ("@hourly", "0 * * * *"),
+        ("@minutely", "* * * * *"),
+    ];
+    if let Some((_, fields)) = KNOWN.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)) {
+        return Ok(fields);
+    }
+    if text.eq_ignore_ascii_case("@reboot") {
+        return Err(
+            "@reboot names no time. Start the job by the machine's own start-up, without a schedule".to_string()
+        );
+    }
+    if let Some(length) = text.strip_prefix("@every") {
+        return Err(format!("write: every {}", length.trim()));
+    }
+    match nearest(text, KNOWN.iter().map(|(name, _)| *name)) {
+        Some(name) => Err(format!("did you mean {name}?")),
+        None => Err("expected @hourly, @daily, @weekly, @monthly or @yearly".to_string()),
+    }
+}

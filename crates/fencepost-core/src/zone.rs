@@ -1,0 +1,322 @@
+//! Time zones by name, from a database that is part of the program.
+//!
+//! The machine's own database is never asked: two machines with different ones would compute different slots.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::fmt;
+use core::hash::{Hash, Hasher};
+use core::str::FromStr;
+
+use jiff::civil::{self, DateTime};
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone, TimeZoneDatabase};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::nearest::{distance, nearest};
+use crate::time::Wall;
+
+/// A time zone of the IANA database, known by its name.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Zone {
+    name: String,
+    rules: TimeZone,
+}
+
+impl Zone {
+    /// Needs no database.
+    pub fn utc() -> Self {
+        Self { name: "UTC".to_string(), rules: TimeZone::UTC }
+    }
+
+    /// Reads the name of a zone, in any case of letters.
+    pub fn parse(text: &str) -> Result<Self, ZoneError> {
+        if text.eq_ignore_ascii_case("UTC") {
+            return Ok(Self::utc());
+        }
+        let known = TimeZoneDatabase::bundled().get(text).ok().filter(|_| is_a_place(text));
+        let named = known.and_then(|rules| Some(Self { name: rules.iana_name()?.to_string(), rules }));
+        named.ok_or_else(|| ZoneError { text: text.to_string(), reason: why_not(text) })
+    }
+
+    /// The names of all zones.
+    pub fn names() -> impl Iterator<Item = String> {
+        let names: alloc::vec::Vec<_> = TimeZoneDatabase::bundled().available().map(|name| name.to_string()).collect();
+        names.into_iter().filter(|name| is_a_place(name))
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The date that a calendar on the wall shows in this zone.
+    pub fn date(&self, at: Wall) -> Date {
+        Date(self.rules.to_datetime(timestamp(at)).date())
+    }
+
+    /// The first instant of a day. A day that the zone left out begins with the day after it.
+    pub fn start_of_day(&self, date: Date) -> Wall {
+        self.instant(date.0.to_datetime(civil::Time::midnight()))
+    }
+
+    /// RFC 3339 with the offset that is in force then, in whole seconds unless there is more to say.
+    pub fn show(&self, at: Wall) -> String {
+        let at = timestamp(at);
+        at.display_with_offset(self.rules.to_offset(at)).to_string()
+    }
+
+    /// The time of day without date and offset, as in `02:30`, with seconds if there are any.
+    pub fn show_time(&self, at: Wall) -> String {
+        show_time(self.rules.to_datetime(timestamp(at)).time())
+    }
+
+    /// Reads an instant (`2026-03-08T07:30:00Z`, `2026-03-08T02:30-05:00`), a local date and time in this zone
+    /// (`2026-03-08T02:30`), or a date, which is its first instant.
+    ///
+    /// A local time that the clocks skip is the first instant after the gap; one that they show twice, the first.
+    pub fn parse_time(&self, text: &str) -> Result<Wall, TimeError> {
+        let text = text.trim();
+        if let Ok(at) = text.parse::<Timestamp>() {
+            return Ok(Wall(at.as_millisecond()));
+        }
+        let is_local = !text.contains(['[', 'Z', 'z']);
+        match text.parse::<DateTime>() {
+            Ok(local) if is_local => Ok(self.instant(local)),
+            _ => Err(TimeError { text: text.to_string() }),
+        }
+    }
+
+    /// The instant of a local time: right after the gap if it is skipped, the first if it comes twice.
+    fn instant(&self, local: DateTime) -> Wall {
+        let at = |offset: Offset| offset.to_timestamp(local).unwrap_or(Timestamp::MAX);
+        let first = match self.rules.to_ambiguous_timestamp(local).offset() {
+            AmbiguousOffset::Unambiguous { offset } => at(offset),
+            AmbiguousOffset::Fold { before, .. } => at(before),
+            AmbiguousOffset::Gap { after, .. } => {
+                let early = at(after);
+                self.rules.following(early).next().map_or(early, |change| change.timestamp())
+            }
+        };
+        Wall(first.as_millisecond())
+    }
+
+    /// The stretch of time around an instant in which the clocks keep their offset. All in seconds.
+    pub(crate) fn stretch(&self, second: i64) -> Stretch {
+        let at = from_second(second);
+        let offset = seconds(self.rules.to_offset(at));
+        let mut stretch = Stretch { start: i64::MIN, end: i64::MAX, offset, before: offset, after: offset };
+        // Some changes are of the name alone.
+        let nanosecond = SignedDuration::from_nanos(1);
+        for change in self.rules.preceding(at.saturating_add(nanosecond).unwrap_or(at)) {
+            let start = change.timestamp();
+            let before = seconds(self.rules.to_offset(start.saturating_sub(nanosecond).unwrap_or(start)));
+            if before != offset {
+                (stretch.start, stretch.before) = (start.as_second(), before);
+                break;
+            }
+        }
+        for change in self.rules.following(at) {
+            if seconds(change.offset()) != offset {
+                (stretch.end, stretch.after) = (change.timestamp().as_second(), seconds(change.offset()));
+                break;
+            }
+        }
+        stretch
+    }
+}
+
+impl fmt::Debug for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Zone({})", self.name)
+    }
+}
+
+impl fmt::Display for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.name)
+    }
+}
+
+impl PartialEq for Zone {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Zone {}
+
+impl Hash for Zone {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl FromStr for Zone {
+    type Err = ZoneError;
+    fn from_str(text: &str) -> Result<Self, ZoneError> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<String> for Zone {
+    type Error = ZoneError;
+    fn try_from(text: String) -> Result<Self, ZoneError> {
+        Self::parse(&text)
+    }
+}
+
+impl From<Zone> for String {
+    fn from(zone: Zone) -> Self {
+        zone.name
+    }
+}
+
+/// A time in which a zone's clocks keep one offset from UTC. Everything is in seconds; a stretch without a beginning
+/// or an end reaches to the end of the numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    pub start: i64,
+    /// Not part of it.
+    pub end: i64,
+    pub offset: i64,
+    /// The offset that was in force before it.
+    pub before: i64,
+    /// The offset that comes after it.
+    pub after: i64,
+}
+
+/// A day of the calendar, in no zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Date(civil::Date);
+
+impl Date {
+    /// Reads `2026-03-08`.
+    pub fn parse(text: &str) -> Result<Self, TimeError> {
+        let shaped = text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+        match text.parse() {
+            Ok(date) if shaped => Ok(Self(date)),
+            _ => Err(TimeError { text: text.to_string() }),
+        }
+    }
+
+    pub fn tomorrow(self) -> Self {
+        Self(self.0.tomorrow().unwrap_or(self.0))
+    }
+
+    pub fn yesterday(self) -> Self {
+        Self(self.0.yesterday().unwrap_or(self.0))
+    }
+}
+
+impl fmt::Display for Date {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{:04}-{:02}-{:02}", self.0.year(), self.0.month(), self.0.day()))
+    }
+}
+
+impl FromStr for Date {
+    type Err = TimeError;
+    fn from_str(text: &str) -> Result<Self, TimeError> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<String> for Date {
+    type Error = TimeError;
+    fn try_from(text: String) -> Result<Self, TimeError> {
+        Self::parse(&text)
+    }
+}
+
+impl From<Date> for String {
+    fn from(date: Date) -> Self {
+        date.to_string()
+    }
+}
+
+/// Why a text is not a zone.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{text:?} is not a time zone: {reason}")]
+pub struct ZoneError {
+    text: String,
+    reason: String,
+}
+
+/// A text that is neither an instant nor a local time nor a date.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "{text:?} is not a time: write an instant such as 2026-03-08T07:30:00Z, a local time such as 2026-03-08T02:30, or \
+     a date such as 2026-03-08"
+)]
+pub struct TimeError {
+    text: String,
+}
+
+/// Names in the database that stand for the lack of a zone.
+fn is_a_place(name: &str) -> bool {
+    !["Etc/Unknown", "Factory", "localtime"].iter().any(|other| name.eq_ignore_ascii_case(other))
+}
+
+fn why_not(text: &str) -> String {
+    const EXAMPLE: &str = "Write the name of a place in the IANA database, such as Asia/Tokyo, or UTC.";
+    if text.trim().is_empty() {
+        return format!("it is empty. {EXAMPLE}");
+    }
+    if text.starts_with(['+', '-']) || text.get(..3).is_some_and(|start| is_offset_of_utc(start, &text[3..])) {
+        return format!("a fixed offset does not say when the clocks change. {EXAMPLE}");
+    }
+    if text.contains([',', '<', ':']) || is_posix(text) {
+        return format!("rules of the form of TZ differ from machine to machine. {EXAMPLE}");
+    }
+    if text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+        return format!("an abbreviation means different zones to different people. {EXAMPLE}");
+    }
+    match meant(text) {
+        Some(name) => format!("did you mean {name:?}?"),
+        None => EXAMPLE.to_string(),
+    }
+}
+
+fn is_offset_of_utc(start: &str, rest: &str) -> bool {
+    ["UTC", "GMT"].iter().any(|name| start.eq_ignore_ascii_case(name)) && rest.starts_with(['+', '-'])
+}
+
+/// Whether it looks like `EST5EDT` or `JST-9`: letters, then digits.
+fn is_posix(text: &str) -> bool {
+    let rest = text.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+    let number = rest.trim_start_matches(['+', '-']);
+    rest.len() < text.len() && number.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// The zone with the most similar name, or the one that ends in the name of this city.
+fn meant(text: &str) -> Option<String> {
+    let text = text.trim().replace(' ', "_");
+    let names: alloc::vec::Vec<String> = Zone::names().collect();
+    let city = |name: &str| name.rsplit('/').next().is_some_and(|city| distance(&text, city) <= 1);
+    let whole = nearest(&text, names.iter().map(String::as_str));
+    whole.map(String::from).or_else(|| names.iter().find(|name| city(name)).cloned())
+}
+
+/// Instants beyond the calendar are its first or last.
+fn timestamp(at: Wall) -> Timestamp {
+    let end = if at.0 < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    Timestamp::from_millisecond(at.0).unwrap_or(end)
+}
+
+fn from_second(second: i64) -> Timestamp {
+    timestamp(Wall(second.saturating_mul(1000)))
+}
+
+fn seconds(offset: Offset) -> i64 {
+    i64::from(offset.seconds())
+}
+
+fn show_time(time: civil::Time) -> String {
+    match time.second() {
+        0 => format!("{:02}:{:02}", time.hour(), time.minute()),
+        second => format!("{:02}:{:02}:{second:02}", time.hour(), time.minute()),
+    }
+}
