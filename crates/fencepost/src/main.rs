@@ -2,11 +2,14 @@
 
 mod args;
 mod command;
+mod config;
 mod duration;
 mod events;
 mod exit;
+mod nearest;
 mod place;
 mod report;
+mod settings;
 mod show;
 
 use std::process::ExitCode;
@@ -25,6 +28,7 @@ fn main() -> ExitCode {
         Verb::Publish(verb) => command::publish::run(&arguments.global, verb),
         Verb::Status(options) => command::status::run(&arguments.global, options),
         Verb::Runs(options) => command::runs::run(&arguments.global, options),
+        Verb::Validate => command::validate::run(&arguments.global),
     };
     code.unwrap_or_else(|failure| {
         let code = Code::of(&failure, arguments.verb.is_wrapper());

@@ -1,4 +1,4 @@
-//! Where things are: the state directory and the store.
+//! Where things are: the state directory, the configuration and the store.
 
 use std::env::VarError;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,10 @@ use fencepost_guard::host::Host;
 use fencepost_guard::local::Local;
 use fencepost_store::Store;
 use fencepost_store::{OpenError, open, redacted};
-use nix::unistd::{User, geteuid};
+use nix::unistd::geteuid;
 
 use crate::args::Global;
+use crate::config::{self, Config};
 use crate::exit::Failure;
 use crate::show;
 
@@ -22,6 +23,7 @@ use crate::show;
 #[derive(Debug)]
 pub struct Place {
     pub state: PathBuf,
+    pub config: Option<Config>,
     /// The store's URL, which may hold a password: show it by `fencepost_store::redacted` only.
     pub store: String,
     pub host: Host,
@@ -30,12 +32,14 @@ pub struct Place {
 impl Place {
     pub fn find(global: &Global) -> Result<Self, Failure> {
         let state = state_directory()?;
-        let given = match &global.store {
-            Some(url) => Some(url.clone()),
-            None => text_variable("FENCEPOST_STORE")?,
-        };
-        let store = given.map_or_else(|| format!("sqlite:{}", state.join("store.db").display()), whole);
-        Ok(Self { state, store, host: Host::this() })
+        let config = Config::load(global)?;
+        let store = store(global, config.as_ref(), &state)?;
+        Ok(Self { state, config, store, host: Host::this() })
+    }
+
+    /// The configuration's path, for people.
+    pub fn shown_config(&self) -> Option<String> {
+        self.config.as_ref().map(|config| config.path.display().to_string())
     }
 
     /// Whether the store is certainly still to be made, so that nobody can hold anything in it.
@@ -85,20 +89,38 @@ fn state_directory() -> Result<PathBuf, Failure> {
     if user.is_root() {
         return Ok(PathBuf::from("/var/lib/fencepost"));
     }
-    match User::from_uid(user) {
-        Ok(Some(entry)) if entry.dir.is_absolute() => Ok(entry.dir.join(".local/state/fencepost")),
-        _ => Err(Failure::Other(format!(
+    config::home().map(|home| home.join(".local/state/fencepost")).ok_or_else(|| {
+        Failure::Other(format!(
             "Cannot find the home directory of user {user} in the passwd database. Set FENCEPOST_STATE_DIR to a \
              directory of your own that every run of this job uses."
-        ))),
+        ))
+    })
+}
+
+/// The store's URL: the one of the command line, of the environment, of the configuration, or the embedded one.
+fn store(global: &Global, config: Option<&Config>, state: &Path) -> Result<String, Failure> {
+    let given = match &global.store {
+        Some(url) => Some(url.clone()),
+        None => text_variable("FENCEPOST_STORE")?,
+    };
+    if let Some(url) = given {
+        return Ok(std::env::current_dir().map_or(url.clone(), |here| whole(url, &here)));
     }
+    let configured = config.and_then(|config| config.store.as_ref()).map(|store| store.value.clone());
+    Ok(configured.unwrap_or_else(|| format!("sqlite:{}", state.join("store.db").display())))
 }
 
 /// A store that is named by a relative path is the same one for a child that goes elsewhere.
-fn whole(url: String) -> String {
-    let relative = url.strip_prefix("sqlite:").filter(|path| !path.is_empty() && !path.starts_with(['/', '~', ':']));
-    let path = relative.and_then(|path| std::path::absolute(path).ok());
-    path.as_ref().and_then(|path| path.to_str()).map_or(url.clone(), |path| format!("sqlite:{path}"))
+pub fn whole(url: String, directory: &Path) -> String {
+    let (scheme, path) = match url.split_once(':') {
+        Some((scheme @ ("sqlite" | "dir"), path)) => (scheme, path),
+        _ => return url,
+    };
+    if path.is_empty() || path.starts_with(['/', '~', ':']) {
+        return url;
+    }
+    let path = std::path::absolute(directory.join(path)).ok();
+    path.as_ref().and_then(|path| path.to_str()).map_or(url.clone(), |path| format!("{scheme}:{path}"))
 }
 
 /// A variable that is set but cannot be read is never taken for one that is not set.

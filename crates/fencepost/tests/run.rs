@@ -109,7 +109,11 @@ fn the_child_is_told_its_run_and_no_password() {
     let site = Site::new();
     let script = "env | grep ^FENCEPOST_ | sort";
     let mut command = site.command(&["run", "a/b", "-c", script]);
-    command.env("FENCEPOST_STORE_PASSWORD", "s3cret").env("FENCEPOST_TOKEN", "7").env("FENCEPOST_JOB", "other");
+    command
+        .env_remove("FENCEPOST_CONFIG")
+        .env("FENCEPOST_STORE_PASSWORD", "s3cret")
+        .env("FENCEPOST_TOKEN", "7")
+        .env("FENCEPOST_JOB", "other");
     let said = Said::of(command.output().unwrap());
     let told: Vec<(&str, &str)> = said.stdout.lines().filter_map(|line| line.split_once('=')).collect();
     let names: Vec<&str> = told.iter().map(|(name, _)| name.trim_start_matches("FENCEPOST_")).collect();

@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use fencepost_core::ledger::Status;
 use fencepost_core::name::Name;
 use fencepost_core::token::Token;
+use serde::Serialize;
 
 use crate::duration;
 use crate::exit::Code;
@@ -32,6 +33,9 @@ pub struct Global {
     /// The store that holds the leases, as a URL (default: the embedded one, in the state directory)
     #[arg(long, global = true, value_name = "URL")]
     pub store: Option<String>,
+    /// The configuration (default: FENCEPOST_CONFIG, or the nearest fencepost.toml)
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Print JSON for programs
     #[arg(long, global = true)]
     pub json: bool,
@@ -57,6 +61,8 @@ pub enum Verb {
     Status(StatusOptions),
     /// Show how recent runs ended
     Runs(RunsOptions),
+    /// Check the configuration
+    Validate,
 }
 
 #[derive(Debug, Args)]
@@ -67,12 +73,12 @@ pub struct RunOptions {
     /// Run this string by sh -c
     #[arg(short = 'c', value_name = "STRING", conflicts_with = "command")]
     pub shell: Option<OsString>,
-    /// The command, after --
+    /// The command, after -- (default: the one of the configuration)
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
-    /// How long the lease lasts without a renewal; it is renewed every third of it
-    #[arg(long, value_parser = duration::parse, default_value = "5m", value_name = "D")]
-    pub ttl: Duration,
+    /// How long the lease lasts without a renewal; it is renewed every third of it (default: 5m)
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub ttl: Option<Duration>,
     /// How long the job has between TERM and KILL (default: 10s, or a third of a shorter ttl)
     #[arg(long, value_parser = duration::parse, value_name = "D")]
     pub grace: Option<Duration>,
@@ -83,17 +89,18 @@ pub struct RunOptions {
     #[arg(short, long, value_parser = duration::parse, value_name = "D")]
     pub wait: Option<Duration>,
     /// Exit with this code instead of 0 if the run is skipped
-    #[arg(short = 'E', long, value_name = "N", default_value_t = 0)]
-    pub skip_exit: u8,
-    /// What to do while another run of the job is going
-    #[arg(long, value_enum, default_value_t = OverlapChoice::Skip)]
-    pub overlap: OverlapChoice,
+    #[arg(short = 'E', long, value_name = "N")]
+    pub skip_exit: Option<u8>,
+    /// What to do while another run of the job is going (default: skip)
+    #[arg(long, value_enum)]
+    pub overlap: Option<OverlapChoice>,
     /// The job is each host's own: only runs on this host exclude each other
     #[arg(long)]
     pub per_host: bool,
-    /// What to do if the store cannot be reached: fail, or run without a lease and without a token
-    #[arg(long, value_enum, default_value_t = StoreErrorChoice::Fail)]
-    pub on_store_error: StoreErrorChoice,
+    /// What to do if the store cannot be reached: fail, or run without a lease and without a token (default:
+    /// fail)
+    #[arg(long, value_enum)]
+    pub on_store_error: Option<StoreErrorChoice>,
     /// Leave alone what the command leaves running
     #[arg(long)]
     pub leave_children: bool,
@@ -108,7 +115,8 @@ pub struct RunOptions {
     pub dry_run: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum OverlapChoice {
     /// Leave it to the run that is going, and exit 0
     Skip,
@@ -116,7 +124,8 @@ pub enum OverlapChoice {
     Replace,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum StoreErrorChoice {
     Fail,
     Run,
@@ -255,7 +264,7 @@ fn asked_for_run() -> bool {
     let mut words = std::env::args_os().skip(1);
     while let Some(word) = words.next() {
         match word.to_str() {
-            Some("--store") => drop(words.next()),
+            Some("--store" | "--config") => drop(words.next()),
             Some(option) if option.starts_with('-') => {}
             verb => return verb == Some("run"),
         }

@@ -5,6 +5,7 @@ pub mod publish;
 pub mod run;
 pub mod runs;
 pub mod status;
+pub mod validate;
 
 use std::time::Duration;
 

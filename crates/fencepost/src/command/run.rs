@@ -5,7 +5,6 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use fencepost_core::lease::{Claim, Intent};
 use fencepost_core::ledger::{Status, Trigger};
@@ -13,7 +12,7 @@ use fencepost_core::name::Job;
 use fencepost_core::register::StoreError;
 use fencepost_core::run::{Event, Finish, Overlap, Run, Terms};
 use fencepost_core::token::RunId;
-use fencepost_guard::child::{Child, Environment, Plan};
+use fencepost_guard::child::{Child, Environment, Plan, Variables};
 use fencepost_guard::drive::{Note, drive};
 use fencepost_guard::keeper::Keeper;
 use fencepost_guard::signals::Signals;
@@ -23,28 +22,28 @@ use fencepost_guard::{clock, nudge};
 use fencepost_store::{Answer, Entry, Key, Store, Swapped, Version};
 
 use crate::args::{Global, OverlapChoice, RunOptions, Sink, StoreErrorChoice};
+use crate::config::VARIABLE;
 use crate::events::Events;
 use crate::exit::{Code, Failure};
 use crate::place::Place;
 use crate::report::{self, Voice};
+use crate::settings::Settings;
 use crate::show;
-
-/// The default grace, and the share of the time-to-live that it may take at most.
-const GRACE: Duration = Duration::from_secs(10);
-const GRACES_PER_TTL: u32 = 3;
 
 pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
-    let job = job(options, &place)?;
-    let argv = argv(options)?;
-    let grace = grace(options)?;
+    let settings = Settings::of(options, place.config.as_ref())?;
+    let job = super::job(&options.job, settings.per_host, &place)?;
+    if let Some(remark) = &settings.remark {
+        Voice::of(global).tell(remark);
+    }
     if options.dry_run {
-        return dry_run(&place, &job, options);
+        return dry_run(&place, &job, &settings);
     }
     let run = super::mint_run();
     let sink = options.events.as_ref().map(Sink::parse).transpose().map_err(Failure::Usage)?;
     let mut events = Events::open(sink, job.to_string(), run.to_string())?;
-    let attempt = Attempt { global, options, place, job, argv, grace, run };
+    let attempt = Attempt { global, settings, place, job, run };
     let result = attempt.guard(&mut events);
     if let Err(failure) = &result {
         events.fail(failure, Code::of(failure, true).0);
@@ -55,45 +54,43 @@ pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
 /// One run, as it was asked for.
 struct Attempt<'a> {
     global: &'a Global,
-    options: &'a RunOptions,
+    settings: Settings,
     place: Place,
     job: Job,
-    argv: Vec<OsString>,
-    grace: Duration,
     run: RunId,
 }
 
 impl Attempt<'_> {
     fn guard(self, events: &mut Events) -> Result<Code, Failure> {
-        let Self { global, options, place, job, argv, grace, run } = self;
+        let Self { global, settings, place, job, run } = self;
         // The keeper is forked before the store is opened: no database handle crosses a fork, and no thread exists yet.
         let keeper = Keeper::start().map_err(|error| Failure::Other(format!("Cannot start the keeper: {error}")))?;
         let terminal = Terminal::detect();
         let mut signals =
             Signals::listen().map_err(|error| Failure::Other(format!("Cannot listen to signals: {error}")))?;
-        let store = opened(&place, options)?;
-        let output = Output::prepare(options, &place, run)?;
+        let store = opened(&place, &settings)?;
+        let output = Output::prepare(&settings, &place, run)?;
         let claim = Claim {
             run,
-            ttl: options.ttl,
+            ttl: settings.ttl,
             holder: place.host.holder(std::process::id() as i32, Some(keeper.pid())),
             slot: clock::now().wall,
             zone: "UTC".to_string(),
             trigger: Trigger::Manual,
         };
-        let terms = terms(options, job.clone(), claim, grace);
+        let terms = terms(&settings, job.clone(), claim);
         let label = job.to_string();
         let plan = Plan {
-            argv,
-            cwd: None,
-            grace,
-            leave_children: options.leave_children,
+            argv: settings.argv.clone(),
+            cwd: settings.working_directory.clone().map(PathBuf::into_os_string),
+            grace: settings.grace,
+            leave_children: settings.leave_children,
             stdout: output.as_ref().map(|output| output.stdout.clone().into_os_string()),
             stderr: output.as_ref().map(|output| output.stderr.clone().into_os_string()),
             label: label.clone(),
             run,
             said: place.said(run),
-            env: environment(&place, run),
+            env: environment(&place, &settings, run),
         };
         let mut child = Child::new(plan, keeper, terminal);
         let voice = Voice::of(global);
@@ -106,7 +103,7 @@ impl Attempt<'_> {
         };
         let finish = drive(Run::new(terms), Arc::clone(&store), &place.local(), &mut signals, &mut child, &mut tell)
             .map_err(|error| Failure::Other(format!("Cannot start the store's thread: {error}")))?;
-        let code = Code::of_run(&finish, Code(options.skip_exit));
+        let code = Code::of_run(&finish, Code(settings.skip_exit));
         if let Some(output) = output {
             output.show_if(!matches!(&finish, Finish::Held { .. }) && code != Code::DONE);
         }
@@ -128,59 +125,31 @@ impl Attempt<'_> {
     }
 }
 
-fn job(options: &RunOptions, place: &Place) -> Result<Job, Failure> {
-    super::job(&options.job, options.per_host, place)
-}
-
-fn argv(options: &RunOptions) -> Result<Vec<OsString>, Failure> {
-    match &options.shell {
-        Some(script) => Ok(vec!["/bin/sh".into(), "-c".into(), script.clone()]),
-        None if options.command.is_empty() => Err(Failure::Usage(format!(
-            "There is no command to run. Write it after --, as in: fencepost run {} -- ./job.sh",
-            options.job
-        ))),
-        None => Ok(options.command.clone()),
-    }
-}
-
-/// A grace that fits: stopping a job must take a small part of its lease only.
-fn grace(options: &RunOptions) -> Result<Duration, Failure> {
-    super::check_ttl(options.ttl)?;
-    let most = options.ttl / GRACES_PER_TTL;
-    match options.grace {
-        None => Ok(GRACE.min(most)),
-        Some(grace) if grace <= most => Ok(grace),
-        Some(grace) => Err(Failure::Usage(format!(
-            "--ttl {} is shorter than three times --grace {}: stopping the job could take longer than its lease. \
-             Give a --ttl of at least {}, or a shorter --grace.",
-            crate::duration::show(options.ttl),
-            crate::duration::show(grace),
-            crate::duration::show(grace * GRACES_PER_TTL)
-        ))),
-    }
-}
-
-fn terms(options: &RunOptions, job: Job, claim: Claim, grace: Duration) -> Terms {
+fn terms(settings: &Settings, job: Job, claim: Claim) -> Terms {
     Terms {
         job,
         claim,
-        grace,
-        overlap: match options.overlap {
+        grace: settings.grace,
+        overlap: match settings.overlap {
             OverlapChoice::Skip => Overlap::Skip,
             OverlapChoice::Replace => Overlap::Replace,
         },
-        wait: options.wait,
-        timeout: options.timeout,
-        run_without_store: options.on_store_error == StoreErrorChoice::Run,
+        wait: settings.wait,
+        timeout: settings.timeout,
+        run_without_store: settings.on_store_error == StoreErrorChoice::Run,
         leaves_outcome: true,
         inside: std::env::var("FENCEPOST_RUN").ok().and_then(|run| run.parse().ok()),
     }
 }
 
 /// What the child is told. Whatever an outer run had told us is replaced or removed.
-fn environment(place: &Place, run: RunId) -> Environment {
+fn environment(place: &Place, settings: &Settings, run: RunId) -> Environment {
     let said = place.said(run).into_os_string();
     let store = place.shown_store();
+    let mut configured: Variables =
+        settings.environment.iter().map(|(name, value)| (name.clone(), Some(value.clone()))).collect();
+    // What the job itself calls goes by the same configuration, wherever it does so.
+    configured.extend(place.config.as_ref().map(|config| (VARIABLE.into(), Some(config.path.clone().into()))));
     Box::new(move |grant| {
         let lease = grant.and_then(|grant| grant.record.lease.as_ref().map(|lease| (&grant.record, lease)));
         let value = |value: fn(&fencepost_core::record::Record, &fencepost_core::record::Lease) -> String| {
@@ -200,12 +169,13 @@ fn environment(place: &Place, run: RunId) -> Environment {
             ("FENCEPOST_STORE_PASSWORD", None),
         ];
         let outcome = (OsString::from("FENCEPOST_OUTCOME"), lease.map(|_| said.clone()));
-        variables.into_iter().map(|(name, value)| (name.into(), value.map(OsString::from))).chain([outcome]).collect()
+        let told = variables.into_iter().map(|(name, value)| (name.into(), value.map(OsString::from)));
+        configured.iter().cloned().chain(told).chain([outcome]).collect()
     })
 }
 
-fn opened(place: &Place, options: &RunOptions) -> Result<Arc<dyn Store>, Failure> {
-    match (place.open(), options.on_store_error) {
+fn opened(place: &Place, settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
+    match (place.open(), settings.on_store_error) {
         (Err(Failure::Store(error)), StoreErrorChoice::Run) => Ok(Arc::new(OutOfReach(error))),
         (opened, _) => opened,
     }
@@ -225,7 +195,7 @@ fn skipped(
     }
 }
 
-fn dry_run(place: &Place, job: &Job, options: &RunOptions) -> Result<Code, Failure> {
+fn dry_run(place: &Place, job: &Job, settings: &Settings) -> Result<Code, Failure> {
     // Opening a store makes it, which is more than nothing.
     let (record, clock) = if place.is_unmade() { (None, None) } else { look(place.open()?.as_ref(), job)? };
     let Some((record, lease)) = record.as_ref().and_then(|record| record.lease.as_ref().map(|lease| (record, lease)))
@@ -238,17 +208,17 @@ fn dry_run(place: &Place, job: &Job, options: &RunOptions) -> Result<Code, Failu
         return Ok(Code::DONE);
     }
     let holder = show::holder(lease, show::remaining(record, clock.as_ref()), clock::now().wall);
-    if options.overlap == OverlapChoice::Replace {
+    if settings.overlap == OverlapChoice::Replace {
         show::line(&format!("{job} would ask its holder to stop, and run in its place: it is held by {holder}."));
         return Ok(Code::DONE);
     }
-    if let Some(wait) = options.wait {
+    if let Some(wait) = settings.wait {
         let wait = crate::duration::show(wait);
         show::line(&format!("{job} would wait up to {wait} for its turn: it is held by {holder}."));
         return Ok(Code::DONE);
     }
     show::line(&format!("{job} would be skipped: it is held by {holder}."));
-    Ok(Code(options.skip_exit))
+    Ok(Code(settings.skip_exit))
 }
 
 fn status(finish: &Finish) -> Status {
@@ -269,8 +239,8 @@ struct Output {
 }
 
 impl Output {
-    fn prepare(options: &RunOptions, place: &Place, run: RunId) -> Result<Option<Self>, Failure> {
-        if !options.output_on_failure {
+    fn prepare(settings: &Settings, place: &Place, run: RunId) -> Result<Option<Self>, Failure> {
+        if !settings.output_on_failure {
             return Ok(None);
         }
         let directory = place.state.join("output");

@@ -34,14 +34,14 @@ pub fn run(global: &Global, options: &StatusOptions) -> Result<Code, Failure> {
         show::json(&StatusJson {
             v: 1,
             store: place.shown_store(),
-            config: None,
+            config: place.shown_config(),
             jobs: jobs.iter().map(|job| job.json(now)).collect(),
             resources: resources(&jobs),
         });
         return Ok(Code::DONE);
     }
     show::line(&format!("store   {}", place.shown_store()));
-    show::line("config  none");
+    show::line(&format!("config  {}", place.shown_config().as_deref().unwrap_or("none")));
     show::line("");
     match (&options.job, jobs.as_slice()) {
         (Some(name), []) => show::line(&format!("{name} has never run on this store.")),

@@ -61,6 +61,8 @@ impl Site {
             }
         }
         command.args(arguments).env("FENCEPOST_STATE_DIR", self.state()).env("BINARY", BINARY).stdin(Stdio::null());
+        // No configuration, unless a test names one: neither the user's nor one above the working directory.
+        command.env("FENCEPOST_CONFIG", "");
         command
     }
 

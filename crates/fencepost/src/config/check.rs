@@ -1,0 +1,156 @@
+//! Whether what the file says fits together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use fencepost_core::lease::{TTL_MAX, TTL_MIN};
+use fencepost_core::name::Name;
+
+use super::mistake::Mistake;
+use super::{Config, JobConfig};
+use crate::duration;
+use crate::nearest::nearest;
+
+/// How long a lease lasts without a renewal, where nobody says.
+pub const TTL: Duration = Duration::from_secs(300);
+
+/// The default grace, and the share of the time-to-live that it may take at most.
+pub const GRACE: Duration = Duration::from_secs(10);
+pub const GRACES_PER_TTL: u32 = 3;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Found {
+    pub mistakes: Vec<Mistake>,
+    pub warnings: Vec<Mistake>,
+}
+
+pub fn check(config: &Config) -> Found {
+    let mut found = Found::default();
+    times(&config.defaults, &mut found);
+    for (name, job) in &config.jobs {
+        times(job, &mut found);
+        needs(config, name, job, &mut found);
+        told(name, job, &mut found);
+        if job.command.is_none() {
+            let message = format!("The job {name} has no command: it runs only if one is given after --.");
+            found.warnings.push(Mistake::at(&job.at, message, None));
+        }
+    }
+    found.mistakes.extend(cycles(config));
+    found.warnings.extend(made_twice(config));
+    found.warnings.sort_by_key(Mistake::order);
+    found
+}
+
+/// Stopping a job must take a small part of its lease only.
+fn times(job: &JobConfig, found: &mut Found) {
+    if let Some(ttl) = job.ttl.as_ref().filter(|ttl| !(TTL_MIN..=TTL_MAX).contains(&ttl.value)) {
+        let (least, most) = (duration::show(TTL_MIN), duration::show(TTL_MAX));
+        let message = format!("\"ttl\" is out of bounds: a lease lasts from {least} to {most}.");
+        found.mistakes.push(Mistake::at(ttl, message, None));
+        return;
+    }
+    let ttl = job.ttl.as_ref().map_or(TTL, |ttl| ttl.value);
+    if let Some(grace) = job.grace.as_ref().filter(|grace| grace.value > ttl / GRACES_PER_TTL) {
+        let message = format!(
+            "\"ttl\" ({}) is shorter than three times \"grace\" ({}): stopping the job could take longer than its lease.",
+            duration::show(ttl),
+            duration::show(grace.value)
+        );
+        let least = duration::show(grace.value.saturating_mul(GRACES_PER_TTL));
+        let hint = format!("Give a \"ttl\" of at least {least}, or a shorter \"grace\".");
+        found.mistakes.push(Mistake::at(grace, message, Some(hint)));
+    }
+}
+
+/// A job may need one that another scheduler runs; but a near name is hardly another job.
+fn needs(config: &Config, name: &Name, job: &JobConfig, found: &mut Found) {
+    for need in &job.needs {
+        let Some(upstream) = config.jobs.get(&need.job.value) else {
+            let others = config.jobs.keys().filter(|other| *other != name).map(Name::as_str);
+            if let Some(near) = nearest(need.job.value.as_str(), others) {
+                let message = format!("{name} needs {}, which is not in this file.", need.job.value);
+                found.warnings.push(Mistake::at(&need.job, message, Some(format!("Did you mean {near:?}?"))));
+            }
+            continue;
+        };
+        let unmade =
+            need.artifacts.iter().filter(|path| !upstream.produces.iter().any(|made| made.covers(&path.value)));
+        for path in unmade {
+            let message =
+                format!("{name} needs {:?} of {}, which does not say that it makes it.", path.value, need.job.value);
+            let hint = format!("Add it to \"produces\" in [job.{}].", need.job.value);
+            found.warnings.push(Mistake::at(path, message, Some(hint)));
+        }
+    }
+}
+
+/// Skips that are counted for nobody.
+fn told(name: &Name, job: &JobConfig, found: &mut Found) {
+    let notify = &job.notify;
+    let is_silent = notify.on_skips.as_ref().is_some_and(|on| on.notify.is_none()) && notify.on_error.is_none();
+    if is_silent {
+        let message = format!("\"on_skips\" of {name} tells nobody: there is no \"on_error\" to tell it by.");
+        let hint = "Give \"on_error\", or write on_skips = { count = 3, notify = … }.".to_string();
+        found.warnings.push(Mistake::at(&job.at, message, Some(hint)));
+    }
+}
+
+/// Each circle of jobs that wait for each other, once, with its chain.
+fn cycles(config: &Config) -> Vec<Mistake> {
+    let mut walk = Walk { config, ended: BTreeSet::new(), mistakes: Vec::new() };
+    for name in config.jobs.keys() {
+        walk.from(name, &mut Vec::new());
+    }
+    walk.mistakes
+}
+
+struct Walk<'c> {
+    config: &'c Config,
+    /// Jobs from which every way was walked.
+    ended: BTreeSet<&'c Name>,
+    mistakes: Vec<Mistake>,
+}
+
+impl<'c> Walk<'c> {
+    fn from(&mut self, name: &'c Name, chain: &mut Vec<&'c Name>) {
+        let Some(job) = self.config.jobs.get(name).filter(|_| !self.ended.contains(name)) else { return };
+        chain.push(name);
+        for need in &job.needs {
+            let Some((upstream, _)) = self.config.jobs.get_key_value(&need.job.value) else { continue };
+            match chain.iter().position(|earlier| *earlier == upstream) {
+                None => self.from(upstream, chain),
+                Some(start) => {
+                    let words: Vec<&str> = chain[start..].iter().chain([&upstream]).map(|name| name.as_str()).collect();
+                    let message =
+                        format!("These jobs wait for each other, so that none can run: {}.", words.join(" needs "));
+                    let hint = "Remove one of these needs.".to_string();
+                    self.mistakes.push(Mistake::at(&need.job, message, Some(hint)));
+                }
+            }
+        }
+        chain.pop();
+        self.ended.insert(name);
+    }
+}
+
+/// Two jobs that make one file overwrite each other's work.
+fn made_twice(config: &Config) -> Vec<Mistake> {
+    let mut made: BTreeMap<&str, &Name> = BTreeMap::new();
+    let mut warnings = Vec::new();
+    for (name, job) in &config.jobs {
+        for produces in &job.produces {
+            let path = produces.path.value.trim_start_matches("./");
+            match made.insert(path, name) {
+                Some(other) if other != name => {
+                    let message =
+                        format!("{name} and {other} both make {path:?}: the later one overwrites the other's work.");
+                    warnings.push(Mistake::at(&produces.path, message, None));
+                }
+                _ => {}
+            }
+        }
+    }
+    warnings
+}

@@ -1,0 +1,133 @@
+//! What is wrong with a configuration, where, and how it is shown.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use serde::{Serialize, Serializer};
+
+/// The most characters of a line that are shown, half of them in front of the mistake.
+const SHOWN_CHARS_MAX: usize = 160;
+
+/// A value, and where in the file it is written. Lines and columns count from 1, columns in characters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Located<T> {
+    pub value: T,
+    pub line: usize,
+    pub column: usize,
+    /// How many characters are underlined.
+    pub width: usize,
+}
+
+impl<T> Located<T> {
+    /// Another value in the same place.
+    pub fn with<U>(&self, value: U) -> Located<U> {
+        Located { value, line: self.line, column: self.column, width: self.width }
+    }
+}
+
+impl<T: Serialize> Serialize for Located<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value.serialize(serializer)
+    }
+}
+
+/// Something in a configuration that cannot be meant, or, as a warning, hardly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// `None` if it concerns the file as a whole.
+    pub at: Option<Located<()>>,
+    /// What is wrong and what was expected: a sentence.
+    pub message: String,
+    /// The way out: a sentence.
+    pub hint: Option<String>,
+}
+
+impl Mistake {
+    pub fn at<T>(at: &Located<T>, message: impl Into<String>, hint: Option<String>) -> Self {
+        Self { at: Some(at.with(())), message: message.into(), hint }
+    }
+
+    /// In the order of the file.
+    pub fn order(&self) -> (usize, usize) {
+        self.at.as_ref().map_or((0, 0), |at| (at.line, at.column))
+    }
+}
+
+/// A configuration's text, and the file it was read from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    pub path: PathBuf,
+    pub text: String,
+}
+
+impl Source {
+    /// Where a part of the text, counted in bytes, is for people.
+    pub fn locate(&self, span: Range<usize>) -> Located<()> {
+        let start = self.boundary(span.start);
+        let before = &self.text[..start];
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let line_end = self.text[start..].find('\n').map_or(self.text.len(), |length| start + length);
+        let end = self.boundary(span.end).clamp(start, line_end);
+        Located {
+            value: (),
+            line: before.matches('\n').count() + 1,
+            column: self.text[line_start..start].chars().count() + 1,
+            width: self.text[start..end].trim_end().chars().count().max(1),
+        }
+    }
+
+    /// All mistakes, each with its line and a caret under it.
+    pub fn render(&self, mistakes: &[Mistake]) -> String {
+        let each: Vec<String> = mistakes.iter().map(|mistake| self.render_one(mistake)).collect();
+        match each.as_slice() {
+            [one] => one.clone(),
+            many => format!("{} has {} mistakes.\n\n{}", self.path.display(), many.len(), many.join("\n\n")),
+        }
+    }
+
+    pub fn render_one(&self, mistake: &Mistake) -> String {
+        let hint = mistake.hint.as_ref().map(|hint| format!(" {hint}")).unwrap_or_default();
+        let Some(at) = &mistake.at else {
+            return format!("{}: {}{hint}", self.path.display(), mistake.message);
+        };
+        let gutter = " ".repeat(at.line.to_string().len());
+        let (line, caret) = self.shown_line(at);
+        let head = format!("{}:{}:{}: {}{hint}", self.path.display(), at.line, at.column, mistake.message);
+        format!("{head}\n  {} | {line}\n  {gutter} | {caret}", at.line)
+    }
+
+    fn shown_line(&self, at: &Located<()>) -> (String, String) {
+        let line = self.text.lines().nth(at.line - 1).unwrap_or_default();
+        let skipped = (at.column - 1).saturating_sub(SHOWN_CHARS_MAX / 2);
+        let shown: Vec<char> = without_secrets(line).chars().skip(skipped).take(SHOWN_CHARS_MAX).collect();
+        let before = at.column - 1 - skipped;
+        let pad = shown.iter().map(|&c| if c == '\t' { '\t' } else { ' ' }).chain(std::iter::repeat(' ')).take(before);
+        let width = at.width.min(SHOWN_CHARS_MAX.saturating_sub(before)).max(1);
+        let caret = pad.chain(std::iter::repeat_n('^', width)).collect();
+        let visible = |c: char| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c };
+        (shown.into_iter().map(visible).collect(), caret)
+    }
+
+    fn boundary(&self, mut byte: usize) -> usize {
+        byte = byte.min(self.text.len());
+        while !self.text.is_char_boundary(byte) {
+            byte -= 1;
+        }
+        byte
+    }
+}
+
+/// A line as it may be shown: what could be a password has become stars, one for each character, so that the caret
+/// stays under its place. In doubt too much is hidden, never too little.
+fn without_secrets(line: &str) -> String {
+    let (key, value) = line.split_once('=').unwrap_or(("", line));
+    let names_secret = {
+        let key = key.to_ascii_lowercase();
+        ["pass", "token", "secret", "key"].iter().any(|word| key.contains(word)) && !key.contains("_file")
+    };
+    let hidden_from = if names_secret { Some(0) } else { value.find("://").map(|at| at + "://".len()) };
+    let Some(from) = hidden_from else { return line.to_string() };
+    let kept = line.len() - value.len() + from;
+    let stars = line[kept..].chars().map(|c| if c.is_alphanumeric() || c == '%' { '*' } else { c });
+    line[..kept].chars().chain(stars).collect()
+}

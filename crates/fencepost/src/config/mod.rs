@@ -1,0 +1,247 @@
+//! `fencepost.toml`: what was written, found, read and checked before anything runs.
+
+mod check;
+mod find;
+mod job;
+mod mistake;
+mod needs;
+mod notify;
+mod read;
+mod values;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fencepost_core::name::Name;
+use serde::Serialize;
+use toml::de::DeTable;
+
+pub use check::{GRACE, GRACES_PER_TTL, TTL};
+pub use find::{VARIABLE, candidates, find, home};
+pub use job::JobConfig;
+pub use mistake::{Located, Mistake, Source};
+pub use notify::Notify;
+pub use values::{CommandLine, Logs};
+
+use crate::args::Global;
+use crate::exit::Failure;
+use crate::nearest::nearest;
+use read::{Item, Reader, Section};
+
+/// The most places that are shown of a text that is not TOML.
+const SLIPS_MAX: usize = 3;
+
+/// A configuration without a mistake in it.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub path: PathBuf,
+    /// Where relative paths start from, and jobs are run: the file's own directory, absolute.
+    pub directory: PathBuf,
+    pub timezone: Option<Located<String>>,
+    /// The store's URL, relative paths made whole. It may hold a password: show it by `fencepost_store::redacted` only.
+    pub store: Option<Located<String>>,
+    pub store_password_file: Option<PathBuf>,
+    /// What a job that the file does not name is run by.
+    pub defaults: JobConfig,
+    pub up: Up,
+    pub logs: Logs,
+    pub notify: Notify,
+    pub jobs: BTreeMap<Name, JobConfig>,
+    /// What can hardly be meant, and keeps nothing from running.
+    pub warnings: Vec<Mistake>,
+    source: Source,
+}
+
+/// `[up]`: how this machine schedules.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Up {
+    /// How many jobs run at once.
+    pub max_parallel: Option<u32>,
+    /// How long running jobs are waited for when it is asked to end.
+    #[serde(serialize_with = "values::length")]
+    pub stop_within: Option<Located<Duration>>,
+    /// Over how long jobs of the same minute are spread.
+    #[serde(serialize_with = "values::length")]
+    pub spread: Option<Located<Duration>>,
+}
+
+/// What a file says, right or wrong.
+#[derive(Debug)]
+pub struct Reading {
+    /// As far as it could be understood.
+    pub config: Config,
+    pub mistakes: Vec<Mistake>,
+}
+
+impl Config {
+    /// The configuration that this command is about, if there is one.
+    pub fn load(global: &Global) -> Result<Option<Self>, Failure> {
+        find(global)?.map(|path| Reading::of(&path)?.accepted()).transpose()
+    }
+
+    /// What the file says about a job, or about all that it does not name.
+    pub fn job(&self, name: &Name) -> &JobConfig {
+        self.jobs.get(name).unwrap_or(&self.defaults)
+    }
+
+    /// The job of the file that was probably meant by a name that it does not have.
+    pub fn near(&self, name: &Name) -> Option<&str> {
+        if self.jobs.contains_key(name) { None } else { nearest(name.as_str(), self.jobs.keys().map(Name::as_str)) }
+    }
+
+    /// A mistake that was found later, shown as the reader shows its own.
+    pub fn mistake<T>(&self, at: &Located<T>, text: impl Into<String>, hint: Option<String>) -> Failure {
+        Failure::Usage(self.source.render(&[Mistake::at(at, text, hint)]))
+    }
+
+    /// Mistakes or warnings as people read them.
+    pub fn render(&self, mistake: &Mistake) -> String {
+        self.source.render_one(mistake)
+    }
+}
+
+impl Reading {
+    /// Reads a file. It fails only where there is nothing to be read, or nothing that may be trusted.
+    pub fn of(path: &Path) -> Result<Self, Failure> {
+        Ok(Self::of_source(find::read(path)?))
+    }
+
+    pub fn of_source(source: Source) -> Self {
+        let directory = source.path.parent().unwrap_or(Path::new("/")).to_path_buf();
+        let text = source.text.clone();
+        let reader = Reader::new(source, directory);
+        let (document, errors) = DeTable::parse_recoverable(&text);
+        let mut config = Config::read(&reader, document.get_ref());
+        let mut mistakes = reader.into_mistakes();
+        if errors.is_empty() {
+            let found = check::check(&config);
+            mistakes.extend(found.mistakes);
+            config.warnings = found.warnings;
+        } else {
+            // What does not parse is missed elsewhere, which is no mistake of its own.
+            mistakes = unreadable(&config.source, &errors);
+        }
+        // What is wrong in [defaults] was met once for each job.
+        mistakes.sort_by_key(Mistake::order);
+        mistakes.dedup();
+        Self { config, mistakes }
+    }
+
+    /// The configuration, if nothing in it is wrong.
+    pub fn accepted(self) -> Result<Config, Failure> {
+        if self.mistakes.is_empty() {
+            return Ok(self.config);
+        }
+        Err(Failure::Usage(self.config.source.render(&self.mistakes)))
+    }
+}
+
+impl Config {
+    fn read<'t>(reader: &'t Reader, document: &'t DeTable<'t>) -> Self {
+        let mut top = Section::new(reader, document, "this file");
+        for key in ["state_dir", "state_directory"] {
+            let message =
+                "Where the state is kept cannot be said here: a lock whose place depends on a file is no lock.";
+            top.refuse(key, message, "Set FENCEPOST_STATE_DIR for every run of these jobs.");
+        }
+        let mut table = |key| top.value(key, table);
+        let (defaults, notify, logs) = (table("defaults"), table("notify"), table("logs"));
+        let (up, jobs) = (table("up"), table("job"));
+        let all_logs = logs.map(|logs| Logs::read_section(Section::new(reader, logs, "[logs]"))).unwrap_or_default();
+        let config = Self {
+            path: reader.source.path.clone(),
+            directory: reader.directory.clone(),
+            timezone: top.located("timezone", Item::text),
+            store: top.located("store", store),
+            store_password_file: top.value("store_password_file", Item::path),
+            defaults: defaults
+                .map(|table| JobConfig::read_defaults(Section::new(reader, table, "[defaults]")))
+                .unwrap_or_default(),
+            up: up.map(|table| Up::read(Section::new(reader, table, "[up]"))).unwrap_or_default(),
+            notify: notify
+                .map(|table| Notify::read_section(Section::new(reader, table, "[notify]")))
+                .unwrap_or_default(),
+            jobs: jobs
+                .map(|jobs| {
+                    let entries = Section::new(reader, jobs, "[job]").entries();
+                    entries.filter_map(|entry| job(entry, [defaults, notify], &all_logs)).collect()
+                })
+                .unwrap_or_default(),
+            logs: all_logs,
+            warnings: Vec::new(),
+            source: reader.source.clone(),
+        };
+        top.finish(|word| {
+            JobConfig::has_key(reader, word)
+                .then(|| "It belongs to a job, in [job.NAME], or to all of them, in [defaults].".to_string())
+        });
+        config
+    }
+}
+
+impl Up {
+    fn read(mut section: Section<'_>) -> Self {
+        let up = Self {
+            max_parallel: section.value("max_parallel", |item| item.integer(1..=10_000)),
+            stop_within: section.located("stop_within", Item::duration),
+            spread: section.located("spread", Item::duration),
+        };
+        section.finish(|_| None);
+        up
+    }
+}
+
+/// Where the text is not TOML. One slip makes nonsense of what follows, so that only the first few are worth reading.
+fn unreadable(source: &Source, errors: &[toml::de::Error]) -> Vec<Mistake> {
+    let mut mistakes: Vec<Mistake> = errors
+        .iter()
+        .map(|error| {
+            let at = source.locate(error.span().unwrap_or(0..0));
+            Mistake::at(&at, format!("This is not TOML: {}.", error.message().trim_end_matches('.')), None)
+        })
+        .collect();
+    mistakes.dedup_by_key(|mistake| mistake.order().0);
+    mistakes.truncate(SLIPS_MAX);
+    mistakes
+}
+
+/// A table that only needs to be one.
+fn table(item: Item<'_>) -> Option<&DeTable<'_>> {
+    match (item.table(), item.key) {
+        (Some(table), _) => Some(table),
+        (None, "job") => item.wrong("is followed by the job's name, as in [job.report]", None),
+        (None, key) => item.wrong(&format!("is a table: write [{key}] and its keys below"), None),
+    }
+}
+
+fn job<'t>(entry: Item<'t>, fallbacks: [Option<&'t DeTable<'t>>; 2], logs: &Logs) -> Option<(Name, JobConfig)> {
+    let name = match Name::new(entry.key) {
+        Ok(name) => name,
+        Err(error) => {
+            entry.reader.note(Mistake::at(&entry.key_at(), error.to_string(), None));
+            return None;
+        }
+    };
+    let Some(table) = entry.table() else {
+        let hint = Some("Write it as [job.NAME] and its keys below.".to_string());
+        let message = format!("A job is a table, but {:?} under [job] is not.", entry.key);
+        entry.reader.note(Mistake::at(&entry.key_at(), message, hint));
+        return None;
+    };
+    let section = Section::new(entry.reader, table, format!("[job.{name}]"));
+    let section = fallbacks.into_iter().fold(section, Section::or);
+    Some((name, JobConfig::read(section, logs, entry.key_at())))
+}
+
+/// The store's URL. A relative path in it starts from the configuration's directory.
+fn store(item: Item<'_>) -> Option<String> {
+    let directory = item.reader.directory.clone();
+    item.text().map(|url| crate::place::whole(url, &directory))
+}
+
+/// The value of a document that a test wrote.
+#[cfg(test)]
+pub fn reading(text: &str) -> Reading {
+    Reading::of_source(Source { path: PathBuf::from("/x/fencepost.toml"), text: text.to_string() })
+}

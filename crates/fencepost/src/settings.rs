@@ -1,0 +1,117 @@
+//! What a run goes by: the command line beats the job's keys, those beat `[defaults]`, those beat what is built in.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fencepost_core::name::Name;
+
+use crate::args::{OverlapChoice, RunOptions, StoreErrorChoice};
+use crate::command::check_ttl;
+use crate::config::{Config, GRACE, GRACES_PER_TTL, JobConfig, Located, TTL};
+use crate::duration;
+use crate::exit::Failure;
+
+/// Everything that may be said about a run, decided.
+#[derive(Debug)]
+pub struct Settings {
+    pub argv: Vec<OsString>,
+    /// Where the job runs, if not where we are.
+    pub working_directory: Option<PathBuf>,
+    /// Variables that are added to the job's environment.
+    pub environment: Vec<(OsString, OsString)>,
+    pub ttl: Duration,
+    pub grace: Duration,
+    pub timeout: Option<Duration>,
+    pub wait: Option<Duration>,
+    pub skip_exit: u8,
+    pub overlap: OverlapChoice,
+    pub per_host: bool,
+    pub on_store_error: StoreErrorChoice,
+    pub leave_children: bool,
+    pub output_on_failure: bool,
+    /// What is worth a word before the job runs.
+    pub remark: Option<String>,
+    /// What the configuration says about the job, for what no option of the command line says.
+    pub keys: JobConfig,
+}
+
+impl Settings {
+    pub fn of(options: &RunOptions, config: Option<&Config>) -> Result<Self, Failure> {
+        let keys = config.map(|config| config.job(&options.job).clone()).unwrap_or_default();
+        let ttl = options.ttl.or(value(&keys.ttl)).unwrap_or(TTL);
+        Ok(Self {
+            argv: argv(options, config, &keys)?,
+            working_directory: working_directory(&options.job, config, &keys),
+            environment: keys.environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            ttl,
+            grace: grace(ttl, options.grace.or(value(&keys.grace)))?,
+            timeout: options.timeout.or(value(&keys.timeout)),
+            wait: options.wait.or(value(&keys.wait)),
+            skip_exit: options.skip_exit.or(keys.skip_exit).unwrap_or(0),
+            overlap: options.overlap.or(keys.overlap).unwrap_or(OverlapChoice::Skip),
+            per_host: options.per_host || keys.per_host == Some(true),
+            on_store_error: options.on_store_error.or(keys.on_store_error).unwrap_or(StoreErrorChoice::Fail),
+            leave_children: options.leave_children || keys.leave_children == Some(true),
+            output_on_failure: options.output_on_failure || keys.output_on_failure == Some(true),
+            remark: remark(&options.job, config),
+            keys,
+        })
+    }
+}
+
+fn value<T: Copy>(key: &Option<Located<T>>) -> Option<T> {
+    key.as_ref().map(|key| key.value)
+}
+
+fn argv(options: &RunOptions, config: Option<&Config>, keys: &JobConfig) -> Result<Vec<OsString>, Failure> {
+    if let Some(script) = &options.shell {
+        return Ok(vec!["/bin/sh".into(), "-c".into(), script.clone()]);
+    }
+    if !options.command.is_empty() {
+        return Ok(options.command.clone());
+    }
+    if let Some(command) = &keys.command {
+        return Ok(command.value.argv());
+    }
+    let job = &options.job;
+    let near = config.and_then(|config| config.near(job)).map(|near| format!(" Did you mean {near:?}?"));
+    let why = match config {
+        None => String::new(),
+        Some(config) if config.jobs.contains_key(job) => {
+            format!(" {} says nothing of it: add command = … to [job.{job}].", config.path.display())
+        }
+        Some(config) => format!(" {} has no job {job}.{}", config.path.display(), near.unwrap_or_default()),
+    };
+    let example = format!("Write it after --, as in: fencepost run {job} -- ./job.sh");
+    Err(Failure::Usage(format!("There is no command to run.{why} {example}")))
+}
+
+/// A job of the configuration runs beside it, wherever it was started from. Any other runs where it was started.
+fn working_directory(job: &Name, config: Option<&Config>, keys: &JobConfig) -> Option<PathBuf> {
+    let beside = config.filter(|config| config.jobs.contains_key(job)).map(|config| config.directory.clone());
+    keys.working_directory.clone().or(beside)
+}
+
+/// A grace that fits: stopping a job must take a small part of its lease only.
+fn grace(ttl: Duration, grace: Option<Duration>) -> Result<Duration, Failure> {
+    check_ttl(ttl)?;
+    let most = ttl / GRACES_PER_TTL;
+    match grace {
+        None => Ok(GRACE.min(most)),
+        Some(grace) if grace <= most => Ok(grace),
+        Some(grace) => Err(Failure::Usage(format!(
+            "--ttl {} is shorter than three times --grace {}: stopping the job could take longer than its lease. \
+             Give a --ttl of at least {}, or a shorter --grace.",
+            duration::show(ttl),
+            duration::show(grace),
+            duration::show(grace.saturating_mul(GRACES_PER_TTL))
+        ))),
+    }
+}
+
+fn remark(job: &Name, config: Option<&Config>) -> Option<String> {
+    let config = config?;
+    let near = config.near(job)?;
+    Some(format!("{job} is not in {}, but {near} is. It runs as a job of its own.", config.path.display()))
+}
