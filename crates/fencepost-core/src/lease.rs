@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use thiserror::Error;
 
-use crate::ledger::{EndedBy, Ending, Outcome, Status, Trigger};
+use crate::ledger::{EndedBy, Ending, Outcome, Status, Trigger, WHOLE_NOTE_BYTES_MAX, cut};
 use crate::name::Job;
 use crate::record::{FORMAT, Holder, Lease, Record, StopAsked, Until};
 use crate::said::Published;
@@ -221,6 +221,11 @@ pub enum Intent {
         ending: Ending,
         escaped: bool,
     },
+    /// Claim and complete in one swap: the ledger by hand.
+    Record {
+        claim: Claim,
+        ending: Ending,
+    },
     /// Release without an outcome: leases by hand.
     Release(Me),
     /// Release whoever holds it.
@@ -257,8 +262,8 @@ pub struct Context<'a> {
 /// What comes of an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Swap the record for this one (`None`: remove it).
-    Write(Option<Box<Record>>),
+    /// Swap the record for this one (`None`: remove it), once what it has no room for is in the history.
+    Write { record: Option<Box<Record>>, aside: Vec<Outcome> },
     /// The record shows that it was done already: an earlier try landed.
     AlreadyDone,
 }
@@ -293,8 +298,9 @@ impl Intent {
                     lease.renewals += 1;
                     lease.until = R::until(context.reference, context.now.boot, lease.ttl);
                 }
-                Ok(written(record, context))
+                Ok(written(record, Vec::new(), context))
             }
+            Self::Record { claim, ending } => claim.record::<R>(record, ending, context),
             Self::Complete { me, ending, escaped } => {
                 // Whoever took over wrote an ending of its own for this run. That one is not ours.
                 let shown = |run| record.is_some_and(|record| record.ledger.shows(me.token, run, ending));
@@ -302,21 +308,24 @@ impl Intent {
                     return Ok(Decision::AlreadyDone);
                 }
                 let mut record = mine(record, |record| R::may_release(record, me))?;
-                end_run(&mut record, ending.clone(), context.now.wall);
+                let whole = end_run(&mut record, ending.clone(), context.now.wall);
                 if !*escaped {
-                    return Ok(released::<R>(record, context));
+                    return Ok(released::<R>(record, whole, context));
                 }
                 if let Some(lease) = &mut record.lease {
                     // Wrapper and keeper end now, which says nothing about what escaped them.
                     lease.holder.processes = None;
                 }
-                Ok(written(record, context))
+                Ok(written(record, whole, context))
             }
-            Self::Release(me) => Ok(released::<R>(mine(record, |record| R::may_release(record, me))?, context)),
+            Self::Release(me) => {
+                let record = mine(record, |record| R::may_release(record, me))?;
+                Ok(released::<R>(record, Vec::new(), context))
+            }
             Self::ForceRelease => {
                 let mut record = held(record)?;
-                end_run(&mut record, lost("its lease was released by force"), context.now.wall);
-                Ok(released::<R>(record, context))
+                let whole = end_run(&mut record, lost("its lease was released by force"), context.now.wall);
+                Ok(released::<R>(record, whole, context))
             }
             Self::AskToStop(asked) => {
                 let mut record = held(record)?;
@@ -325,12 +334,12 @@ impl Intent {
                     Some(lease) => lease.stop_asked = Some(asked.clone()),
                     None => {}
                 }
-                Ok(written(record, context))
+                Ok(written(record, Vec::new(), context))
             }
             Self::NotePublish(published) => {
                 let mut record = record.cloned().ok_or(Refusal::NobodyHolds)?;
                 record.note_publish(published);
-                Ok(written(record, context))
+                Ok(written(record, Vec::new(), context))
             }
         }
     }
@@ -341,6 +350,34 @@ impl Claim {
         if record.and_then(|record| record.lease.as_ref()).is_some_and(|lease| lease.run == self.run) {
             return Ok(Decision::AlreadyDone);
         }
+        let (mut next, whole) = self.grant::<R>(record, context)?;
+        next.lease = Some(self.lease::<R>(context));
+        Ok(written(next, whole, context))
+    }
+
+    /// Claims and completes at once. Nobody holds it in between, so that there is nothing to renew or to lose.
+    fn record<R: Rules>(
+        &self,
+        record: Option<&Record>,
+        ending: &Ending,
+        context: &Context<'_>,
+    ) -> Result<Decision, Refusal> {
+        if record.is_some_and(|record| record.ledger.of_run(self.run).is_some()) {
+            return Ok(Decision::AlreadyDone);
+        }
+        let (mut next, mut whole) = self.grant::<R>(record, context)?;
+        next.lease = None;
+        let outcome = self.outcome(&next, ending.clone(), context.now.wall);
+        whole.extend(write_down(&mut next, outcome, ending));
+        Ok(written(next, whole, context))
+    }
+
+    /// The record with a new token, if nobody is in the way. A run that did not end properly ends here.
+    fn grant<R: Rules>(
+        &self,
+        record: Option<&Record>,
+        context: &Context<'_>,
+    ) -> Result<(Record, Vec<Outcome>), Refusal> {
         let standing = record.map_or(Standing::Free, |record| {
             R::standing(record, context.reference.map(|r| &r.clock), context.facts, context.now.boot)
         });
@@ -355,13 +392,36 @@ impl Claim {
             (None, Some(store)) => first_record(store, context),
             (None, None) => unreachable!("the store's identity is asked for before a first claim"),
         };
-        if let Standing::Over(cause) = standing {
-            end_run(&mut next, lost(&alloc::format!("{cause}; run {} took over", self.run)), context.now.wall);
-        }
+        let whole = match standing {
+            Standing::Over(cause) => {
+                end_run(&mut next, lost(&alloc::format!("{cause}; run {} took over", self.run)), context.now.wall)
+            }
+            _ => Vec::new(),
+        };
         next.token = token;
         next.grants += 1;
-        next.lease = Some(self.lease::<R>(context));
-        Ok(written(next, context))
+        Ok((next, whole))
+    }
+
+    fn outcome(&self, record: &Record, ending: Ending, now: Wall) -> Outcome {
+        Outcome {
+            slot: self.slot,
+            zone: self.zone.clone(),
+            status: ending.status,
+            token: record.token,
+            run: self.run,
+            host: self.holder.host.clone(),
+            trigger: self.trigger,
+            started: now,
+            finished: now,
+            exit_code: ending.exit_code,
+            ended_by: ending.ended_by,
+            note: ending.note,
+            artifacts: ending.artifacts,
+            upstreams: ending.upstreams,
+            covers: None,
+            clipped: false,
+        }
     }
 
     fn lease<R: Rules>(&self, context: &Context<'_>) -> Lease {
@@ -402,6 +462,7 @@ fn first_record(store: StoreId, context: &Context<'_>) -> Record {
         lease: None,
         ledger: Default::default(),
         resources: Default::default(),
+        upstreams: Default::default(),
     }
 }
 
@@ -419,31 +480,28 @@ fn held(record: Option<&Record>) -> Result<Record, Refusal> {
     }
 }
 
-fn written(mut record: Record, context: &Context<'_>) -> Decision {
+fn written(mut record: Record, mut aside: Vec<Outcome>, context: &Context<'_>) -> Decision {
     record.nonce = context.nonce;
-    Decision::Write(Some(Box::new(record)))
+    aside.extend(record.slim());
+    Decision::Write { record: Some(Box::new(record)), aside }
 }
 
-fn released<R: Rules>(mut record: Record, context: &Context<'_>) -> Decision {
+fn released<R: Rules>(mut record: Record, mut aside: Vec<Outcome>, context: &Context<'_>) -> Decision {
     record.nonce = context.nonce;
-    Decision::Write(R::release(record).map(Box::new))
+    aside.extend(record.slim());
+    Decision::Write { record: R::release(record).map(Box::new), aside }
 }
 
 fn lost(why: &str) -> Ending {
-    Ending {
-        status: Status::Lost,
-        exit_code: None,
-        ended_by: EndedBy::Fencepost,
-        note: Some(why.into()),
-        published: Vec::new(),
-    }
+    Ending::new(Status::Lost, EndedBy::Fencepost).with_note(why)
 }
 
-/// Writes down how the run behind the current lease ended. A lease by hand is not a run and leaves no outcome.
-fn end_run(record: &mut Record, ending: Ending, finished: Wall) {
-    let Some(lease) = &record.lease else { return };
+/// Writes down how the run behind the current lease ended. A lease by hand is not a run and leaves no outcome. What is
+/// returned is too long for the record.
+fn end_run(record: &mut Record, ending: Ending, finished: Wall) -> Vec<Outcome> {
+    let Some(lease) = &record.lease else { return Vec::new() };
     if lease.holder.processes.is_none() {
-        return;
+        return Vec::new();
     }
     let outcome = Outcome {
         slot: lease.slot,
@@ -457,8 +515,19 @@ fn end_run(record: &mut Record, ending: Ending, finished: Wall) {
         finished,
         exit_code: ending.exit_code,
         ended_by: ending.ended_by,
-        note: ending.note,
+        note: ending.note.clone(),
+        artifacts: ending.artifacts.clone(),
+        upstreams: ending.upstreams.clone(),
+        covers: None,
+        clipped: false,
     };
+    write_down(record, outcome, &ending)
+}
+
+fn write_down(record: &mut Record, mut outcome: Outcome, ending: &Ending) -> Vec<Outcome> {
     ending.published.iter().for_each(|published| record.note_publish(published));
-    record.ledger.push(outcome);
+    ending.barred.iter().for_each(|barred| record.note_barred(barred, outcome.finished));
+    outcome.note = outcome.note.map(|note| cut(&note, WHOLE_NOTE_BYTES_MAX));
+    record.ledger.push(outcome.clone());
+    if outcome.clone().clipped().clipped { Vec::from([outcome]) } else { Vec::new() }
 }

@@ -7,6 +7,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::artifact::{Artifact, Fingerprint};
 use crate::said::Published;
 use crate::time::Wall;
 use crate::token::{RunId, Token};
@@ -16,6 +17,12 @@ pub const RING_OUTCOMES_MAX: usize = 32;
 
 /// The most bytes of a note kept in the record.
 pub const NOTE_BYTES_MAX: usize = 256;
+
+/// The most artifacts, and the most upstreams, of one outcome kept in the record. All of them are in the history.
+pub const LISTED_MAX: usize = 8;
+
+/// The most bytes of a note that are kept at all.
+pub const WHOLE_NOTE_BYTES_MAX: usize = 8 * 1024;
 
 /// The state a slot ends in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -122,8 +129,53 @@ pub struct Ending {
     pub exit_code: Option<i32>,
     pub ended_by: EndedBy,
     pub note: Option<String>,
+    pub artifacts: Vec<Artifact>,
+    /// What it read of other jobs.
+    pub upstreams: Vec<Consumed>,
+    /// The upstreams that kept it from working.
+    pub barred: Vec<Barred>,
     /// What the run published, or tried to.
     pub published: Vec<Published>,
+}
+
+impl Ending {
+    pub fn new(status: Status, ended_by: EndedBy) -> Self {
+        Self {
+            status,
+            exit_code: None,
+            ended_by,
+            note: None,
+            artifacts: Vec::new(),
+            upstreams: Vec::new(),
+            barred: Vec::new(),
+            published: Vec::new(),
+        }
+    }
+
+    pub fn with_note(self, note: impl Into<String>) -> Self {
+        Self { note: Some(note.into()), ..self }
+    }
+}
+
+/// An attempt of an upstream that a run was let through by, and the bytes it was to read.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Consumed {
+    pub job: String,
+    pub slot: Wall,
+    pub run: RunId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<Fingerprint>,
+}
+
+/// An upstream that kept a run from working.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Barred {
+    pub job: String,
+    /// It halted the run; otherwise the run was skipped.
+    pub halt: bool,
+    pub reason: String,
 }
 
 /// One line of the ledger: a run and how it ended.
@@ -146,6 +198,46 @@ pub struct Outcome {
     pub ended_by: EndedBy,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<Artifact>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub upstreams: Vec<Consumed>,
+    /// More slots that this outcome stands for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub covers: Option<Covered>,
+    /// The note or a list is longer than shown here. The history has it whole.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub clipped: bool,
+}
+
+/// A stretch of slots: those that were missed, or that one run stood for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Covered {
+    pub from: Wall,
+    pub to: Wall,
+    pub count: u64,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+impl Outcome {
+    /// Which attempt this is.
+    pub fn attempt(&self) -> (Token, RunId) {
+        (self.token, self.run)
+    }
+
+    /// As much of it as a record keeps.
+    pub fn clipped(mut self) -> Self {
+        let long_note = self.note.as_ref().is_some_and(|note| note.len() > NOTE_BYTES_MAX);
+        self.clipped |= long_note || self.artifacts.len() > LISTED_MAX || self.upstreams.len() > LISTED_MAX;
+        self.note = self.note.map(|note| cut(&note, NOTE_BYTES_MAX));
+        self.artifacts.truncate(LISTED_MAX);
+        self.upstreams.truncate(LISTED_MAX);
+        self
+    }
 }
 
 /// The recent outcomes of a job, the last good one, and how many there ever were of each status.
@@ -162,19 +254,19 @@ pub struct Ledger {
 impl Ledger {
     /// Writes an outcome down, once: a grant that is in the ring already stays as it is. A run that lost its lease
     /// before it started may have got a second one, and ends under that as well.
-    pub fn push(&mut self, mut outcome: Outcome) {
-        if self.ring.iter().any(|known| (known.token, known.run) == (outcome.token, outcome.run)) {
+    ///
+    /// The ring may be longer than [`RING_OUTCOMES_MAX`] after it: what is too much is written into the history before
+    /// it is given up, by whoever swaps the record.
+    pub fn push(&mut self, outcome: Outcome) {
+        if self.ring.iter().any(|known| known.attempt() == outcome.attempt()) {
             return;
         }
-        outcome.note = outcome.note.map(|note| clipped(&note));
+        let outcome = outcome.clipped();
         *self.counts.entry(outcome.status).or_default() += 1;
         if outcome.status == Status::Ok {
             self.last_ok = Some(outcome.clone());
         }
         self.ring.push(outcome);
-        if self.ring.len() > RING_OUTCOMES_MAX {
-            self.ring.remove(0);
-        }
     }
 
     pub fn last(&self) -> Option<&Outcome> {
@@ -185,9 +277,20 @@ impl Ledger {
         self.ring.iter().rev().find(|outcome| outcome.run == run)
     }
 
+    /// The attempts of a slot that the ring holds, oldest first. The last of them is the slot's outcome.
+    pub fn attempts(&self, slot: Wall) -> impl DoubleEndedIterator<Item = &Outcome> {
+        self.ring.iter().filter(move |outcome| outcome.slot == slot)
+    }
+
+    /// How many good runs in a row, up to the newest, left these very artifacts.
+    pub fn repeats(&self, artifacts: &[Artifact]) -> u64 {
+        let good = self.ring.iter().rev().filter(|outcome| outcome.status == Status::Ok);
+        good.take_while(|outcome| !artifacts.is_empty() && outcome.artifacts == artifacts).count() as u64
+    }
+
     /// Whether this run is written down with this very ending.
     pub fn shows(&self, token: Token, run: RunId, ending: &Ending) -> bool {
-        let note = ending.note.as_deref().map(clipped);
+        let note = ending.note.as_deref().map(|note| cut(note, NOTE_BYTES_MAX));
         self.ring.iter().rev().any(|outcome| {
             (outcome.token, outcome.run) == (token, run)
                 && (outcome.status, outcome.exit_code) == (ending.status, ending.exit_code)
@@ -203,11 +306,12 @@ impl Ledger {
     }
 }
 
-fn clipped(note: &str) -> String {
-    if note.len() <= NOTE_BYTES_MAX {
+/// The beginning of a text, at most so many bytes of it.
+pub fn cut(note: &str, bytes_max: usize) -> String {
+    if note.len() <= bytes_max {
         return note.to_string();
     }
-    let mut end = NOTE_BYTES_MAX - '…'.len_utf8();
+    let mut end = bytes_max - '…'.len_utf8();
     while !note.is_char_boundary(end) {
         end -= 1;
     }
@@ -235,20 +339,23 @@ mod tests {
             exit_code: None,
             ended_by: EndedBy::Child,
             note: None,
+            artifacts: Vec::new(),
+            upstreams: Vec::new(),
+            covers: None,
+            clipped: false,
         }
     }
 
     #[test]
-    fn the_ring_is_bounded_and_the_last_good_outcome_stays() {
+    fn everything_is_counted_and_the_last_good_outcome_stays() {
         let mut ledger = Ledger::default();
         ledger.push(outcome(0, Status::Ok));
         for number in 1..=100 {
             ledger.push(outcome(number, Status::Error));
         }
-        assert_eq!(ledger.ring.len(), RING_OUTCOMES_MAX);
         assert_eq!(ledger.last_ok.as_ref().map(|o| o.run), Some(RunId(Uuid::from_u128(0))));
         assert_eq!(ledger.counts[&Status::Error], 100);
-        assert_eq!(ledger.streak(), Some((Status::Error, 32)));
+        assert_eq!(ledger.streak(), Some((Status::Error, 100)));
     }
 
     #[test]

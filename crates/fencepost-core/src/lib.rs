@@ -4,14 +4,18 @@
 //! The shell (`fencepost-guard`) performs what is decided here, and the model (`fencepost-sim`) explores the very
 //! same code.
 //!
-//! * [`name`]: what a job may be called, and the one encoding of names into store keys.
-//! * [`time`]: the three clocks, kept apart by type.
 //! * [`zone`]: time zones by name, and dates in them.
 //! * [`schedule`]: when a job is due.
+//! * [`name`]: what a job may be called, and the one encoding of names into store keys.
+//! * [`time`]: the three clocks, kept apart by type.
 //! * [`register`]: what a store answers.
 //! * [`token`]: fencing tokens and the identities that go with them.
 //! * [`record`]: the one record per job.
+//! * [`artifact`]: files that a run produced, by their bytes.
+//! * [`contract`]: what a run's exit code, its words and its files make of it.
 //! * [`ledger`]: how runs end.
+//! * [`history`]: what no longer fits into a record, under keys of its own.
+//! * [`barrier`]: whether a job may work on what its upstreams left.
 //! * [`skips`]: the triggers that were waved off, counted under a key of their own.
 //! * [`lease`]: every rule about who may hold, renew and release.
 //! * [`fence`]: what a target checks in the same step as a write.
@@ -24,12 +28,16 @@
 
 extern crate alloc;
 
+pub mod artifact;
+pub mod barrier;
 pub mod busy;
+pub mod contract;
 pub mod fence;
+pub mod history;
 pub mod lease;
 pub mod ledger;
 pub mod name;
-mod nearest;
+pub mod nearest;
 pub mod record;
 pub mod register;
 pub mod run;

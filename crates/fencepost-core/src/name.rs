@@ -149,6 +149,18 @@ impl Key {
         Self(format!("skips/{}", encode(&job.to_string())))
     }
 
+    /// Outcomes of one slot that a job's record has no room for. A page that is full has another behind it. The keys of
+    /// a job sort by slot.
+    pub fn history(job: &Job, slot: crate::time::Wall, page: u32) -> Self {
+        let page = if page == 0 { String::new() } else { format!("_{page:06}") };
+        Self(format!("{}{:015}{page}", Self::histories(job), slot.0.max(0)))
+    }
+
+    /// What all keys of a job's history begin with.
+    pub fn histories(job: &Job) -> String {
+        format!("history/{}/", encode(&job.to_string()))
+    }
+
     /// A resource that commands are run on. People call resources anything: what is a name is encoded as one, and
     /// any other text stands under a hash, apart from the names. Its record says which text that is.
     pub fn resource(text: &str) -> Self {

@@ -12,7 +12,7 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::ledger::{Ledger, Trigger};
+use crate::ledger::{Barred, Ledger, Outcome, RING_OUTCOMES_MAX, Trigger, cut};
 use crate::name::Job;
 use crate::said::Published;
 use crate::time::{Era, Wall, as_millis};
@@ -24,8 +24,12 @@ pub const FORMAT: u32 = 1;
 /// The most bytes a record may have. The ring gives way before it.
 pub const RECORD_BYTES_MAX: usize = 16 * 1024;
 
-/// The most resources that a record remembers.
+/// The most resources that a record remembers, and the most upstreams.
 pub const RESOURCES_MAX: usize = 16;
+pub const UPSTREAMS_MAX: usize = 16;
+
+/// The most bytes of the last reason for which an upstream kept a job from working.
+const REASON_BYTES_MAX: usize = 160;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,6 +48,19 @@ pub struct Record {
     /// Where the job writes under its tokens: the last publish to each resource, and how many were refused.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub resources: BTreeMap<String, Resource>,
+    /// How often each upstream kept the job from working: the gauge of who is unstable.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub upstreams: BTreeMap<String, Gauge>,
+}
+
+/// How often one upstream kept a job from working.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gauge {
+    pub halts: u64,
+    pub skips: u64,
+    pub at: Wall,
+    pub reason: String,
 }
 
 /// What is known of a resource from the publishes of one job.
@@ -166,15 +183,35 @@ impl Record {
         known.token = known.token.max(published.seen);
     }
 
-    /// Writes the record down, giving up its oldest outcomes if it would be too long.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = encode(self);
-        let mut slimmer = self.clone();
-        while bytes.len() > RECORD_BYTES_MAX && !slimmer.ledger.ring.is_empty() {
-            slimmer.ledger.ring.remove(0);
-            bytes = encode(&slimmer);
+    /// Takes note of an upstream that kept the job from working.
+    pub fn note_barred(&mut self, barred: &Barred, at: Wall) {
+        let full = self.upstreams.len() >= UPSTREAMS_MAX && !self.upstreams.contains_key(&barred.job);
+        if let Some(oldest) = self.upstreams.iter().min_by_key(|(_, known)| known.at).map(|(name, _)| name.clone())
+            && full
+        {
+            self.upstreams.remove(&oldest);
         }
-        bytes
+        let fresh = || Gauge { halts: 0, skips: 0, at, reason: String::new() };
+        let gauge = self.upstreams.entry(barred.job.clone()).or_insert_with(fresh);
+        match barred.halt {
+            true => gauge.halts += 1,
+            false => gauge.skips += 1,
+        }
+        (gauge.at, gauge.reason) = (at, cut(&barred.reason, REASON_BYTES_MAX));
+    }
+
+    /// Gives up its oldest outcomes until it is small enough, and returns them: they belong into the history first.
+    pub fn slim(&mut self) -> Vec<Outcome> {
+        let too_many = self.ledger.ring.len().saturating_sub(RING_OUTCOMES_MAX);
+        let mut given_up: Vec<Outcome> = self.ledger.ring.drain(..too_many).collect();
+        while !self.ledger.ring.is_empty() && encode(self).len() > RECORD_BYTES_MAX {
+            given_up.push(self.ledger.ring.remove(0));
+        }
+        given_up
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        encode(self)
     }
 
     /// Reads a record back, for this job and no other.

@@ -1,6 +1,6 @@
 //! What a job says of itself while it runs: lines in a private file, which the wrapper commits with its last swap.
 //!
-//! So `publish` inside a run needs no store and no arguments, and what it said cannot be lost by a script that
+//! So `publish` and `record` inside a run need no store and no arguments, and what they said cannot be lost by a script that
 //! ignores exit codes.
 
 use alloc::format;
@@ -9,7 +9,9 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::contract::Recorded;
 use crate::fence::Level;
+use crate::ledger::{Barred, Consumed};
 use crate::record::{FORMAT, decode, encode};
 use crate::time::Wall;
 use crate::token::{RunId, Token};
@@ -39,6 +41,20 @@ pub struct Published {
 #[serde(rename_all = "snake_case")]
 pub enum Said {
     Published(Published),
+    /// How it ended, in its own word. The last one counts.
+    Recorded(Recorded),
+    /// What it asked about its upstreams while it ran.
+    Gated(Gated),
+}
+
+/// What a gate inside a run let through, and what it held back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gated {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub upstreams: Vec<Consumed>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub barred: Vec<Barred>,
 }
 
 #[derive(Serialize, Deserialize)]

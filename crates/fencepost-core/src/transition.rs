@@ -8,12 +8,14 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
+use crate::history::{Added, Page};
 use crate::lease::{Context, Decision, Facts, Intent, Now, Refusal, Rules, Settle};
+use crate::ledger::Outcome;
 use crate::name::{Job, Key};
 use crate::record::{FORMAT, Identity, Record, decode, encode};
 use crate::register::{Answer, Entry, Fate, StoreError, Swapped, Trouble, Version};
 use crate::time::{Boot, Reference};
-use crate::token::{Nonce, RunId, StoreId};
+use crate::token::{Nonce, RunId, StoreId, Token};
 
 /// A call to the store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -77,6 +79,8 @@ pub struct Transition<R: Rules> {
     sent: Boot,
     /// Before the first swap was sent whose fate is still unknown: it may have landed, or land yet.
     unsettled: Option<Boot>,
+    /// The attempts that are in the history by now.
+    set_aside: Vec<(Token, RunId)>,
     rules: PhantomData<R>,
 }
 
@@ -87,6 +91,8 @@ enum Out {
     Record,
     Identity,
     NewIdentity,
+    /// An attempt that goes into the history, and on which page.
+    Aside(Box<Outcome>, u32),
     Swap(Option<Box<Record>>),
 }
 
@@ -105,6 +111,7 @@ impl<R: Rules> Transition<R> {
             out: Out::Nothing,
             sent: Boot(0),
             unsettled: None,
+            set_aside: Vec::new(),
             rules: PhantomData,
         }
     }
@@ -159,6 +166,10 @@ impl<R: Rules> Transition<R> {
             (Out::Identity | Out::NewIdentity, Reply::Read(entry)) => self.identity_seen(now, entry),
             (Out::NewIdentity, Reply::Swap(Swapped::Won(_))) => self.proceed(now),
             (Out::NewIdentity, Reply::Swap(Swapped::Lost(entry))) => self.identity_seen(now, entry),
+            (Out::Aside(outcome, _), Reply::Swap(Swapped::Won(_))) => self.is_aside(now, &outcome),
+            (Out::Aside(outcome, page), Reply::Swap(Swapped::Lost(entry))) => {
+                self.set_aside(now, outcome, page, entry.as_ref())
+            }
             (Out::Swap(record), Reply::Swap(Swapped::Won(version))) => self.won(record, version),
             (Out::Swap(record), Reply::Swap(Swapped::Lost(entry))) => self.lost(now, record, entry),
             (out, reply) => Step::Failed(StoreError::unknown(
@@ -180,7 +191,7 @@ impl<R: Rules> Transition<R> {
     fn proceed(&mut self, now: Now) -> Step {
         let Some(known) = &self.known else { return self.read(now, Out::Record) };
         let record = known.as_ref().map(|known| &known.record);
-        let claiming = matches!(self.intent, Intent::Claim(_));
+        let claiming = matches!(self.intent, Intent::Claim(_) | Intent::Record { .. });
         if claiming && self.facts.is_none() {
             return Step::Consult(record.map(|record| Box::new(record.clone())));
         }
@@ -203,8 +214,35 @@ impl<R: Rules> Transition<R> {
                 let (held, sent) = (known.clone(), self.unsettled.unwrap_or(self.sent));
                 self.done(held, sent)
             }
-            Ok(Decision::Write(next)) => self.swap(now, next),
+            Ok(Decision::Write { record, aside }) => {
+                match aside.into_iter().find(|outcome| !self.set_aside.contains(&outcome.attempt())) {
+                    Some(outcome) => self.set_aside(now, Box::new(outcome), 0, None),
+                    None => self.swap(now, record),
+                }
+            }
         }
+    }
+
+    /// Writes an attempt into the history, beside what stands on that page now.
+    fn set_aside(&mut self, now: Now, outcome: Box<Outcome>, page: u32, entry: Option<&Entry>) -> Step {
+        let bytes = entry.map(|entry| entry.bytes.as_slice());
+        match Page::add(bytes, &self.job, &outcome) {
+            Ok(Added::Known) => self.is_aside(now, &outcome),
+            Ok(Added::Full) => self.set_aside(now, outcome, page + 1, None),
+            Ok(Added::Page(new)) => {
+                let key = Key::history(&self.job, outcome.slot, page);
+                let expected = entry.map(|entry| entry.version.clone());
+                self.out = Out::Aside(outcome, page);
+                self.sent = now.boot;
+                Step::Call(Call::Swap { key, expected, new: Some(new) })
+            }
+            Err(why) => self.fail(unreadable(&format!("the history of {}", self.job), &why)),
+        }
+    }
+
+    fn is_aside(&mut self, now: Now, outcome: &Outcome) -> Step {
+        self.set_aside.push(outcome.attempt());
+        self.proceed(now)
     }
 
     /// Whether a swap of unknown fate landed and ended the lease, so that it is refused now for having been done.
@@ -294,6 +332,8 @@ impl<R: Rules> Transition<R> {
                 self.store = None;
                 self.fail(error)
             }
+            // Whether it landed is seen when it is tried again. The record itself is as it was.
+            (Out::Aside(..), _) => self.fail(StoreError { fate: Fate::NotDone, ..error }),
             _ => self.fail(error),
         }
     }

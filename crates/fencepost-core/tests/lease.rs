@@ -289,13 +289,8 @@ fn a_completion_writes_the_outcome_and_releases_in_one() {
 fn a_completion_after_a_take_over_is_refused() {
     let taken = written(decide(&Intent::Claim(claim(2)), Some(&held(5, 1)), TTL_MS));
     let forced = written(decide(&Intent::ForceRelease, Some(&held(5, 1)), 900));
-    let stopped = Ending {
-        status: Status::Lost,
-        exit_code: None,
-        ended_by: EndedBy::Fencepost,
-        note: Some("stopped: the lease could not be renewed in time".to_string()),
-        published: Vec::new(),
-    };
+    let stopped =
+        Ending::new(Status::Lost, EndedBy::Fencepost).with_note("stopped: the lease could not be renewed in time");
     for record in [taken, forced] {
         for ending in [good(), stopped.clone()] {
             let complete = Intent::Complete { me: me(5, 1), ending, escaped: false };

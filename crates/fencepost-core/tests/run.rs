@@ -24,7 +24,7 @@ fn an_uncontended_run_makes_three_calls() {
     bench.wait(500);
     bench.end_child(Exit::Code(0));
     bench.settle();
-    assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: Vec::new() });
+    assert_eq!(bench.finish(), ended(Exit::Code(0)));
     assert_eq!(bench.store.calls.len(), 3, "{:?}", bench.store.calls);
     let record = bench.store.record();
     assert_eq!((record.lease, record.grants, record.ledger.last().unwrap().status), (None, 2, Status::Ok));
@@ -59,7 +59,7 @@ fn a_child_that_fails_is_an_error_by_its_own_hand() {
         let mut bench = Bench::running(terms(2));
         bench.end_child(exit);
         bench.settle();
-        assert_eq!(bench.finish(), Finish::Ended { exit, escaped: Vec::new() });
+        assert_eq!(bench.finish(), ended(exit));
         let outcome = bench.store.record().ledger.last().cloned().unwrap();
         assert_eq!((outcome.status, outcome.exit_code, outcome.ended_by), (Status::Error, Some(code), EndedBy::Child));
     }
@@ -83,7 +83,7 @@ fn what_escaped_is_named_and_keeps_the_lease() {
     bench.step(Input::ChildEnded(Exit::Code(0)));
     bench.step(Input::TreeEmpty { escaped: vec!["sudo (77)".to_string()] });
     bench.settle();
-    assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: vec!["sudo (77)".to_string()] });
+    assert_eq!(bench.finish(), ended_leaving(Exit::Code(0), vec!["sudo (77)".to_string()]));
     assert_eq!(lease(&bench.store.record()).run, id(2));
     let note = bench.store.record().ledger.last().unwrap().note.clone().unwrap();
     assert!(note.contains("sudo (77)"), "{note}");
@@ -346,7 +346,7 @@ fn a_child_that_ends_while_a_renewal_fails_is_completed_all_the_same() {
         bench.end_child(Exit::Code(0));
         bench.fail(error);
         bench.settle();
-        assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: Vec::new() });
+        assert_eq!(bench.finish(), ended(Exit::Code(0)));
         assert_eq!(last_status(&bench), Status::Ok);
     }
 }
@@ -409,7 +409,7 @@ fn a_completion_that_succeeds_later_is_recorded() {
     bench.fail(unavailable());
     bench.wake();
     bench.settle();
-    assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: Vec::new() });
+    assert_eq!(bench.finish(), ended(Exit::Code(0)));
 }
 
 #[test]
@@ -418,7 +418,7 @@ fn a_completion_whose_answer_is_lost_is_recognised() {
     bench.end_child(Exit::Code(0));
     bench.lose_answer();
     bench.settle();
-    assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: Vec::new() });
+    assert_eq!(bench.finish(), ended(Exit::Code(0)));
     assert_eq!(bench.store.record().ledger.counts[&Status::Ok], 1);
 }
 
@@ -442,7 +442,7 @@ fn a_release_whose_answer_is_lost_is_not_a_lost_lease() {
     bench.end_child(Exit::Code(0));
     bench.lose_answer();
     bench.settle();
-    assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: Vec::new() });
+    assert_eq!(bench.finish(), ended(Exit::Code(0)));
 }
 
 // The keeper.
@@ -502,7 +502,7 @@ fn what_the_keeper_says_after_the_tree_is_gone_changes_nothing() {
                 bench.wake();
             }
             bench.settle();
-            assert_eq!(bench.finish(), Finish::Ended { exit: Exit::Code(0), escaped: Vec::new() }, "{late:?}");
+            assert_eq!(bench.finish(), ended(Exit::Code(0)), "{late:?}");
             assert_eq!((last_status(&bench), bench.store.record().lease), (Status::Ok, None));
 
             bench.step(late);

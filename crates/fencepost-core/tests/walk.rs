@@ -216,7 +216,7 @@ impl Walk {
             record.as_ref().is_some_and(|record| record.lease.as_ref().is_some_and(|lease| lease.run == id(2)));
         let ended = record.as_ref().and_then(|record| record.ledger.of_run(id(2))).map(|outcome| outcome.status);
         match self.seen.finish.as_ref().unwrap() {
-            Finish::Ended { exit, escaped } => {
+            Finish::Ended { exit, escaped, .. } => {
                 let expected = if *exit == Exit::Code(0) { Status::Ok } else { Status::Error };
                 assert_eq!(ended, Some(expected), "walk {number}");
                 assert!(!is_ours || !escaped.is_empty(), "walk {number}: not released");
@@ -230,6 +230,7 @@ impl Walk {
             Finish::Stopped { .. } | Finish::Unrecorded { .. } | Finish::WithoutLease { .. } => {}
             Finish::StoreFailed(_) | Finish::Refused(_) => {}
             Finish::Fenced { .. } => panic!("walk {number}: it published nothing"),
+            Finish::Barred { .. } => panic!("walk {number}: it needs nothing"),
             Finish::Nested => panic!("walk {number}: it is inside nothing"),
         }
     }

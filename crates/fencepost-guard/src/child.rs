@@ -6,14 +6,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fencepost_core::run::{Exit, Grant, Input, NotSpawned, Output};
+use fencepost_core::barrier::Asker;
+use fencepost_core::contract::{Lack, Produced};
+use fencepost_core::ledger::{Barred, Consumed};
+use fencepost_core::run::{Exit, Grant, Input, NotSpawned, Output, Passage};
 use fencepost_core::time::Boot;
 use fencepost_core::token::RunId;
+use fencepost_core::zone::Zone;
 use nix::libc::{EACCES, ENOENT, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
 
+use crate::artifact::Snapshot;
+use crate::clock;
 use crate::drive::{Body, Note};
 use crate::keeper::{self, Dismissed, Heard, Keeper, Order, Report, Spawn, SpawnStep};
 use crate::said;
+use crate::scout::{Inspection, Pinned, Scout};
+use crate::task::Task;
 use crate::terminal::{self, Terminal};
 
 /// How long a keeper may say nothing when something has to be done about its deadline, before the wrapper ends the tree
@@ -27,12 +35,16 @@ const SLEPT: Duration = Duration::from_secs(1);
 /// Variables to set, or without a value to remove.
 pub type Variables = Vec<(OsString, Option<OsString>)>;
 
-/// What a grant, or its absence, means to the child's environment.
-pub type Environment = Box<dyn Fn(Option<&Grant>) -> Variables>;
+/// What a grant, or its absence, and what was pinned mean to the child's environment.
+pub type Environment = Box<dyn Fn(Option<&Grant>, &[Pinned]) -> Variables>;
 
 /// How to start the child.
 pub struct Plan {
     pub argv: Vec<OsString>,
+    /// A command that runs before it, under the same lease.
+    pub prepare: Option<Vec<OsString>>,
+    /// What is looked at before the child starts and after it has ended.
+    pub scout: Option<Scout>,
     pub cwd: Option<OsString>,
     pub grace: Duration,
     pub leave_children: bool,
@@ -76,6 +88,13 @@ pub struct Child {
     checked: Option<Boot>,
     /// Since when we are up again after a sleep, which the keeper may still have to notice.
     awake_since: Option<Boot>,
+    /// What runs is the command that comes before the child.
+    is_preparing: bool,
+    inspecting: Option<Task<(Inspection, Snapshot)>>,
+    surveying: Option<Task<Vec<Produced>>>,
+    /// The declared artifacts as they were before the child.
+    before: Snapshot,
+    inputs: Vec<Pinned>,
 }
 
 /// How things stood when we were stopped together with the child.
@@ -100,6 +119,11 @@ impl Child {
             is_ending: false,
             checked: None,
             awake_since: None,
+            is_preparing: false,
+            inspecting: None,
+            surveying: None,
+            before: Snapshot::default(),
+            inputs: Vec::new(),
         }
     }
 
@@ -109,22 +133,82 @@ impl Child {
     }
 
     fn spawn(&mut self, grant: Option<&Grant>) -> Vec<Input> {
-        let env = (self.plan.env)(grant);
-        self.start(grant.map(|grant| grant.deadline), env)
+        let env = (self.plan.env)(grant, &self.inputs);
+        self.start(self.plan.argv.clone(), grant.map(|grant| grant.deadline), env)
+    }
+
+    /// Starts the command that comes before the child, with nobody to type at it.
+    fn prepare(&mut self, grant: Option<&Grant>) -> Vec<Input> {
+        let env = (self.plan.env)(grant, &[]);
+        self.is_preparing = true;
+        let argv = self.plan.prepare.clone().unwrap_or_default();
+        self.start(argv, grant.map(|grant| grant.deadline), env)
+    }
+
+    /// It has ended, and left the place to what comes next.
+    fn prepared(&mut self) {
+        self.is_preparing = false;
+        self.is_ordered = false;
+        self.group = None;
+        self.is_stopped = false;
+        self.has_spoken = false;
+        self.is_ending = false;
+    }
+
+    /// Asks the upstreams, on a thread of its own.
+    fn inspect(&mut self, grant: Option<&Grant>) -> Vec<Input> {
+        let Some(scout) = self.plan.scout.clone() else { return passed(Vec::new()) };
+        let asker = asker(grant);
+        match Task::start("scout", move || (scout.inspect(&asker), scout.snapshot())) {
+            Ok(task) => self.inspecting = Some(task),
+            Err(error) => return halted(&error),
+        }
+        Vec::new()
+    }
+
+    fn survey(&mut self) -> Vec<Input> {
+        let Some(scout) = self.plan.scout.clone() else { return vec![Input::Surveyed(Vec::new())] };
+        let before = std::mem::take(&mut self.before);
+        match Task::start("scout", move || scout.survey(&before)) {
+            Ok(task) => self.surveying = Some(task),
+            Err(error) => {
+                let lack = Lack::Unreadable { why: format!("no thread can be started to hash it: {error}") };
+                let produced = Produced { declared: "the artifact".to_string(), files: Vec::new(), lack: Some(lack) };
+                return vec![Input::Surveyed(vec![produced])];
+            }
+        }
+        Vec::new()
+    }
+
+    /// What the scout brought back, if it is back.
+    fn hear_scout(&mut self) -> Vec<Input> {
+        if let Some((inspection, before)) = self.inspecting.as_ref().and_then(Task::result) {
+            self.inspecting = None;
+            self.before = before;
+            let needs = self.plan.scout.as_ref().map_or(&[][..], |scout| &scout.needs);
+            let passage = inspection.passage(needs);
+            self.inputs = inspection.inputs;
+            return vec![Input::Inspected(passage)];
+        }
+        if let Some(produced) = self.surveying.as_ref().and_then(Task::result) {
+            self.surveying = None;
+            return vec![Input::Surveyed(produced)];
+        }
+        Vec::new()
     }
 
     /// Starts the child with a deadline that is not the one of a job's lease.
     pub(crate) fn spawn_until(&mut self, deadline: Boot) -> Vec<Input> {
-        let env = (self.plan.env)(None);
-        self.start(Some(deadline), env)
+        let env = (self.plan.env)(None, &[]);
+        self.start(self.plan.argv.clone(), Some(deadline), env)
     }
 
-    fn start(&mut self, deadline: Option<Boot>, env: Variables) -> Vec<Input> {
-        self.foreground = self.terminal.as_ref().is_some_and(Terminal::is_for_reading);
+    fn start(&mut self, argv: Vec<OsString>, deadline: Option<Boot>, env: Variables) -> Vec<Input> {
+        self.foreground = !self.is_preparing && self.terminal.as_ref().is_some_and(Terminal::is_for_reading);
         self.is_ordered = true;
         let spawn = Spawn {
             label: self.plan.label.clone(),
-            argv: self.plan.argv.clone(),
+            argv,
             env,
             cwd: self.plan.cwd.clone(),
             stdout: self.plan.stdout.clone(),
@@ -132,7 +216,8 @@ impl Child {
             deadline,
             grace: self.plan.grace,
             foreground: self.foreground,
-            leave_children: self.plan.leave_children,
+            leave_children: self.plan.leave_children && !self.is_preparing,
+            more_to_come: self.is_preparing,
         };
         self.order(Order::Spawn(Box::new(spawn)))
     }
@@ -160,7 +245,7 @@ impl Child {
                 let text = match step {
                     SpawnStep::Directory => format!("Cannot enter its directory: {text}"),
                     SpawnStep::Output => format!("Cannot open the file for its output: {text}"),
-                    SpawnStep::Command => cannot_run(self.plan.argv.first(), errno, &text),
+                    SpawnStep::Command => cannot_run(self.running().first(), errno, &text),
                 };
                 self.take_terminal_back(false);
                 vec![Input::NotSpawned(NotSpawned { not_found, text })]
@@ -193,11 +278,20 @@ impl Child {
                 tell(Note::LeftOvers(named(&processes)));
                 Vec::new()
             }
+            Report::Empty { escaped } if self.is_preparing && escaped.is_empty() => {
+                self.prepared();
+                vec![Input::TreeEmpty { escaped: Vec::new() }]
+            }
             Report::Empty { escaped } => {
                 self.dismissed = self.keeper.take().map(Keeper::dismiss);
                 vec![self.said(tell), Input::TreeEmpty { escaped: named(&escaped) }]
             }
         }
+    }
+
+    /// The command that runs now, or was to.
+    fn running(&self) -> &[OsString] {
+        if self.is_preparing { self.plan.prepare.as_deref().unwrap_or_default() } else { &self.plan.argv }
     }
 
     /// What the job said of itself, now that nobody is left to say more. What cannot be trusted is said aloud.
@@ -257,7 +351,10 @@ impl Child {
 impl Body for Child {
     fn perform(&mut self, output: Output, _tell: &mut dyn FnMut(Note)) -> Vec<Input> {
         match output {
+            Output::Prepare { grant } => self.prepare(grant.as_ref()),
+            Output::Inspect { grant } => self.inspect(grant.as_ref()),
             Output::Spawn { grant } => self.spawn(grant.as_ref()),
+            Output::Survey => self.survey(),
             Output::Extend(deadline) => {
                 self.has_spoken = false;
                 let mut inputs = self.order(Order::Deadline(deadline));
@@ -291,7 +388,7 @@ impl Body for Child {
     }
 
     fn hear(&mut self, tell: &mut dyn FnMut(Note)) -> Vec<Input> {
-        let mut inputs = Vec::new();
+        let mut inputs = self.hear_scout();
         while let Some(keeper) = &mut self.keeper {
             match keeper.receive() {
                 Heard::Report(report) => inputs.extend(self.report(report, tell)),
@@ -337,9 +434,28 @@ impl Body for Child {
         Some(self.awake_since.map_or(due, |since| due.max(since + KEEPER_SILENCE_MAX)))
     }
 
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.keeper.as_ref().map(Keeper::fd)
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        let keeper = self.keeper.as_ref().map(Keeper::fd);
+        let scout = [self.inspecting.as_ref().map(Task::fd), self.surveying.as_ref().map(Task::fd)];
+        keeper.into_iter().chain(scout.into_iter().flatten()).collect()
     }
+}
+
+/// The slot that asks its upstreams. Without a lease there is none, and it is now.
+fn asker(grant: Option<&Grant>) -> Asker {
+    let lease = grant.and_then(|grant| grant.record.lease.as_ref());
+    let zone = lease.and_then(|lease| Zone::parse(&lease.zone).ok());
+    Asker { slot: lease.map_or_else(|| clock::now().wall, |lease| lease.slot), zone: zone.unwrap_or_else(Zone::utc) }
+}
+
+fn passed(upstreams: Vec<Consumed>) -> Vec<Input> {
+    vec![Input::Inspected(Passage::Proceed { upstreams })]
+}
+
+fn halted(error: &std::io::Error) -> Vec<Input> {
+    let reason = format!("The upstreams cannot be asked, for no thread can be started: {error}");
+    let barred = vec![Barred { job: "fencepost".to_string(), halt: true, reason }];
+    vec![Input::Inspected(Passage::Halt { barred })]
 }
 
 /// Which command cannot be run, why, and what is most likely to be done about it.

@@ -36,7 +36,8 @@ pub trait Body {
     fn check(&mut self, deadline: Option<Boot>, now: Boot, tell: &mut dyn FnMut(Note)) -> Vec<Input>;
     /// When that has to be looked at, if there is anything to see.
     fn due(&self, deadline: Boot) -> Option<Boot>;
-    fn fd(&self) -> Option<BorrowedFd<'_>>;
+    /// What becomes readable when there is something to hear.
+    fn fds(&self) -> Vec<BorrowedFd<'_>>;
 }
 
 /// Something that happened, for people and programs.
@@ -110,9 +111,9 @@ impl Driver<'_> {
                 (self.tell)(Note::Event(event));
                 Vec::new()
             }
-            Output::Spawn { grant } => {
-                let record = grant.as_ref().map(|grant| grant.record.clone());
-                let inputs = self.body.perform(Output::Spawn { grant }, self.tell);
+            Output::Prepare { .. } | Output::Inspect { .. } | Output::Spawn { .. } => {
+                let record = output.grant().map(|grant| grant.record.clone());
+                let inputs = self.body.perform(output, self.tell);
                 // Remembered once the child is on its way, so that it does not wait for it.
                 if let Some(record) = record {
                     self.local.remember_grant(&record);
@@ -159,7 +160,7 @@ fn nap(run: &Run, worker: &Worker, signals: &Signals, body: &dyn Body) {
     let until_due = due.map_or(NAP_MAX, |at| at.since(clock::boot_now()));
     let timeout = PollTimeout::try_from(until_due.min(NAP_MAX)).unwrap_or(PollTimeout::ZERO);
     let mut fds = vec![PollFd::new(worker.fd(), PollFlags::POLLIN), PollFd::new(signals.fd(), PollFlags::POLLIN)];
-    fds.extend(body.fd().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+    fds.extend(body.fds().into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
     match poll(&mut fds, timeout) {
         Ok(_) | Err(Errno::EINTR) => {}
         // Nothing can be waited for; a short sleep keeps the loop from spinning, and the deadline is still kept.

@@ -66,6 +66,8 @@ impl Body for Stdin {
                 Vec::new()
             }
             Output::Stop | Output::Kill | Output::Forward(_) => self.end(),
+            // A lease that is only held prepares nothing and looks at nothing.
+            Output::Prepare { .. } | Output::Inspect { .. } | Output::Survey => Vec::new(),
             Output::Call(_) | Output::Consult(_) | Output::Tell(_) | Output::Finish(_) => Vec::new(),
         }
     }
@@ -98,7 +100,7 @@ impl Body for Stdin {
         self.is_open.then_some(deadline)
     }
 
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.is_open.then(|| self.input.as_fd())
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.is_open.then(|| self.input.as_fd()).into_iter().collect()
     }
 }

@@ -7,11 +7,14 @@
 //! * [`gate`]: skips are counted one at a time, so that they leave the store to its holder.
 //! * [`drive`]: the loop that performs what a run decides.
 //! * [`child`], [`hold`]: what a lease is held for.
+//! * [`artifact`], [`pin`]: files as a run finds and leaves them, and copies of what it reads.
+//! * [`scout`]: looks at upstreams and files while the lease is renewed.
 //! * [`said`]: the private file in which a job says of itself what it has to say.
 //! * [`publish`]: fenced writes, a module per target.
 //! * [`keeper`]: the process that runs the job and ends it by its deadline, whatever becomes of the wrapper.
 //! * [`terminal`]: who reads from the terminal, the job or whoever started us.
 
+pub mod artifact;
 pub mod child;
 pub mod clock;
 pub mod drive;
@@ -20,13 +23,16 @@ pub mod hold;
 pub mod host;
 pub mod keeper;
 pub mod local;
+pub mod pin;
 pub mod publish;
 pub mod said;
+pub mod scout;
 pub mod signals;
 pub mod terminal;
 pub mod transact;
 
 mod sys;
+mod task;
 mod worker;
 
 use fencepost_core::record::Record;

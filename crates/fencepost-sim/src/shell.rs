@@ -186,6 +186,8 @@ impl<R: Rules> World<R> {
                 let facts = self.facts(config, host, run, record.as_deref());
                 self.reply(run, Input::Consulted(facts));
             }
+            // The model's jobs neither prepare nor look at files.
+            Output::Prepare { .. } | Output::Inspect { .. } | Output::Survey => {}
             Output::Spawn { grant } => {
                 let Some(grant) = grant else { return };
                 process.keeper = Some(Keeper { deadline: grant.deadline, phase: Keeping::Running });

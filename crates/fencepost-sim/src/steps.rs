@@ -360,7 +360,8 @@ impl<R: Rules> World<R> {
         let now = self.now(config, 1);
         let context = Context { job: &job, now, nonce, reference: None, facts: &facts, store: None };
         let intent = Intent::AskToStop(StopAsked { by: run_id(0), host: String::new() });
-        if let Ok(Decision::Write(Some(record))) = intent.decide::<Honest>(self.store.record(), &context) {
+        if let Ok(Decision::Write { record: Some(record), .. }) = intent.decide::<Honest>(self.store.record(), &context)
+        {
             self.store.replace(*record);
         }
     }

@@ -147,5 +147,6 @@ fn unused_record(store: StoreId) -> Record {
         lease: None,
         ledger: Default::default(),
         resources: Default::default(),
+        upstreams: Default::default(),
     }
 }

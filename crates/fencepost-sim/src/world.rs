@@ -11,7 +11,7 @@ use fencepost_core::lease::{Claim, Now, Rules, Sighting};
 use fencepost_core::ledger::{Status, Trigger};
 use fencepost_core::record::{Holder, Process as Pid, Processes};
 use fencepost_core::register::Answer;
-use fencepost_core::run::{Input, Overlap, Run, Terms};
+use fencepost_core::run::{Input, Overlap, Run, Stages, Terms};
 use fencepost_core::time::{Boot, Era, StoreClock, Wall};
 use fencepost_core::token::{RunId, Token};
 use fencepost_core::transition::{Call, Reply};
@@ -264,5 +264,8 @@ fn terms(config: &Config, host: usize, boots: u8, run: u8) -> Terms {
         run_without_store: false,
         leaves_outcome: true,
         inside: None,
+        stages: Stages::default(),
+        empty_exit: None,
+        stuck_after: None,
     }
 }

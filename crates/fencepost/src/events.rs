@@ -41,7 +41,8 @@ impl Events {
     /// The last event of every run.
     pub fn end(&mut self, finish: &Finish, status: &str, exit_code: u8) {
         let ended_by = match finish {
-            Finish::Ended { .. } | Finish::WithoutLease { .. } | Finish::Unrecorded { .. } => "child",
+            Finish::Ended { judgement, .. } | Finish::WithoutLease { judgement, .. } => judgement.ended_by.as_str(),
+            Finish::Unrecorded { .. } => "child",
             _ => "fencepost",
         };
         self.write("ended", json!({ "status": status, "exit_code": exit_code, "ended_by": ended_by }));
@@ -87,6 +88,7 @@ fn described(event: &Event) -> (&'static str, Value) {
         Event::Frozen => ("frozen", json!({})),
         Event::Thawed => ("thawed", json!({})),
         Event::CompletionFailed { error } => ("completion_failed", json!({ "message": error.detail })),
+        Event::Stuck { count } => ("stuck", json!({ "count": count })),
         Event::WithoutLease { error } => ("without_lease", json!({ "message": error.detail })),
     }
 }

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use fencepost_core::contract::Judgement;
+use fencepost_core::ledger::Status;
 use fencepost_core::register::StoreError;
 use fencepost_core::run::{Finish, Why};
 
@@ -19,6 +21,14 @@ impl Code {
     pub const LOST: Self = Self(12);
     /// A stale token: the write was refused, by hand.
     pub const FENCED: Self = Self(13);
+    /// The barrier says skip, by hand. Under `run` that is no failure.
+    pub const BARRED: Self = Self(14);
+    /// The barrier says halt, by hand.
+    pub const HALTED: Self = Self(15);
+    /// A declared artifact is missing or untouched, by hand.
+    pub const NO_OUTPUT: Self = Self(18);
+    /// The command ended with 0 after it had said that it failed.
+    const SAID_ERROR: Self = Self(1);
     /// Under `run`, what is added to a code of its own, so that the child's own codes stay apart.
     const UNDER_RUN: u8 = 100;
     pub const TIMED_OUT: Self = Self(124);
@@ -38,7 +48,11 @@ impl Code {
     /// The code of a guarded run.
     pub fn of_run(finish: &Finish, skip: Self) -> Self {
         match finish {
-            Finish::Ended { exit, .. } | Finish::WithoutLease { exit, .. } => Self::of_child(exit.code()),
+            Finish::Ended { exit, judgement, .. } | Finish::WithoutLease { exit, judgement, .. } => {
+                Self::of_judgement(exit.code(), judgement)
+            }
+            Finish::Barred { halt: true, .. } => Self(Self::HALTED.0 + Self::UNDER_RUN),
+            Finish::Barred { halt: false, .. } => skip,
             Finish::Fenced { .. } => Self(Self::FENCED.0 + Self::UNDER_RUN),
             Finish::Stopped { why: Why::Timeout, .. } => Self::TIMED_OUT,
             Finish::Stopped { why: Why::KeeperDied, .. } => Self::FAILED,
@@ -48,6 +62,16 @@ impl Code {
             Finish::Held { .. } => skip,
             Finish::Interrupted(signal) => Self::of_child(128 + signal),
             Finish::Nested | Finish::StoreFailed(_) | Finish::Refused(_) | Finish::Unrecorded { .. } => Self::FAILED,
+        }
+    }
+
+    /// The child's own code, unless something else says more: that there was nothing, or no artifact.
+    fn of_judgement(exit_code: i32, judgement: &Judgement) -> Self {
+        match judgement.status {
+            Status::Ok | Status::Empty => Self::DONE,
+            _ if judgement.breaks_contract => Self(Self::NO_OUTPUT.0 + Self::UNDER_RUN),
+            _ if exit_code == 0 => Self::SAID_ERROR,
+            _ => Self::of_child(exit_code),
         }
     }
 

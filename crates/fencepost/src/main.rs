@@ -1,6 +1,7 @@
 //! `fencepost`: run it once, on fresh input, and let nothing stale write.
 
 mod args;
+mod calendar;
 mod command;
 mod config;
 mod duration;
@@ -11,6 +12,7 @@ mod place;
 mod report;
 mod settings;
 mod show;
+mod upstreams;
 
 use std::process::ExitCode;
 

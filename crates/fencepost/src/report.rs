@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
+use fencepost_core::ledger::Status;
 use fencepost_core::record::Record;
 use fencepost_core::run::{Event, Finish, Why};
 use fencepost_core::time::Wall;
@@ -81,6 +82,9 @@ impl Voice {
             Event::CompletionFailed { error } => {
                 self.trouble(&format!("{job}: its end could not be recorded yet: {error} Trying again."));
             }
+            Event::Stuck { count } => self.trouble(&format!(
+                "{job} is ok, but has left the very same bytes {count} times in a row. Is it stuck?"
+            )),
             Event::WithoutLease { error } => self.trouble(&format!(
                 "{job}: running WITHOUT a lease, as --on-store-error run asks: {error} Nothing keeps another run away."
             )),
@@ -128,7 +132,12 @@ pub fn error_json(code: Code, reason: &str, message: &str) {
 /// A run that fencepost did not let come to its own end, as programs read it.
 pub fn finish_json(code: Code, job: &str, finish: &Finish, now: Wall) {
     let reason = match finish {
+        Finish::Ended { judgement, .. } | Finish::WithoutLease { judgement, .. } if judgement.breaks_contract => {
+            "no_output"
+        }
         Finish::Ended { .. } | Finish::WithoutLease { .. } | Finish::Held { .. } => return,
+        Finish::Barred { halt: false, .. } => return,
+        Finish::Barred { halt: true, .. } => "halted",
         Finish::Fenced { .. } => "fenced",
         Finish::Stopped { why: Why::Timeout, .. } => "timeout",
         Finish::Stopped { why: Why::KeeperDied, .. } => "keeper_died",
@@ -180,7 +189,23 @@ fn ending(job: &str, finish: &Finish, now: Wall) -> Option<(Voice, String)> {
         Finish::Interrupted(signal) => {
             Some((Voice::Everything, format!("{job}: interrupted by signal {signal}; nothing was run.")))
         }
-        Finish::Ended { .. } | Finish::WithoutLease { .. } => None,
+        Finish::Barred { halt, barred, recorded } => {
+            let reasons = barred.iter().map(|barred| barred.reason.as_str()).collect::<Vec<_>>().join(" ");
+            let unrecorded = if *recorded { "" } else { " That could not be recorded: the store did not answer." };
+            match halt {
+                true => trouble(format!("{job} was halted, nothing was run: {reasons}{unrecorded}")),
+                false => Some((Voice::Everything, format!("{job} skipped, there is nothing to do: {reasons}"))),
+            }
+        }
+        Finish::Ended { judgement, .. } | Finish::WithoutLease { judgement, .. } => {
+            let note = judgement.note.as_deref().unwrap_or("it said nothing else");
+            match judgement.status {
+                Status::Ok | Status::Empty => None,
+                _ if judgement.breaks_contract => trouble(format!("{job} failed: {note}.")),
+                // The child's own failure speaks for itself, unless it had something to say.
+                _ => judgement.note.as_ref().and_then(|note| trouble(format!("{job} failed: {note}."))),
+            }
+        }
     }
 }
 

@@ -4,13 +4,18 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fencepost_core::barrier::Need;
 use fencepost_core::name::Name;
+use fencepost_core::zone::Zone;
+use fencepost_guard::artifact::{Base, Declared};
 
 use crate::args::{OverlapChoice, RunOptions, StoreErrorChoice};
+use crate::calendar;
 use crate::command::check_ttl;
 use crate::config::{Config, GRACE, GRACES_PER_TTL, JobConfig, Located, TTL};
 use crate::duration;
 use crate::exit::Failure;
+use crate::upstreams;
 
 /// Everything that may be said about a run, decided.
 #[derive(Debug)]
@@ -30,6 +35,15 @@ pub struct Settings {
     pub on_store_error: StoreErrorChoice,
     pub leave_children: bool,
     pub output_on_failure: bool,
+    /// The zone whose days count.
+    pub zone: Zone,
+    pub base: Base,
+    pub needs: Vec<Need>,
+    pub needs_wait: Duration,
+    pub prepare: Option<Vec<OsString>>,
+    pub produces: Vec<Declared>,
+    pub empty_exit: Option<u8>,
+    pub stuck_after: Option<u32>,
     /// What is worth a word before the job runs.
     pub remark: Option<String>,
     /// What the configuration says about the job, for what no option of the command line says.
@@ -39,6 +53,8 @@ pub struct Settings {
 impl Settings {
     pub fn of(options: &RunOptions, config: Option<&Config>) -> Result<Self, Failure> {
         let keys = config.map(|config| config.job(&options.job).clone()).unwrap_or_default();
+        let base = upstreams::base(config)?;
+        let shell = |script: &OsString| vec!["/bin/sh".into(), "-c".into(), script.clone()];
         let ttl = options.ttl.or(value(&keys.ttl)).unwrap_or(TTL);
         Ok(Self {
             argv: argv(options, config, &keys)?,
@@ -54,6 +70,14 @@ impl Settings {
             on_store_error: options.on_store_error.or(keys.on_store_error).unwrap_or(StoreErrorChoice::Fail),
             leave_children: options.leave_children || keys.leave_children == Some(true),
             output_on_failure: options.output_on_failure || keys.output_on_failure == Some(true),
+            zone: calendar::zone(options.tz.as_deref(), config, &options.job)?,
+            needs: upstreams::needs(&options.needs, config, &keys, &base)?,
+            needs_wait: options.needs_wait.or(value(&keys.needs_wait)).unwrap_or_default(),
+            prepare: options.prepare.as_ref().map(shell).or(keys.prepare.as_ref().map(|line| line.value.argv())),
+            produces: upstreams::produces(&options.produces, &keys, &base)?,
+            empty_exit: empty_exit(options.empty_exit.or(keys.empty_exit))?,
+            stuck_after: options.stuck_after.or(keys.stuck_after),
+            base,
             remark: remark(&options.job, config),
             keys,
         })
@@ -107,6 +131,18 @@ fn grace(ttl: Duration, grace: Option<Duration>) -> Result<Duration, Failure> {
             duration::show(grace),
             duration::show(grace.saturating_mul(GRACES_PER_TTL))
         ))),
+    }
+}
+
+/// An exit code that can say "nothing": 0 says "done" already.
+fn empty_exit(code: Option<u8>) -> Result<Option<u8>, Failure> {
+    match code {
+        Some(0) => Err(Failure::Usage(
+            "--empty-exit 0 would make every good run an empty one. Choose a code that the command does not use \
+             otherwise, for example 75."
+                .to_string(),
+        )),
+        other => Ok(other),
     }
 }
 

@@ -2,11 +2,13 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{COMPLETION_PATIENCE, Exit, Finish, Output, Phase, Run};
+use super::{COMPLETION_PATIENCE, Event, Exit, Finish, Output, Phase, Run, Stage};
+use crate::contract::{Judgement, judge};
 use crate::lease::{Intent, Now, Rules};
-use crate::ledger::{EndedBy, Ending, Status};
+use crate::ledger::{Barred, EndedBy, Ending, Status};
 
 impl<R: Rules> Run<R> {
     /// The tree is gone: say how it ended, in the swap that releases.
@@ -22,6 +24,7 @@ impl<R: Rules> Run<R> {
             _ => self.transition = None,
         }
         let escaped = !self.child.escaped.is_empty();
+        self.tell_if_stuck(out);
         let intent = if self.terms.leaves_outcome {
             Intent::Complete { me, ending: self.ending(), escaped }
         } else {
@@ -32,22 +35,58 @@ impl<R: Rules> Run<R> {
 
     fn ending(&self) -> Ending {
         let exit_code = self.child.exit.map(Exit::code);
-        let published = self.child.published.clone();
-        let refused = published.iter().find_map(|published| published.refused.as_ref());
-        let (status, ended_by, note) = match (&self.child.stopped, &self.child.not_spawned, exit_code) {
+        let refused = self.child.published.iter().find_map(|published| published.refused.as_ref());
+        let by_us = |status| Ending::new(status, EndedBy::Fencepost);
+        let ending = match (&self.child.stopped, &self.child.not_spawned, self.child.halt) {
             _ if refused.is_some() => {
-                (Status::Fenced, EndedBy::Fencepost, refused.map(|why| format!("a publish was refused: {why}")))
+                let why = refused.map_or("", |why| why.as_str());
+                by_us(Status::Fenced).with_note(format!("a publish was refused: {why}"))
             }
-            (Some(why), _, _) => (why.status(), EndedBy::Fencepost, Some(why.note())),
-            (None, Some(failure), _) => (Status::Error, EndedBy::Fencepost, Some(failure.text.clone())),
-            (None, None, Some(0)) => (Status::Ok, EndedBy::Child, None),
-            (None, None, _) => (Status::Error, EndedBy::Child, None),
+            (Some(why), _, _) => by_us(why.status()).with_note(why.note()),
+            (None, Some(failure), _) => by_us(Status::Error).with_note(failure.text.clone()),
+            (None, None, Some(halt)) => {
+                let status = if halt { Status::Halted } else { Status::SkippedBarrier };
+                by_us(status).with_note(reasons(&self.child.barred))
+            }
+            (None, None, None) => {
+                let Judgement { status, ended_by, note, artifacts, .. } = self.judgement();
+                Ending { note, artifacts, ..Ending::new(status, ended_by) }
+            }
         };
         let note = match self.child.escaped.as_slice() {
-            [] => note,
-            escaped => Some(format!("could not be ended: {}. {}", escaped.join(", "), note.unwrap_or_default())),
+            [] => ending.note,
+            escaped => Some(format!("could not be ended: {}. {}", escaped.join(", "), ending.note.unwrap_or_default())),
         };
-        Ending { status, exit_code, ended_by, note, published }
+        Ending {
+            note,
+            exit_code,
+            upstreams: self.child.upstreams.clone(),
+            barred: self.child.barred.clone(),
+            published: self.child.published.clone(),
+            ..ending
+        }
+    }
+
+    /// How the child is judged, which ended by itself.
+    fn judgement(&self) -> Judgement {
+        let code = self.child.exit.map_or(125, Exit::code);
+        if self.stage == Stage::Preparing {
+            let note = format!("the command to prepare failed with exit code {code}");
+            return Judgement { note: Some(note), ..judge(code, None, None, &[], &[]) };
+        }
+        let last_ok = self.mine.as_ref().and_then(|mine| mine.known.record.ledger.last_ok.as_ref());
+        let before = last_ok.map_or(&[][..], |last| &last.artifacts);
+        judge(code, self.terms.empty_exit, self.child.said.as_ref(), &self.child.produced, before)
+    }
+
+    /// Says so if the artifacts have been the same for long.
+    fn tell_if_stuck(&self, out: &mut Vec<Output>) {
+        let (Some(after), Some(mine)) = (self.terms.stuck_after, &self.mine) else { return };
+        let ending = self.ending();
+        let count = mine.known.record.ledger.repeats(&ending.artifacts) + 1;
+        if ending.status == Status::Ok && !ending.artifacts.is_empty() && count >= after {
+            out.push(Output::Tell(Event::Stuck { count }));
+        }
     }
 
     pub(super) fn finish_child(&mut self, recorded: bool, out: &mut Vec<Output>) {
@@ -60,19 +99,29 @@ impl<R: Rules> Run<R> {
             let finish = Finish::Fenced { exit, refused: Box::new(refused), recorded, escaped };
             return self.finish(finish, out);
         }
+        let judgement = Box::new(self.judgement());
         let finish = match (self.child.stopped.take(), self.child.not_spawned.take(), self.interrupted) {
             (Some(why), _, _) => Finish::Stopped { why, exit, recorded, escaped },
             (None, Some(_), Some(signal)) => Finish::Interrupted(signal),
             (None, Some(failure), None) => Finish::NotSpawned(failure),
+            (None, None, _) if self.child.halt.is_some() => {
+                let (halt, barred) = (self.child.halt == Some(true), core::mem::take(&mut self.child.barred));
+                Finish::Barred { halt, barred, recorded: recorded && self.mine.is_some() }
+            }
             (None, None, _) => {
                 let exit = exit.unwrap_or(Exit::Code(125));
                 match (&self.mine, recorded) {
-                    (None, _) => Finish::WithoutLease { exit, escaped },
-                    (Some(_), true) => Finish::Ended { exit, escaped },
+                    (None, _) => Finish::WithoutLease { exit, judgement, escaped },
+                    (Some(_), true) => Finish::Ended { exit, judgement, escaped },
                     (Some(_), false) => Finish::Unrecorded { exit, error: self.last_error.take(), escaped },
                 }
             }
         };
         self.finish(finish, out);
     }
+}
+
+/// What every upstream said that kept the run from working.
+fn reasons(barred: &[Barred]) -> String {
+    barred.iter().map(|barred| barred.reason.as_str()).collect::<Vec<_>>().join(" ")
 }

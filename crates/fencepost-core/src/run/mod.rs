@@ -10,17 +10,20 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use crate::contract::{Produced, Recorded};
 use crate::lease::{Honest, Intent, Me, Now, Refusal, Rules};
-use crate::ledger::{EndedBy, Outcome, Status};
+use crate::ledger::{Barred, Consumed, EndedBy, Outcome, Status};
 use crate::record::{Record, StopAsked};
 use crate::register::{StoreError, Trouble};
-use crate::said::{Published, Said};
+use crate::said::Published;
 use crate::time::{Boot, Reference};
 use crate::token::RunId;
 use crate::transition::{Done, Known, Step, Transition};
 
 mod ending;
+mod stages;
 mod vocabulary;
+use stages::Stage;
 pub use vocabulary::*;
 
 /// How long a waiting run pauses between two looks, at first and at most.
@@ -50,6 +53,7 @@ pub struct Run<R: Rules = Honest> {
     looks: u32,
     /// The holder that was asked to stop. Another that slipped in after it is asked as well.
     asked_to_stop: Option<RunId>,
+    stage: Stage,
     child: Child,
     retry_at: Option<Boot>,
     /// When a claim or a completion is given up.
@@ -85,6 +89,13 @@ struct Child {
     stopped: Option<Why>,
     frozen_since: Option<Boot>,
     published: Vec<Published>,
+    /// The last word it said of itself.
+    said: Option<Recorded>,
+    upstreams: Vec<Consumed>,
+    barred: Vec<Barred>,
+    /// What the barrier decided, if it did not let the run through.
+    halt: Option<bool>,
+    produced: Vec<Produced>,
     escaped: Vec<String>,
 }
 
@@ -99,6 +110,7 @@ impl<R: Rules> Run<R> {
             wait_until: None,
             looks: 0,
             asked_to_stop: None,
+            stage: Stage::Claimed,
             child: Child::default(),
             retry_at: None,
             give_up_at: None,
@@ -127,14 +139,14 @@ impl<R: Rules> Run<R> {
                 self.child.not_spawned = Some(why);
                 self.complete(now, &mut out);
             }
-            Input::Said(said) => {
-                self.child.published.extend(said.into_iter().map(|Said::Published(published)| published));
-            }
+            Input::Said(said) => said.into_iter().for_each(|said| self.heard(said)),
             Input::ChildEnded(exit) => self.child.exit = Some(exit),
             Input::TreeEmpty { escaped } => {
                 self.child.escaped = escaped;
-                self.complete(now, &mut out);
+                self.tree_empty(now, &mut out);
             }
+            Input::Inspected(passage) => self.inspected(now, passage, &mut out),
+            Input::Surveyed(produced) => self.surveyed(now, produced, &mut out),
             Input::DeadlineReached => self.stopping(Why::Deadline, &mut out),
             Input::Frozen => self.frozen(now, &mut out),
             Input::Woke => self.renew(now, &mut out),
@@ -145,21 +157,23 @@ impl<R: Rules> Run<R> {
             }
             Input::Interrupted(signal) => self.interrupt(signal, now, &mut out),
         }
+        self.end_without_tree(now, &mut out);
         out
     }
 
     /// When to come back with [`Input::Tick`] if nothing else happens.
     pub fn wake_at(&self) -> Option<Boot> {
-        let moments: [Option<Boot>; 3] = match &self.phase {
-            Phase::Claiming => [self.give_up_at, None, None],
-            Phase::Waiting { look_at } => [Some(*look_at), None, None],
+        let moments: [Option<Boot>; 4] = match &self.phase {
+            Phase::Claiming => [self.give_up_at, None, None, None],
+            Phase::Waiting { look_at } => [Some(*look_at), None, None, None],
             Phase::Running => [
                 self.renewal_due(),
                 self.child.timeout_at.filter(|_| self.child.stopped.is_none()),
                 self.child.frozen_since.map(|since| since + self.terms.grace),
+                self.own_deadline(),
             ],
-            Phase::Completing => [self.retry_at, self.give_up_at, None],
-            Phase::Finished => [None; 3],
+            Phase::Completing => [self.retry_at, self.give_up_at, None, None],
+            Phase::Finished => [None; 4],
         };
         moments.into_iter().flatten().min()
     }
@@ -169,9 +183,9 @@ impl<R: Rules> Run<R> {
         self.mine.as_ref().map(|mine| mine.deadline)
     }
 
-    /// Whether the child was started and its tree is not known to be gone.
+    /// Whether a child was started and its tree is not known to be gone.
     pub fn is_running(&self) -> bool {
-        self.phase == Phase::Running
+        self.phase == Phase::Running && self.has_tree()
     }
 
     pub fn is_finished(&self) -> bool {
@@ -272,8 +286,7 @@ impl<R: Rules> Run<R> {
         out.push(Output::Tell(Event::Claimed { token: record.token, grants: record.grants, took_over }));
         self.phase = Phase::Running;
         self.give_up_at = None;
-        self.child.timeout_at = self.terms.timeout.map(|timeout| now.boot + timeout);
-        out.push(Output::Spawn { grant: Some(Grant { record: Box::new(record), deadline }) });
+        self.advance(now, out);
     }
 
     /// Takes over what a won claim or renewal says.
@@ -484,8 +497,8 @@ impl<R: Rules> Run<R> {
         // A claim may have been won and its renewal failed. Nothing is run under what is nearly over.
         self.mine = None;
         self.phase = Phase::Running;
-        self.child.timeout_at = self.terms.timeout.map(|timeout| now.boot + timeout);
-        out.extend([Output::Tell(Event::WithoutLease { error }), Output::Spawn { grant: None }]);
+        out.push(Output::Tell(Event::WithoutLease { error }));
+        self.advance(now, out);
     }
 
     /// Whoever waits for a lease also waits for the store, if it may come back by itself.
@@ -529,7 +542,8 @@ impl<R: Rules> Run<R> {
     fn interrupt(&mut self, signal: i32, now: Now, out: &mut Vec<Output>) {
         self.interrupted = Some(signal);
         match self.phase {
-            Phase::Running => out.push(Output::Forward(signal)),
+            Phase::Running if self.has_tree() => out.push(Output::Forward(signal)),
+            Phase::Running => self.interrupt_look(now, signal, out),
             Phase::Waiting { .. } => self.finish(Finish::Interrupted(signal), out),
             Phase::Claiming | Phase::Completing => {
                 let patience = now.boot + INTERRUPT_PATIENCE;

@@ -6,8 +6,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use crate::contract::{Judgement, Produced};
 use crate::lease::{Claim, Facts, Refusal};
-use crate::ledger::Status;
+use crate::ledger::{Barred, Consumed, Status};
 use crate::name::Job;
 use crate::record::{Record, StopAsked};
 use crate::register::{Answer, StoreError};
@@ -33,6 +34,22 @@ pub struct Terms {
     pub leaves_outcome: bool,
     /// The run inside which this one was started, if any.
     pub inside: Option<RunId>,
+    pub stages: Stages,
+    /// The exit code by which the job says that there was nothing.
+    pub empty_exit: Option<i32>,
+    /// Say so when this many good runs in a row have left the same artifacts.
+    pub stuck_after: Option<u64>,
+}
+
+/// What is done under the lease besides the job itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Stages {
+    /// A command that runs before anything is looked at.
+    pub prepare: bool,
+    /// A look at the upstreams, and at the artifacts as they are before the job.
+    pub inspect: bool,
+    /// A look at the artifacts when the job has ended.
+    pub survey: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,6 +68,10 @@ pub enum Input {
     Tick,
     Spawned,
     NotSpawned(NotSpawned),
+    /// What the upstreams said.
+    Inspected(Passage),
+    /// What was found of the declared artifacts.
+    Surveyed(Vec<Produced>),
     ChildEnded(Exit),
     /// What the job said of itself. It comes before [`Input::TreeEmpty`], when nobody is left to say more.
     Said(Vec<Said>),
@@ -77,9 +98,19 @@ pub enum Input {
 pub enum Output {
     Call(Call),
     Consult(Option<Box<Record>>),
+    /// Run the command that comes before everything else; told as a child.
+    Prepare {
+        grant: Option<Grant>,
+    },
+    /// Look at the upstreams and at the artifacts as they are; answered by [`Input::Inspected`].
+    Inspect {
+        grant: Option<Grant>,
+    },
     Spawn {
         grant: Option<Grant>,
     },
+    /// Look at the artifacts as the job left them; answered by [`Input::Surveyed`].
+    Survey,
     /// Tell the keeper its new deadline.
     Extend(Boot),
     /// The frozen tree may go on until this deadline.
@@ -94,6 +125,16 @@ pub enum Output {
     Finish(Finish),
 }
 
+impl Output {
+    /// What was granted to whatever begins with this.
+    pub fn grant(&self) -> Option<&Grant> {
+        match self {
+            Self::Prepare { grant } | Self::Inspect { grant } | Self::Spawn { grant } => grant.as_ref(),
+            _ => None,
+        }
+    }
+}
+
 /// What a won claim gives the child.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
@@ -101,19 +142,55 @@ pub struct Grant {
     pub deadline: Boot,
 }
 
+/// What the upstreams let a run do.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Passage {
+    Proceed {
+        upstreams: Vec<Consumed>,
+    },
+    /// Nothing to do: an upstream had nothing.
+    Skip {
+        barred: Vec<Barred>,
+    },
+    Halt {
+        barred: Vec<Barred>,
+    },
+}
+
 /// Something people or programs may want to know while it happens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    Claimed { token: Token, grants: u64, took_over: Option<TookOver> },
-    Waiting { record: Box<Record>, remaining: Option<Duration> },
-    AskedToStop { record: Box<Record> },
-    Renewed { renewals: u64 },
-    RenewalFailed { error: StoreError },
+    Claimed {
+        token: Token,
+        grants: u64,
+        took_over: Option<TookOver>,
+    },
+    Waiting {
+        record: Box<Record>,
+        remaining: Option<Duration>,
+    },
+    AskedToStop {
+        record: Box<Record>,
+    },
+    Renewed {
+        renewals: u64,
+    },
+    RenewalFailed {
+        error: StoreError,
+    },
     Stopping(Why),
     Frozen,
     Thawed,
-    CompletionFailed { error: StoreError },
-    WithoutLease { error: StoreError },
+    CompletionFailed {
+        error: StoreError,
+    },
+    WithoutLease {
+        error: StoreError,
+    },
+    /// So many good runs in a row have left the very same artifacts.
+    Stuck {
+        count: u64,
+    },
 }
 
 /// The run before, which did not release.
@@ -168,7 +245,14 @@ pub enum Finish {
     /// The child ran to an end under its lease, and that is recorded.
     Ended {
         exit: Exit,
+        judgement: Box<Judgement>,
         escaped: Vec<String>,
+    },
+    /// An upstream kept the job from working. `recorded` says whether the store knows.
+    Barred {
+        halt: bool,
+        barred: Vec<Barred>,
+        recorded: bool,
     },
     /// A publish of this run was refused, so that it counts as fenced off whatever the child said. `recorded` says
     /// whether its own last swap told the store.
@@ -206,6 +290,7 @@ pub enum Finish {
     /// It ran without a lease, as asked.
     WithoutLease {
         exit: Exit,
+        judgement: Box<Judgement>,
         escaped: Vec<String>,
     },
     Interrupted(i32),

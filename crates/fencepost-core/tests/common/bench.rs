@@ -2,7 +2,7 @@
 
 use fencepost_core::lease::Facts;
 use fencepost_core::register::StoreError;
-use fencepost_core::run::{Event, Exit, Finish, Grant, Input, NotSpawned, Output, Overlap, Run, Terms, Why};
+use fencepost_core::run::{Event, Exit, Finish, Grant, Input, NotSpawned, Output, Overlap, Run, Stages, Terms, Why};
 use fencepost_core::transition::Call;
 
 use super::*;
@@ -18,7 +18,21 @@ pub fn terms(run: u128) -> Terms {
         run_without_store: false,
         leaves_outcome: true,
         inside: None,
+        stages: Stages::default(),
+        empty_exit: None,
+        stuck_after: None,
     }
+}
+
+/// The child ended by itself and left no artifacts.
+pub fn ended(exit: Exit) -> Finish {
+    ended_leaving(exit, Vec::new())
+}
+
+/// The same, with processes left that could not be ended.
+pub fn ended_leaving(exit: Exit, escaped: Vec<String>) -> Finish {
+    let judgement = Box::new(fencepost_core::contract::judge(exit.code(), None, None, &[], &[]));
+    Finish::Ended { exit, judgement, escaped }
 }
 
 #[derive(Debug)]

@@ -120,6 +120,7 @@ pub fn free(last: u64) -> Record {
         lease: None,
         ledger: Default::default(),
         resources: Default::default(),
+        upstreams: Default::default(),
     }
 }
 
@@ -150,7 +151,7 @@ pub fn lease(record: &Record) -> &Lease {
 }
 
 pub fn good() -> Ending {
-    Ending { status: Status::Ok, exit_code: Some(0), ended_by: EndedBy::Child, note: None, published: Vec::new() }
+    Ending { exit_code: Some(0), ..Ending::new(Status::Ok, EndedBy::Child) }
 }
 
 pub fn complete(me: Me) -> Intent {
@@ -181,7 +182,7 @@ pub fn decide_with(
 /// The record that a decision writes.
 pub fn written(decision: Result<Decision, Refusal>) -> Record {
     match decision {
-        Ok(Decision::Write(Some(record))) => *record,
+        Ok(Decision::Write { record: Some(record), .. }) => *record,
         other => panic!("nothing was written: {other:?}"),
     }
 }
@@ -230,6 +231,10 @@ impl Memory {
 
     pub fn record(&self) -> Record {
         Record::decode(&self.entries[&Key::job(&job())].bytes, &job()).unwrap()
+    }
+
+    pub fn bytes(&self, key: &Key) -> Option<Vec<u8>> {
+        self.entries.get(key).map(|entry| entry.bytes.clone())
     }
 
     pub fn has_record(&self) -> bool {

@@ -95,6 +95,7 @@ struct Job {
     deadline: Option<Boot>,
     grace: Duration,
     leave_children: bool,
+    more_to_come: bool,
     /// The wrapper was told that the job is stopped.
     told_stopped: bool,
     /// The wrapper's death was what ended it.
@@ -191,7 +192,8 @@ impl Body {
     }
 
     fn spawn(&mut self, job: Spawn) {
-        if !matches!(self.phase, Phase::Waiting) {
+        let is_next = matches!(self.phase, Phase::Empty) && self.job.more_to_come && self.job.escaped.is_empty();
+        if !matches!(self.phase, Phase::Waiting) && !is_next {
             return;
         }
         // A wrapper that was stopped between winning the lease and giving this order may be a whole lease too late.
@@ -217,9 +219,13 @@ impl Body {
             deadline: job.deadline,
             grace: job.grace,
             leave_children: job.leave_children,
+            more_to_come: job.more_to_come,
             ..Job::default()
         };
         self.report(&Report::Spawned { pid: pid.as_raw() });
+        if job.more_to_come {
+            return;
+        }
         // A descriptor too many only delays whoever waits for the output to end; the job is guarded all the same.
         let _ = spawn::let_go(&self.kept);
     }

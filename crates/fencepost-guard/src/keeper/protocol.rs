@@ -50,6 +50,8 @@ pub struct Spawn {
     pub foreground: bool,
     /// What the job leaves running when it ends is none of our business.
     pub leave_children: bool,
+    /// Another command comes after this one, so that what it inherited is kept, and its own input is empty.
+    pub more_to_come: bool,
 }
 
 /// What the keeper has seen or done.
@@ -80,7 +82,7 @@ pub enum Report {
     LeftOvers {
         processes: Vec<Process>,
     },
-    /// Nothing of the tree is left but what could not be killed. The last report.
+    /// Nothing of the tree is left but what could not be killed. The last report, unless more is to come.
     Empty {
         escaped: Vec<Process>,
     },

@@ -106,6 +106,9 @@ fn prepare(job: &Spawn) -> Result<Command, (SpawnStep, io::Error)> {
         fs::metadata(Path::new(directory).join(".")).map_err(|error| (SpawnStep::Directory, error))?;
         command.current_dir(directory);
     }
+    if job.more_to_come {
+        command.stdin(Stdio::null());
+    }
     if let Some(path) = &job.stdout {
         command.stdout(append(path)?);
     }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 
+use fencepost_core::artifact::Fingerprint;
 use sha2::{Digest, Sha256};
 
 /// How much is read at a time. Payloads may be larger than memory.
@@ -15,12 +16,21 @@ pub fn of(bytes: &[u8]) -> String {
 
 /// Copies everything, and returns its digest and its length.
 pub fn copy(from: &mut dyn Read, to: &mut dyn Write) -> io::Result<(String, u64)> {
+    hashed(from, to).map(|(hash, length)| (shown(&hash), length))
+}
+
+/// The fingerprint of everything there is to read, and its length.
+pub fn fingerprint(from: &mut dyn Read) -> io::Result<(Fingerprint, u64)> {
+    hashed(from, &mut io::sink()).map(|(hash, length)| (Fingerprint(hash), length))
+}
+
+fn hashed(from: &mut dyn Read, to: &mut dyn Write) -> io::Result<([u8; 32], u64)> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; CHUNK_BYTES];
     let mut length = 0;
     loop {
         match from.read(&mut buffer) {
-            Ok(0) => return Ok((shown(hash.finalize().as_slice()), length)),
+            Ok(0) => return Ok((hash.finalize().into(), length)),
             Ok(read) => {
                 hash.update(&buffer[..read]);
                 to.write_all(&buffer[..read])?;

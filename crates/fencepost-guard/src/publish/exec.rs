@@ -90,6 +90,8 @@ pub fn publish(
         Entered::Turn(taken) => taken,
     };
     let plan = Plan {
+        prepare: None,
+        scout: None,
         argv: task.argv.clone(),
         cwd: None,
         grace: task.grace,
@@ -273,7 +275,7 @@ fn environment(request: &Request, task: &Task) -> crate::child::Environment {
     .map(|(name, value)| (name.into(), Some(value.into())))
     .collect();
     variables.extend(task.env.iter().cloned());
-    Box::new(move |_| variables.clone())
+    Box::new(move |_, _| variables.clone())
 }
 
 fn receipt(fence: Fence, already_applied: bool, remarks: Vec<String>) -> Receipt {

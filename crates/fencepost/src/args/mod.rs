@@ -101,6 +101,28 @@ pub struct RunOptions {
     /// fail)
     #[arg(long, value_enum)]
     pub on_store_error: Option<StoreErrorChoice>,
+    /// The zone whose days count, by its IANA name (default: UTC)
+    #[arg(long, value_name = "ZONE")]
+    pub tz: Option<String>,
+    /// Work only if this upstream is good: NAME[@last-due|same-day|same-slot|within=6h|any][,artifact=PATH]; may be
+    /// given several times
+    #[arg(long, value_name = "SPEC")]
+    pub needs: Vec<String>,
+    /// Wait this long for upstreams that are not good yet (default: not at all)
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub needs_wait: Option<Duration>,
+    /// Run this string by sh -c first, under the lease: for example a git pull
+    #[arg(long, value_name = "STRING")]
+    pub prepare: Option<OsString>,
+    /// A file or pattern that the command writes: PATH[,min-bytes=N]; may be given several times
+    #[arg(long, value_name = "PATH")]
+    pub produces: Vec<String>,
+    /// The exit code by which the command says that there was nothing to do
+    #[arg(long, value_name = "N")]
+    pub empty_exit: Option<u8>,
+    /// Warn when this many good runs in a row have left the same bytes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
+    pub stuck_after: Option<u32>,
     /// Leave alone what the command leaves running
     #[arg(long)]
     pub leave_children: bool,

@@ -7,7 +7,7 @@ use fencepost_core::lease::{Claim, Honest, Intent, Me, Refusal, Rules};
 use fencepost_core::ledger::Trigger;
 use fencepost_core::name::Job;
 use fencepost_core::record::Record;
-use fencepost_core::run::{Event, Finish, Overlap, Run, Terms, Why};
+use fencepost_core::run::{Event, Finish, Overlap, Run, Stages, Terms, Why};
 use fencepost_core::token::{RunId, Token};
 use fencepost_core::transition::Done;
 use fencepost_guard::drive::{Note, drive};
@@ -236,6 +236,9 @@ impl<'a> Desk<'a> {
             timeout: None,
             run_without_store: false,
             leaves_outcome: false,
+            stages: Stages::default(),
+            empty_exit: None,
+            stuck_after: None,
             inside: None,
         };
         let failed = |error: std::io::Error| Failure::Other(format!("Cannot hold {}: {error}", self.job));
@@ -270,7 +273,7 @@ impl<'a> Desk<'a> {
             }));
         };
         match finish {
-            Finish::Ended { .. } => {
+            Finish::Ended { .. } | Finish::Barred { .. } => {
                 event("released", None);
                 Ok(Code::DONE)
             }

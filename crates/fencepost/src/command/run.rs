@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,11 +11,13 @@ use fencepost_core::lease::{Claim, Intent};
 use fencepost_core::ledger::{Status, Trigger};
 use fencepost_core::name::Job;
 use fencepost_core::register::StoreError;
-use fencepost_core::run::{Event, Finish, Overlap, Run, Terms};
+use fencepost_core::run::{Event, Finish, Overlap, Run, Stages, Terms};
 use fencepost_core::token::RunId;
 use fencepost_guard::child::{Child, Environment, Plan, Variables};
 use fencepost_guard::drive::{Note, drive};
 use fencepost_guard::keeper::Keeper;
+use fencepost_guard::pin::Pins;
+use fencepost_guard::scout::{PINNED, Pinned, Scout};
 use fencepost_guard::signals::Signals;
 use fencepost_guard::terminal::Terminal;
 use fencepost_guard::transact::{count_skip, look, transact};
@@ -29,6 +32,7 @@ use crate::place::Place;
 use crate::report::{self, Voice};
 use crate::settings::Settings;
 use crate::show;
+use crate::upstreams;
 
 pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
@@ -75,13 +79,18 @@ impl Attempt<'_> {
             ttl: settings.ttl,
             holder: place.host.holder(std::process::id() as i32, Some(keeper.pid())),
             slot: clock::now().wall,
-            zone: "UTC".to_string(),
+            zone: settings.zone.name().to_string(),
             trigger: Trigger::Manual,
         };
         let terms = terms(&settings, job.clone(), claim);
         let label = job.to_string();
+        let pins = (!settings.needs.is_empty()).then(|| Pins::new(&place.state, run)).transpose().map_err(|error| {
+            Failure::Other(format!("Cannot make a place for what the job reads in {}: {error}", place.state.display()))
+        })?;
         let plan = Plan {
             argv: settings.argv.clone(),
+            prepare: settings.prepare.clone(),
+            scout: scout(&settings, &place, &store, pins.as_ref())?,
             cwd: settings.working_directory.clone().map(PathBuf::into_os_string),
             grace: settings.grace,
             leave_children: settings.leave_children,
@@ -105,7 +114,8 @@ impl Attempt<'_> {
             .map_err(|error| Failure::Other(format!("Cannot start the store's thread: {error}")))?;
         let code = Code::of_run(&finish, Code(settings.skip_exit));
         if let Some(output) = output {
-            output.show_if(!matches!(&finish, Finish::Held { .. }) && code != Code::DONE);
+            let was_skipped = matches!(&finish, Finish::Held { .. } | Finish::Barred { halt: false, .. });
+            output.show_if(!was_skipped && code != Code::DONE);
         }
         let now = clock::now().wall;
         voice.finish(&label, &finish, now);
@@ -139,7 +149,36 @@ fn terms(settings: &Settings, job: Job, claim: Claim) -> Terms {
         run_without_store: settings.on_store_error == StoreErrorChoice::Run,
         leaves_outcome: true,
         inside: std::env::var("FENCEPOST_RUN").ok().and_then(|run| run.parse().ok()),
+        stages: Stages {
+            prepare: settings.prepare.is_some(),
+            inspect: !settings.needs.is_empty() || !settings.produces.is_empty(),
+            survey: !settings.produces.is_empty(),
+        },
+        empty_exit: settings.empty_exit.map(i32::from),
+        stuck_after: settings.stuck_after.map(u64::from),
     }
+}
+
+/// Looks at upstreams and artifacts, if there are any.
+fn scout(
+    settings: &Settings,
+    place: &Place,
+    store: &Arc<dyn Store>,
+    pins: Option<&Pins>,
+) -> Result<Option<Scout>, Failure> {
+    if settings.needs.is_empty() && settings.produces.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Scout {
+        store: Arc::clone(store),
+        local: place.local(),
+        base: settings.base.clone(),
+        needs: settings.needs.clone(),
+        wait: settings.needs_wait,
+        due: upstreams::last_due(&settings.needs, place.config.as_ref())?,
+        pins: pins.map(Pins::directory),
+        produces: settings.produces.clone(),
+    }))
 }
 
 /// What the child is told. Whatever an outer run had told us is replaced or removed.
@@ -150,7 +189,8 @@ fn environment(place: &Place, settings: &Settings, run: RunId) -> Environment {
         settings.environment.iter().map(|(name, value)| (name.clone(), Some(value.clone()))).collect();
     // What the job itself calls goes by the same configuration, wherever it does so.
     configured.extend(place.config.as_ref().map(|config| (VARIABLE.into(), Some(config.path.clone().into()))));
-    Box::new(move |grant| {
+    let zone = settings.zone.clone();
+    Box::new(move |grant, inputs| {
         let lease = grant.and_then(|grant| grant.record.lease.as_ref().map(|lease| (&grant.record, lease)));
         let value = |value: fn(&fencepost_core::record::Record, &fencepost_core::record::Lease) -> String| {
             lease.map(|(record, lease)| value(record, lease))
@@ -159,8 +199,8 @@ fn environment(place: &Place, settings: &Settings, run: RunId) -> Environment {
             ("FENCEPOST_JOB", value(|record, _| record.job.to_string())),
             ("FENCEPOST_RUN", value(|_, lease| lease.run.to_string())),
             ("FENCEPOST_TOKEN", value(|record, _| record.token.to_string())),
-            ("FENCEPOST_SLOT", value(|_, lease| show::time(lease.slot))),
-            ("FENCEPOST_DATE", value(|_, lease| show::date(lease.slot))),
+            ("FENCEPOST_SLOT", lease.map(|(_, lease)| zone.show(lease.slot))),
+            ("FENCEPOST_DATE", lease.map(|(_, lease)| zone.date(lease.slot).to_string())),
             ("FENCEPOST_TRIGGER", value(|_, lease| lease.trigger.as_str().to_string())),
             ("FENCEPOST_LATE_SECONDS", value(|_, _| "0".to_string())),
             ("FENCEPOST_KEY", value(|record, lease| format!("{}/{}", record.job, show::time(lease.slot)))),
@@ -170,8 +210,15 @@ fn environment(place: &Place, settings: &Settings, run: RunId) -> Environment {
         ];
         let outcome = (OsString::from("FENCEPOST_OUTCOME"), lease.map(|_| said.clone()));
         let told = variables.into_iter().map(|(name, value)| (name.into(), value.map(OsString::from)));
-        configured.iter().cloned().chain(told).chain([outcome]).collect()
+        configured.iter().cloned().chain(told).chain([outcome]).chain(pinned(inputs)).collect()
     })
+}
+
+/// Where the job finds what it reads of its upstreams. What an outer run pinned is none of its business.
+fn pinned(inputs: &[Pinned]) -> Variables {
+    let outer = std::env::vars_os().map(|(name, _)| name).filter(|name| name.as_bytes().starts_with(PINNED.as_bytes()));
+    let mine = inputs.iter().map(|input| (OsString::from(input.variable()), Some(input.path.clone().into_os_string())));
+    outer.map(|name| (name, None)).chain(mine).collect()
 }
 
 fn opened(place: &Place, settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
@@ -223,7 +270,9 @@ fn dry_run(place: &Place, job: &Job, settings: &Settings) -> Result<Code, Failur
 
 fn status(finish: &Finish) -> Status {
     match finish {
-        Finish::Ended { exit, .. } | Finish::WithoutLease { exit, .. } if exit.code() == 0 => Status::Ok,
+        Finish::Ended { judgement, .. } | Finish::WithoutLease { judgement, .. } => judgement.status,
+        Finish::Barred { halt: true, .. } => Status::Halted,
+        Finish::Barred { halt: false, .. } => Status::SkippedBarrier,
         Finish::Fenced { .. } => Status::Fenced,
         Finish::Stopped { why, .. } => why.status(),
         Finish::Held { .. } => Status::SkippedOverlap,

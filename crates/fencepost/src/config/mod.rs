@@ -21,6 +21,7 @@ pub use check::{GRACE, GRACES_PER_TTL, TTL};
 pub use find::{VARIABLE, candidates, find, home};
 pub use job::JobConfig;
 pub use mistake::{Located, Mistake, Source};
+pub use needs::{Need, OnEmpty};
 pub use notify::Notify;
 pub use values::{CommandLine, Logs};
 

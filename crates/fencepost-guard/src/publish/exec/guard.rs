@@ -159,6 +159,8 @@ impl<'a> Guard<'a> {
                 | Input::Tick
                 | Input::Spawned
                 | Input::Said(_)
+                | Input::Inspected(_)
+                | Input::Surveyed(_)
                 | Input::Interrupted(_) => {}
             }
         }
@@ -216,7 +218,7 @@ impl<'a> Guard<'a> {
         let timeout = PollTimeout::try_from(until_due.min(NAP_MAX)).unwrap_or(PollTimeout::ZERO);
         let mut fds =
             vec![PollFd::new(self.worker.fd(), PollFlags::POLLIN), PollFd::new(self.signals.fd(), PollFlags::POLLIN)];
-        fds.extend(self.child.fd().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+        fds.extend(self.child.fds().into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
         // An error is a signal, and the loop looks at everything anyway.
         let _ = poll(&mut fds, timeout);
     }

@@ -1,0 +1,145 @@
+//! What is done under the lease, one after the other: the command to prepare, a look at the upstreams, the job itself,
+//! and a look at what it left.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::{Exit, Grant, NotSpawned, Output, Passage, Phase, Run, Why};
+use crate::contract::Produced;
+use crate::lease::{Now, Rules};
+use crate::said::Said;
+use crate::time::Boot;
+
+/// How far a run has come. The order is the order of things.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Stage {
+    Claimed,
+    Preparing,
+    Inspecting,
+    Working,
+    Surveying,
+}
+
+impl<R: Rules> Run<R> {
+    /// Begins whatever comes next under the lease.
+    pub(super) fn advance(&mut self, now: Now, out: &mut Vec<Output>) {
+        let stages = self.terms.stages;
+        let timeout_at = self.terms.timeout.map(|timeout| now.boot + timeout);
+        self.child.exit = None;
+        if self.stage < Stage::Preparing && stages.prepare {
+            self.stage = Stage::Preparing;
+            self.child.timeout_at = timeout_at;
+            out.push(Output::Prepare { grant: self.grant() });
+        } else if self.stage < Stage::Inspecting && stages.inspect {
+            self.stage = Stage::Inspecting;
+            self.child.timeout_at = None;
+            out.push(Output::Inspect { grant: self.grant() });
+        } else {
+            self.stage = Stage::Working;
+            self.child.timeout_at = timeout_at;
+            out.push(Output::Spawn { grant: self.grant() });
+        }
+    }
+
+    /// Whether there can be processes of the job. A look at files has none, and nothing that a keeper could end.
+    pub(super) fn has_tree(&self) -> bool {
+        matches!(self.stage, Stage::Preparing | Stage::Working)
+    }
+
+    /// When a stage without processes has to end, for no keeper does it.
+    pub(super) fn own_deadline(&self) -> Option<Boot> {
+        let deadline = self.deadline().filter(|_| !self.has_tree() && self.stage != Stage::Claimed);
+        deadline.map(|deadline| deadline.before(self.terms.grace))
+    }
+
+    /// Ends a stage without processes by its deadline, or because the lease is gone or wanted by another.
+    pub(super) fn end_without_tree(&mut self, now: Now, out: &mut Vec<Output>) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        let Some(deadline) = self.own_deadline().or_else(|| self.without_lease_and_tree()) else { return };
+        if now.boot >= deadline {
+            self.stopping(Why::Deadline, out);
+        }
+        if self.child.stopped.is_some() {
+            self.complete(now, out);
+        }
+    }
+
+    /// Without a lease there is no deadline, but a look may still have to be ended.
+    fn without_lease_and_tree(&self) -> Option<Boot> {
+        (self.mine.is_none() && !self.has_tree() && self.stage != Stage::Claimed).then_some(Boot(u64::MAX))
+    }
+
+    pub(super) fn heard(&mut self, said: Said) {
+        match said {
+            Said::Published(published) => self.child.published.push(published),
+            Said::Recorded(recorded) => self.child.said = Some(recorded),
+            Said::Gated(gated) => {
+                self.child.upstreams.extend(gated.upstreams);
+                self.child.barred.extend(gated.barred);
+            }
+        }
+    }
+
+    /// Nothing of the tree is left: either that was all, or something comes next.
+    pub(super) fn tree_empty(&mut self, now: Now, out: &mut Vec<Output>) {
+        let stands = self.child.stopped.is_none() && self.child.escaped.is_empty();
+        let refused = self.child.published.iter().any(|published| published.refused.is_some());
+        self.child.frozen_since = None;
+        match self.stage {
+            Stage::Preparing if stands && self.interrupted.is_some() => {
+                self.interrupt_look(now, self.interrupted.unwrap_or_default(), out);
+            }
+            Stage::Preparing if stands && self.child.exit == Some(Exit::Code(0)) => self.advance(now, out),
+            Stage::Working if stands && !refused && self.terms.stages.survey && self.ended_well() => {
+                self.stage = Stage::Surveying;
+                self.child.timeout_at = None;
+                out.push(Output::Survey);
+            }
+            _ => self.complete(now, out),
+        }
+    }
+
+    pub(super) fn inspected(&mut self, now: Now, passage: Passage, out: &mut Vec<Output>) {
+        if self.phase != Phase::Running || self.stage != Stage::Inspecting {
+            return;
+        }
+        match passage {
+            Passage::Proceed { upstreams } => {
+                self.child.upstreams = upstreams;
+                return self.advance(now, out);
+            }
+            Passage::Skip { barred } => (self.child.halt, self.child.barred) = (Some(false), barred),
+            Passage::Halt { barred } => (self.child.halt, self.child.barred) = (Some(true), barred),
+        }
+        self.complete(now, out);
+    }
+
+    pub(super) fn surveyed(&mut self, now: Now, produced: Vec<Produced>, out: &mut Vec<Output>) {
+        if self.phase == Phase::Running && self.stage == Stage::Surveying {
+            self.child.produced = produced;
+            self.complete(now, out);
+        }
+    }
+
+    /// Somebody asked to stop while files were looked at.
+    pub(super) fn interrupt_look(&mut self, now: Now, signal: i32, out: &mut Vec<Output>) {
+        let when = if self.stage < Stage::Working { "before it started" } else { "while its artifacts were looked at" };
+        let text = format!("interrupted by signal {signal} {when}");
+        self.child.not_spawned = Some(NotSpawned { not_found: false, text });
+        self.complete(now, out);
+    }
+
+    /// Whether its exit code leaves it to the artifacts to say how it ended.
+    fn ended_well(&self) -> bool {
+        let code = self.child.exit.map(Exit::code);
+        code == Some(0) || (code.is_some() && code == self.terms.empty_exit)
+    }
+
+    fn grant(&self) -> Option<Grant> {
+        let mine = self.mine.as_ref()?;
+        Some(Grant { record: Box::new(mine.known.record.clone()), deadline: mine.deadline })
+    }
+}

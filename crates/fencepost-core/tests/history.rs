@@ -1,0 +1,133 @@
+//! What a record has no room for is in the history before the record gives it up.
+
+mod common;
+
+use common::*;
+use fencepost_core::artifact::{Artifact, Fingerprint};
+use fencepost_core::history::Page;
+use fencepost_core::lease::{Facts, Honest, Intent};
+use fencepost_core::ledger::{Ending, LISTED_MAX, NOTE_BYTES_MAX, Outcome, RING_OUTCOMES_MAX};
+use fencepost_core::name::Key;
+use fencepost_core::register::{Fate, StoreError, Trouble};
+use fencepost_core::time::Wall;
+use fencepost_core::transition::{Call, Done, Step, Transition};
+
+/// Carries an intent to its end on a store in memory, and fails the calls that it is told to.
+///
+/// A failed call may have landed all the same.
+fn carry(
+    store: &mut Memory,
+    intent: Intent,
+    by: u128,
+    mut fails: impl FnMut(&Call) -> Option<(StoreError, bool)>,
+) -> Box<Done> {
+    let mut transition = Transition::<Honest>::new(job(), intent, id(by), 0);
+    let mut step = transition.begin(now(0));
+    for _ in 0..1_000 {
+        step = match step {
+            Step::Call(call) => match fails(&call) {
+                Some((error, lands)) => {
+                    if lands {
+                        store.answer(call, 0);
+                    }
+                    transition.answered(now(0), Err(error))
+                }
+                None => transition.answered(now(0), Ok(store.answer(call, 0))),
+            },
+            Step::Consult(_) => transition.consulted(now(0), Facts::default()),
+            Step::Failed(_) => transition.again(now(0)),
+            Step::Done(done) => return done,
+            Step::Refused(refusal) => panic!("{refusal}"),
+        };
+    }
+    panic!("it never ends");
+}
+
+fn record(store: &mut Memory, run: u128, slot: i64, ending: Ending) {
+    let mut claim = claim(run);
+    claim.slot = Wall(slot);
+    carry(store, Intent::Record { claim, ending }, run, |_| None);
+}
+
+fn attempts(store: &Memory, slot: i64) -> Vec<Outcome> {
+    let mut all = Vec::new();
+    for page in 0.. {
+        let Some(bytes) = store.bytes(&Key::history(&job(), Wall(slot), page)) else { break };
+        all.extend(Page::decode(&bytes, &job()).unwrap().attempts);
+    }
+    all
+}
+
+#[test]
+fn what_falls_out_of_the_ring_is_in_the_history() {
+    let mut store = Memory::with_identity();
+    for run in 1..=100 {
+        record(&mut store, run, run as i64 * 1_000, good());
+    }
+    let ring = store.record().ledger.ring;
+    assert_eq!(ring.len(), RING_OUTCOMES_MAX);
+    let oldest = 100 - RING_OUTCOMES_MAX as u128;
+    for run in 1..=oldest {
+        let found: Vec<_> = attempts(&store, run as i64 * 1_000).iter().map(|outcome| outcome.run).collect();
+        assert_eq!(found, [id(run)]);
+    }
+    assert_eq!(ring[0].run, id(oldest + 1));
+    assert_eq!(store.record().ledger.counts.values().sum::<u64>(), 100);
+}
+
+#[test]
+fn every_attempt_of_one_slot_is_kept_over_several_pages() {
+    let mut store = Memory::with_identity();
+    let long = Ending { note: Some("x".repeat(2_000)), ..good() };
+    for run in 1..=120 {
+        record(&mut store, run, 7_000, long.clone());
+    }
+    let mut found: Vec<_> = attempts(&store, 7_000).iter().map(|outcome| outcome.run).collect();
+    found.sort();
+    assert_eq!(found, (1..=120).map(id).collect::<Vec<_>>());
+    assert!(store.bytes(&Key::history(&job(), Wall(7_000), 1)).is_some(), "one page holds them all");
+}
+
+#[test]
+fn what_the_record_has_no_room_for_is_whole_in_the_history() {
+    let mut store = Memory::with_identity();
+    let artifacts: Vec<_> = (0..20)
+        .map(|number| Artifact { path: format!("out/{number}"), size: number, sha256: Fingerprint([number as u8; 32]) })
+        .collect();
+    let note = "n".repeat(1_000);
+    let ending = Ending { artifacts: artifacts.clone(), note: Some(note.clone()), ..good() };
+    record(&mut store, 1, 5_000, ending);
+    let short = store.record().ledger.ring[0].clone();
+    assert!(short.clipped && short.note.unwrap().len() <= NOTE_BYTES_MAX && short.artifacts.len() == LISTED_MAX);
+    let whole = attempts(&store, 5_000).remove(0);
+    assert_eq!((whole.artifacts, whole.note), (artifacts, Some(note)));
+}
+
+/// Whatever becomes of a write into the history, nothing leaves the record before it is there, and it is there once.
+#[test]
+fn a_history_that_fails_keeps_the_record_as_it_is() {
+    for fate in [Fate::NotDone, Fate::Unknown] {
+        for lands in [false, true] {
+            let mut store = Memory::with_identity();
+            for run in 1..=RING_OUTCOMES_MAX as u128 {
+                record(&mut store, run, run as i64 * 1_000, good());
+            }
+            let mut first = true;
+            let mut claim = claim(99);
+            claim.slot = Wall(99_000);
+            let intent = Intent::Record { claim, ending: good() };
+            carry(&mut store, intent, 99, |call| match call {
+                Call::Swap { key, .. } if key.as_str().starts_with("history/") && first => {
+                    first = false;
+                    let error = StoreError { fate, trouble: Trouble::Unavailable, detail: "cut".to_string() };
+                    Some((error, lands && fate == Fate::Unknown))
+                }
+                _ => None,
+            });
+            assert!(!first, "nothing was written into the history");
+            assert_eq!(attempts(&store, 1_000).len(), 1, "{fate:?} {lands}");
+            assert_eq!(store.record().ledger.ring.len(), RING_OUTCOMES_MAX);
+            assert_eq!(store.record().ledger.of_run(id(99)).map(|outcome| outcome.slot), Some(Wall(99_000)));
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Files as a run finds and leaves them: which are meant, whether they were written, and which bytes they hold.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use fencepost_core::artifact::{Artifact, Fingerprint};
+use fencepost_core::contract::{ARTIFACTS_MAX, Lack, Produced, Seen};
+
+use crate::publish::digest;
+
+/// A file that was written more recently than this may be written again without a visible sign: the kernel's clock
+/// for files ticks every few milliseconds.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Where artifacts are named from: the configuration's directory, or the working one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Base(PathBuf);
+
+impl Base {
+    /// An absolute directory. Links in it are followed, so that one file has one name.
+    pub fn new(directory: &Path) -> Self {
+        Self(directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf()))
+    }
+
+    /// Where a path, as it is written or recorded, lies here.
+    pub fn locate(&self, path: &str) -> PathBuf {
+        self.0.join(path)
+    }
+
+    /// What a path is recorded as: relative to the base where it lies below it, and without detours.
+    pub fn name(&self, path: &Path) -> String {
+        let whole = plain(&self.0.join(path));
+        let below = whole.strip_prefix(&self.0).ok().filter(|below| !below.as_os_str().is_empty());
+        below.unwrap_or(&whole).to_string_lossy().into_owned()
+    }
+}
+
+/// A path without `.` and `..`, by its words alone: the file need not exist.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(plain.pop()),
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+/// An artifact that a job declares: a file, or a pattern that stands for some.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    pub path: String,
+    pub min_bytes: u64,
+}
+
+impl Declared {
+    /// Reads `PATH[,min-bytes=N]`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (path, min_bytes) = match text.rsplit_once(",min-bytes=") {
+            None => (text, 1),
+            Some((path, number)) => {
+                let wrong = || format!("{number:?} is not a number of bytes, as in out.csv,min-bytes=100");
+                (path, number.parse().map_err(|_| wrong())?)
+            }
+        };
+        if path.is_empty() {
+            return Err("it names no file".to_string());
+        }
+        let declared = Self { path: path.to_string(), min_bytes };
+        declared.check()?;
+        Ok(declared)
+    }
+
+    /// Whether its pattern can be read, if it is one.
+    pub fn check(&self) -> Result<(), String> {
+        glob::Pattern::new(&self.path).map(drop).map_err(|error| format!("{:?} is not a pattern: {error}", self.path))
+    }
+
+    /// The files that it stands for now, in order.
+    fn files(&self, base: &Base) -> io::Result<Vec<PathBuf>> {
+        let path = base.locate(&self.path);
+        if !self.path.contains(['*', '?', '[']) || path.symlink_metadata().is_ok() {
+            return Ok(if path.try_exists()? { vec![path] } else { Vec::new() });
+        }
+        let base = glob::Pattern::escape(&base.0.to_string_lossy());
+        let pattern = if self.path.starts_with('/') { self.path.clone() } else { format!("{base}/{}", self.path) };
+        let found = glob::glob(&pattern).map_err(io::Error::other)?;
+        let mut files = Vec::new();
+        for path in found {
+            let path = path.map_err(io::Error::from)?;
+            if path.is_file() {
+                files.push(path);
+            }
+        }
+        Ok(files)
+    }
+}
+
+/// What tells a file that was written from one that was not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+}
+
+/// The declared files as they were before a run.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot(BTreeMap<PathBuf, Stamp>);
+
+impl Snapshot {
+    pub fn take(declared: &[Declared], base: &Base) -> Self {
+        let mut stamps = BTreeMap::new();
+        let mut newest = None;
+        for path in declared.iter().filter_map(|declared| declared.files(base).ok()).flatten() {
+            if let Ok(metadata) = fs::metadata(&path) {
+                newest = newest.max(metadata.modified().ok());
+                stamps.insert(path, Stamp::of(&metadata));
+            }
+        }
+        wait_out_the_tick(newest);
+        Self(stamps)
+    }
+
+    fn shows(&self, path: &Path, stamp: Stamp) -> bool {
+        self.0.get(path) == Some(&stamp)
+    }
+}
+
+/// A file that was written just now gets another stamp only by being written in a later tick.
+fn wait_out_the_tick(newest: Option<SystemTime>) {
+    let age = newest.and_then(|newest| newest.elapsed().ok());
+    if let Some(age) = age.filter(|age| *age < TICK) {
+        std::thread::sleep(TICK - age);
+    }
+}
+
+/// Looks at everything that was declared, as the run left it.
+pub fn survey(declared: &[Declared], base: &Base, before: &Snapshot) -> Vec<Produced> {
+    declared.iter().map(|declared| look(declared, base, before)).collect()
+}
+
+fn look(declared: &Declared, base: &Base, before: &Snapshot) -> Produced {
+    let lacking = |files, lack| Produced { declared: declared.path.clone(), files, lack: Some(lack) };
+    let paths = match declared.files(base) {
+        Ok(paths) => paths,
+        Err(error) => return lacking(Vec::new(), Lack::Unreadable { why: error.to_string() }),
+    };
+    if paths.is_empty() {
+        return lacking(Vec::new(), Lack::Missing);
+    }
+    // Of a pattern, what was not written is not worth the hashing, unless nothing was.
+    let (written, old): (Vec<_>, Vec<_>) = paths.into_iter().partition(|path| is_written(path, before));
+    let is_touched = !written.is_empty();
+    let paths = if is_touched { written } else { old };
+    if paths.len() > ARTIFACTS_MAX {
+        return lacking(Vec::new(), Lack::TooMany { count: paths.len() });
+    }
+    let mut files = Vec::new();
+    let mut lack = (!is_touched).then_some(Lack::Untouched);
+    for path in paths {
+        let name = base.name(&path);
+        match read(&path) {
+            Ok((size, sha256)) => {
+                if size < declared.min_bytes {
+                    let too_small = Lack::TooSmall { path: name.clone(), size, min_bytes: declared.min_bytes };
+                    lack = lack.or(Some(too_small));
+                }
+                files.push(Seen { artifact: Artifact { path: name, size, sha256 }, touched: is_touched });
+            }
+            Err(Unread::Unsteady) => lack = Some(Lack::Unsteady { path: name }),
+            Err(Unread::Missing) => lack = Some(Lack::Missing),
+            Err(Unread::Failed(error)) => lack = Some(Lack::Unreadable { why: format!("{name}: {error}") }),
+        }
+    }
+    Produced { declared: declared.path.clone(), files, lack }
+}
+
+fn is_written(path: &Path, before: &Snapshot) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| !before.shows(path, Stamp::of(&metadata)))
+}
+
+/// Why a file has no fingerprint.
+#[derive(Debug)]
+pub enum Unread {
+    Missing,
+    /// It changed while it was hashed, and again when it was hashed anew.
+    Unsteady,
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Unread {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::Missing,
+            _ => Self::Failed(error),
+        }
+    }
+}
+
+/// The size and the fingerprint of a file that stands still. One that changes meanwhile is read again, once.
+pub fn read(path: &Path) -> Result<(u64, Fingerprint), Unread> {
+    for _ in 0..2 {
+        if let Some(read) = read_once(path)? {
+            return Ok(read);
+        }
+    }
+    Err(Unread::Unsteady)
+}
+
+fn read_once(path: &Path) -> Result<Option<(u64, Fingerprint)>, Unread> {
+    let mut file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
+        return Err(Unread::Failed(io::Error::from(io::ErrorKind::IsADirectory)));
+    }
+    let before = (Stamp::of(&metadata), metadata.ctime(), metadata.ctime_nsec());
+    let (sha256, size) = digest::fingerprint(&mut file)?;
+    // By its name: what was put in its place meanwhile is what the next reader gets.
+    let metadata = fs::metadata(path)?;
+    let after = (Stamp::of(&metadata), metadata.ctime(), metadata.ctime_nsec());
+    Ok((before == after && size == metadata.size()).then_some((size, sha256)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_recorded_relative_to_its_base() {
+        let place = tempfile::tempdir().unwrap();
+        let base = Base::new(place.path());
+        let inside = place.path().canonicalize().unwrap();
+        for (path, name) in [("a/b", "a/b"), ("./a", "a"), ("a/../b", "b"), ("/etc/hosts", "/etc/hosts")] {
+            assert_eq!(base.name(Path::new(path)), name);
+        }
+        assert_eq!(base.name(&inside.join("x/y")), "x/y");
+        assert_eq!(base.name(Path::new("../other")), inside.parent().unwrap().join("other").to_str().unwrap());
+    }
+
+    #[test]
+    fn a_file_is_written_if_it_was_replaced_rewritten_or_made() {
+        let place = tempfile::tempdir().unwrap();
+        let base = Base::new(place.path());
+        for name in ["same", "rewritten", "replaced"] {
+            fs::write(place.path().join(name), "old").unwrap();
+        }
+        let declared: Vec<_> =
+            ["same", "rewritten", "replaced", "made", "none"].map(|path| Declared::parse(path).unwrap()).into();
+        let before = Snapshot::take(&declared, &base);
+        fs::write(place.path().join("rewritten"), "old").unwrap();
+        fs::write(place.path().join("new"), "old").unwrap();
+        fs::rename(place.path().join("new"), place.path().join("replaced")).unwrap();
+        fs::write(place.path().join("made"), "new").unwrap();
+        let lacks: Vec<_> = survey(&declared, &base, &before).into_iter().map(|produced| produced.lack).collect();
+        assert_eq!(lacks, [Some(Lack::Untouched), None, None, None, Some(Lack::Missing)]);
+    }
+
+    #[test]
+    fn a_pattern_stands_for_what_was_written_of_it() {
+        let place = tempfile::tempdir().unwrap();
+        let base = Base::new(place.path());
+        fs::write(place.path().join("a.md"), "a").unwrap();
+        let declared = [Declared::parse("*.md,min-bytes=2").unwrap()];
+        let before = Snapshot::take(&declared, &base);
+        fs::write(place.path().join("b.md"), "bb").unwrap();
+        let produced = survey(&declared, &base, &before).remove(0);
+        assert_eq!(produced.lack, None);
+        let names: Vec<_> = produced.files.iter().map(|seen| seen.artifact.path.as_str()).collect();
+        assert_eq!(names, ["b.md"]);
+        fs::write(place.path().join("c.md"), "c").unwrap();
+        let too_small = Lack::TooSmall { path: "c.md".to_string(), size: 1, min_bytes: 2 };
+        assert_eq!(survey(&declared, &base, &before).remove(0).lack, Some(too_small));
+    }
+
+    #[test]
+    fn a_directory_is_not_an_artifact() {
+        let place = tempfile::tempdir().unwrap();
+        assert!(matches!(read(place.path()), Err(Unread::Failed(_))));
+    }
+}

@@ -1,0 +1,103 @@
+//! Copies of what a job reads, made before it starts: it reads exactly the bytes that were checked, whatever becomes
+//! of the file meanwhile.
+//!
+//! They are copies (shared blocks where the file system can), never hard links: a rewrite in place changes a link.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use fencepost_core::token::RunId;
+
+/// The pinned files of one run. They are gone when this is.
+#[derive(Debug)]
+pub struct Pins {
+    directory: PathBuf,
+    /// Held for as long as the files are in use, so that another run can tell what was left over.
+    _lock: File,
+}
+
+impl Pins {
+    /// A place for the files of a run, below the state directory. What runs that were killed left there is removed.
+    pub fn new(state: &Path, run: RunId) -> io::Result<Self> {
+        let all = state.join("inputs");
+        DirBuilder::new().recursive(true).mode(0o700).create(&all)?;
+        sweep(&all);
+        let directory = all.join(run.to_string());
+        DirBuilder::new().mode(0o700).create(&directory)?;
+        let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(directory.join(LOCK))?;
+        lock.lock()?;
+        Ok(Self { directory, _lock: lock })
+    }
+
+    /// Where they go.
+    pub fn directory(&self) -> PathBuf {
+        self.directory.clone()
+    }
+}
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Copies a file to where nobody else writes, and lets nobody write the copy.
+pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    if let Some(parent) = to.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+    }
+    // `fs::copy` shares the blocks where the file system can.
+    fs::copy(from, to)?;
+    fs::set_permissions(to, Permissions::from_mode(0o400))
+}
+
+const LOCK: &str = ".lock";
+
+/// Removes what runs left that are no more: nobody holds its lock.
+fn sweep(all: &Path) {
+    for directory in fs::read_dir(all).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        let lock = File::open(directory.join(LOCK));
+        if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
+            let _ = fs::remove_dir_all(&directory);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(number: u128) -> RunId {
+        format!("{number:032x}").parse().unwrap()
+    }
+
+    #[test]
+    fn a_pinned_copy_does_not_follow_its_file_and_is_gone_afterwards() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("file");
+        fs::write(&file, "one").unwrap();
+        let pins = Pins::new(place.path(), run(1)).unwrap();
+        let copied = pins.directory().join("up").join("file");
+        copy(&file, &copied).unwrap();
+        fs::write(&file, "two").unwrap();
+        assert_eq!(fs::read(&copied).unwrap(), b"one");
+        drop(pins);
+        assert!(!copied.exists());
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_removed_and_what_is_in_use_is_not() {
+        let place = tempfile::tempdir().unwrap();
+        let used = Pins::new(place.path(), run(1)).unwrap();
+        let killed = Pins::new(place.path(), run(2)).unwrap();
+        let left = killed.directory.clone();
+        let lock = killed._lock.try_clone().unwrap();
+        std::mem::forget(killed);
+        lock.unlock().unwrap();
+        let _another = Pins::new(place.path(), run(3)).unwrap();
+        assert!(used.directory.exists());
+        assert!(!left.exists());
+    }
+}

@@ -1,0 +1,255 @@
+//! Looks at what a job depends on and at what it left: ledgers of other jobs, and files.
+//!
+//! It may take long, so that it is done on a thread of its own while the lease is renewed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencepost_core::artifact::Artifact;
+use fencepost_core::barrier::{
+    self, Asker, Decision, Here, Need, Strict, Upstream, Verdict, judge, slot_in_history, together, verify, wanted,
+};
+use fencepost_core::contract::Produced;
+use fencepost_core::history::Page;
+use fencepost_core::lease::{Honest, Rules, Standing};
+use fencepost_core::ledger::Outcome;
+use fencepost_core::name::{Job, Key};
+use fencepost_core::record::Record;
+use fencepost_core::register::StoreError;
+use fencepost_core::run::Passage;
+use fencepost_core::time::Wall;
+use fencepost_core::transition::{Known, unreadable};
+use fencepost_store::Store;
+
+use crate::artifact::{Base, Declared, Snapshot, Unread, read, survey};
+use crate::clock;
+use crate::local::Local;
+use crate::pin;
+
+/// How long a barrier pauses between two looks while it waits for an upstream, at first and at most.
+const LOOK_PAUSE_MIN: Duration = Duration::from_millis(200);
+const LOOK_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Finds the newest slot of a job at or before an instant, where its schedule is known; `None` where it is not.
+pub type LastDue = Arc<dyn Fn(&Job, Option<&Record>, Wall) -> Option<Option<Wall>> + Send + Sync>;
+
+/// What is looked at, and where.
+#[derive(Clone)]
+pub struct Scout {
+    pub store: Arc<dyn Store>,
+    pub local: Local,
+    pub base: Base,
+    pub needs: Vec<Need>,
+    /// How long to wait for upstreams that do not let the job through yet.
+    pub wait: Duration,
+    pub due: LastDue,
+    /// Where copies of the artifacts go; without it they are only compared.
+    pub pins: Option<PathBuf>,
+    pub produces: Vec<Declared>,
+}
+
+impl std::fmt::Debug for Scout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scout").field("needs", &self.needs).field("produces", &self.produces).finish_non_exhaustive()
+    }
+}
+
+/// What the upstreams said, and the copies that were made of what they left.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    pub verdicts: Vec<Verdict>,
+    pub inputs: Vec<Pinned>,
+}
+
+/// What a job reads of one upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pinned {
+    pub upstream: Job,
+    /// A file where one artifact was named, a directory where there were several.
+    pub path: PathBuf,
+}
+
+/// What the names of the variables begin with that tell a job where its inputs are.
+pub const PINNED: &str = "FENCEPOST_IN_";
+
+impl Pinned {
+    /// The variable that tells the job where it is.
+    pub fn variable(&self) -> String {
+        let name = self.upstream.to_string().to_ascii_uppercase();
+        let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        format!("{PINNED}{name}")
+    }
+}
+
+impl Scout {
+    /// Asks all upstreams, again and again while there is time and they do not let the job through.
+    pub fn inspect(&self, asker: &Asker) -> Inspection {
+        let until = clock::boot_now() + self.wait;
+        let mut pause = LOOK_PAUSE_MIN;
+        loop {
+            let inspection = self.look(asker);
+            let left = until.since(clock::boot_now());
+            if inspection.decision() != Decision::Halt || left.is_zero() {
+                return inspection;
+            }
+            std::thread::sleep(pause.min(left));
+            pause = (pause * 2).min(LOOK_PAUSE_MAX);
+        }
+    }
+
+    /// The declared artifacts as they are before the job.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::take(&self.produces, &self.base)
+    }
+
+    /// The declared artifacts as the job left them.
+    pub fn survey(&self, before: &Snapshot) -> Vec<Produced> {
+        survey(&self.produces, &self.base, before)
+    }
+
+    fn look(&self, asker: &Asker) -> Inspection {
+        let mut seen: Vec<(Job, Result<Upstream, StoreError>)> = Vec::new();
+        let mut verdicts = Vec::new();
+        let mut inputs = Vec::new();
+        for need in &self.needs {
+            if !seen.iter().any(|(job, _)| *job == need.job) {
+                seen.push((need.job.clone(), self.upstream(&need.job)));
+            }
+            let upstream = seen.iter().find(|(job, _)| *job == need.job).map(|(_, upstream)| upstream.clone());
+            let verdict = match upstream {
+                Some(Ok(upstream)) => self.judge(need, upstream, asker, &mut inputs),
+                Some(Err(error)) => Verdict::unreadable(need, &error.detail),
+                None => unreachable!("every upstream was asked"),
+            };
+            verdicts.push(verdict);
+        }
+        Inspection { verdicts, inputs }
+    }
+
+    /// An upstream's record, and whether its lease still stands.
+    fn upstream(&self, job: &Job) -> Result<Upstream, StoreError> {
+        let asked = clock::boot_now();
+        let answer = self.store.read(&Key::job(job))?;
+        let Some(record) = answer.value.map(|entry| Known::of(entry, job)).transpose()?.map(|known| known.record)
+        else {
+            return Ok(Upstream::default());
+        };
+        let now = clock::boot_now();
+        let facts = self.local.facts(Some(&record), asked, now);
+        let standing = Honest::standing(&record, answer.clock.as_ref(), &facts, now);
+        let lease_is_over = matches!(standing, Standing::Over(_));
+        Ok(Upstream { record: Some(record), lease_is_over, history: Vec::new() })
+    }
+
+    fn judge(&self, need: &Need, mut upstream: Upstream, asker: &Asker, inputs: &mut Vec<Pinned>) -> Verdict {
+        let record = upstream.record.as_ref();
+        let known = (self.due)(&need.job, record, asker.slot).is_some();
+        let due = |at: Wall| (self.due)(&need.job, upstream.record.as_ref(), at).flatten();
+        let wanted = wanted::<Strict>(need.when, asker, clock::now().wall, known.then_some(&due));
+        if let Some(slot) = slot_in_history(wanted, record) {
+            match history(self.store.as_ref(), &need.job, slot) {
+                Ok(attempts) => upstream.history = attempts,
+                Err(error) => return Verdict::unreadable(need, &error.detail),
+            }
+        }
+        let mut verdict = judge::<Strict>(need, wanted, &upstream, asker);
+        if let Err(error) = self.complete(need, &mut verdict) {
+            return Verdict::unreadable(need, &error.detail);
+        }
+        self.compare(need, &mut verdict, inputs);
+        verdict
+    }
+
+    /// Gets the whole list of artifacts, where the record has no room for it.
+    fn complete(&self, need: &Need, verdict: &mut Verdict) -> Result<(), StoreError> {
+        let Some(attempt) = verdict.attempt.as_mut().filter(|attempt| attempt.clipped) else { return Ok(()) };
+        if need.artifacts.iter().all(|path| attempt.artifacts.iter().any(|artifact| artifact.path == *path)) {
+            return Ok(());
+        }
+        let whole = history(self.store.as_ref(), &need.job, attempt.slot)?;
+        if let Some(whole) = whole.into_iter().find(|known| known.attempt() == attempt.attempt()) {
+            *attempt = whole;
+        }
+        Ok(())
+    }
+
+    /// Hashes what will be read: the copy that the job gets, where it gets one.
+    fn compare(&self, need: &Need, verdict: &mut Verdict, inputs: &mut Vec<Pinned>) {
+        if verdict.decision != Decision::Proceed || need.artifacts.is_empty() {
+            return;
+        }
+        let place = self.pins.as_ref().map(|pins| pins.join(Key::job(&need.job).as_str().replace('/', "_")));
+        for path in &need.artifacts {
+            let here = self.base.locate(path);
+            let (here, read_from) = match &place {
+                None => (here.clone(), here),
+                Some(place) => (here, place.join(file_name(path, need.artifacts.len() > 1))),
+            };
+            let found = self.found(path, &here, &read_from);
+            verify::<Strict>(verdict, &self.base.name(Path::new(path)), &found);
+            if verdict.decision == Decision::Halt {
+                return;
+            }
+        }
+        if let Some(place) = place {
+            let path = match need.artifacts.as_slice() {
+                [only] => place.join(file_name(only, false)),
+                _ => place,
+            };
+            inputs.push(Pinned { upstream: need.job.clone(), path });
+        }
+    }
+
+    fn found(&self, path: &str, here: &Path, read_from: &Path) -> Here {
+        if here != read_from {
+            // An earlier look may have left a copy, which is read-only.
+            let _ = std::fs::remove_file(read_from);
+            match pin::copy(here, read_from) {
+                Ok(()) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Here::Missing,
+                Err(error) => return Here::Unreadable(format!("it cannot be copied: {error}")),
+            }
+        }
+        match read(read_from) {
+            Ok((size, sha256)) => Here::Found(Artifact { path: self.base.name(Path::new(path)), size, sha256 }),
+            Err(Unread::Missing) => Here::Missing,
+            Err(Unread::Unsteady) => Here::Unreadable("it changes while it is read".to_string()),
+            Err(Unread::Failed(error)) => Here::Unreadable(error.to_string()),
+        }
+    }
+}
+
+impl Inspection {
+    pub fn decision(&self) -> Decision {
+        together::<Strict>(&self.verdicts)
+    }
+
+    /// What a run is told.
+    pub fn passage(&self, needs: &[Need]) -> Passage {
+        barrier::passage::<Strict>(&self.verdicts, needs)
+    }
+}
+
+/// All attempts of a slot that are in the history, oldest first.
+pub fn history(store: &dyn Store, job: &Job, slot: Wall) -> Result<Vec<Outcome>, StoreError> {
+    let mut attempts = Vec::new();
+    for page in 0.. {
+        let Some(entry) = store.read(&Key::history(job, slot, page))?.value else { break };
+        let decoded = Page::decode(&entry.bytes, job)
+            .map_err(|why| unreadable(&format!("the history of {job} under slot {}", slot.0), &why))?;
+        attempts.extend(decoded.attempts);
+        if !Page::is_full(&entry.bytes) {
+            break;
+        }
+    }
+    Ok(attempts)
+}
+
+/// The name of a copy: the file's own, or where there are several its path with the slashes kept apart.
+fn file_name(path: &str, several: bool) -> PathBuf {
+    if several {
+        return PathBuf::from(path.trim_start_matches('/').replace("..", "_"));
+    }
+    Path::new(path).file_name().map_or_else(|| PathBuf::from("input"), PathBuf::from)
+}

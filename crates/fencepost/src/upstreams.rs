@@ -1,0 +1,88 @@
+//! What a job needs of others and what it leaves, from the command line and from the configuration.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fencepost_core::barrier::{Need, OnEmpty, When};
+use fencepost_core::name::{Job, Name};
+use fencepost_core::schedule::Schedule;
+use fencepost_guard::artifact::{Base, Declared};
+use fencepost_guard::scout::LastDue;
+
+use crate::calendar;
+use crate::config::{self, Config, JobConfig};
+use crate::duration;
+use crate::exit::Failure;
+
+/// Where artifacts are named from: the configuration's directory, or the working one.
+pub fn base(config: Option<&Config>) -> Result<Base, Failure> {
+    config.map_or_else(working_directory, |config| Ok(config.directory.clone())).map(|directory| Base::new(&directory))
+}
+
+/// What the command line needs, or else the configuration. Paths of the command line start where we are.
+pub fn needs(given: &[String], config: Option<&Config>, keys: &JobConfig, base: &Base) -> Result<Vec<Need>, Failure> {
+    if given.is_empty() {
+        let Some(config) = config else { return Ok(Vec::new()) };
+        return keys.needs.iter().map(|need| configured(need, config, base)).collect();
+    }
+    let directory = working_directory()?;
+    let needs = given.iter().map(|text| {
+        let need = Need::parse(text, duration::parse).map_err(|error| Failure::Usage(format!("--needs: {error}")))?;
+        let artifacts = need.artifacts.iter().map(|path| base.name(&directory.join(path))).collect();
+        Ok(Need { artifacts, ..need })
+    });
+    needs.collect()
+}
+
+fn configured(need: &config::Need, config: &Config, base: &Base) -> Result<Need, Failure> {
+    let when = match &need.when {
+        None => When::default(),
+        Some(written) => When::parse(&written.value, duration::parse)
+            .map_err(|error| config.mistake(written, error.to_string(), None))?,
+    };
+    Ok(Need {
+        job: Job::shared(need.job.value.clone()),
+        when,
+        artifacts: need.artifacts.iter().map(|path| base.name(Path::new(&path.value))).collect(),
+        on_empty: match need.on_empty {
+            config::OnEmpty::Skip => OnEmpty::Skip,
+            config::OnEmpty::Proceed => OnEmpty::Proceed,
+        },
+    })
+}
+
+/// What the command line declares, or else the configuration.
+pub fn produces(given: &[String], keys: &JobConfig, base: &Base) -> Result<Vec<Declared>, Failure> {
+    if given.is_empty() {
+        let declared = keys.produces.iter().map(|produces| {
+            let path = base.name(Path::new(&produces.path.value));
+            let declared = Declared { path, min_bytes: produces.min_bytes.unwrap_or(1) };
+            declared.check().map_err(|error| Failure::Usage(format!("produces: {error}")))?;
+            Ok(declared)
+        });
+        return declared.collect();
+    }
+    let directory = working_directory()?;
+    let declared = given.iter().map(|text| {
+        let declared = Declared::parse(text).map_err(|error| Failure::Usage(format!("--produces: {error}")))?;
+        Ok(Declared { path: base.name(&directory.join(&declared.path)), ..declared })
+    });
+    declared.collect()
+}
+
+/// When the upstreams are due, as far as the configuration knows.
+pub fn last_due(needs: &[Need], config: Option<&Config>) -> Result<LastDue, Failure> {
+    let mut schedules: BTreeMap<Name, Schedule> = BTreeMap::new();
+    for need in needs {
+        let known = config.filter(|config| config.jobs.contains_key(&need.job.name));
+        if let Some(schedule) = known.map(|config| calendar::schedule(config, &need.job.name)).transpose()?.flatten() {
+            schedules.insert(need.job.name.clone(), schedule);
+        }
+    }
+    Ok(Arc::new(move |job, _record, at| schedules.get(&job.name).map(|schedule| schedule.at_or_before(at))))
+}
+
+pub fn working_directory() -> Result<PathBuf, Failure> {
+    std::env::current_dir().map_err(|error| Failure::Other(format!("Cannot tell the working directory: {error}")))
+}
