@@ -33,6 +33,7 @@ pub struct Settings {
     /// What is worth a word before the job runs.
     pub remark: Option<String>,
     /// What the configuration says about the job, for what no option of the command line says.
+    #[allow(dead_code, reason = "for what a run is still to learn")]
     pub keys: JobConfig,
 }
 
@@ -89,8 +90,8 @@ fn argv(options: &RunOptions, config: Option<&Config>, keys: &JobConfig) -> Resu
 
 /// A job of the configuration runs beside it, wherever it was started from. Any other runs where it was started.
 fn working_directory(job: &Name, config: Option<&Config>, keys: &JobConfig) -> Option<PathBuf> {
-    let beside = config.filter(|config| config.jobs.contains_key(job)).map(|config| config.directory.clone());
-    keys.working_directory.clone().or(beside)
+    let config = config.filter(|config| config.jobs.contains_key(job));
+    config.map(|config| config.working_directory(keys))
 }
 
 /// A grace that fits: stopping a job must take a small part of its lease only.
