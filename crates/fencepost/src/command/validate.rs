@@ -166,10 +166,12 @@ fn job_json(config: &Config, name: &Name, job: &JobConfig) -> Value {
 }
 
 fn none_found() -> Failure {
-    let looked: Vec<String> = config::candidates().map(|path| path.display().to_string()).collect();
-    Failure::Usage(format!(
-        "There is no configuration. It is called {}, and was looked for as {}.",
-        config::FILE_NAME,
-        looked.join(", ")
-    ))
+    let why = match std::env::var_os(config::VARIABLE) {
+        Some(_) => format!("{} is set to nothing, so that none is looked for.", config::VARIABLE),
+        None => {
+            let looked: Vec<String> = config::candidates().map(|path| path.display().to_string()).collect();
+            format!("It was looked for as {}.", looked.join(", "))
+        }
+    };
+    Failure::Usage(format!("There is no configuration. {why}"))
 }

@@ -134,3 +134,20 @@ fn directories(path: &Path) -> Vec<PathBuf> {
     directories.dedup();
     directories
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_comes_first_then_the_users_then_the_machines() {
+        let here = std::env::current_dir().unwrap();
+        let places: Vec<PathBuf> = candidates().collect();
+        assert_eq!(places[0], here.join(FILE_NAME));
+        assert_eq!(places[1], here.parent().unwrap().join(FILE_NAME));
+        let home = home().unwrap().join(".config/fencepost").join(FILE_NAME);
+        let [.., root, of_user, of_machine] = &places[..] else { panic!("{places:?}") };
+        assert_eq!(root, Path::new("/fencepost.toml"));
+        assert_eq!((of_user, of_machine.as_path()), (&home, Path::new("/etc/fencepost/fencepost.toml")));
+    }
+}

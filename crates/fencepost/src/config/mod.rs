@@ -20,7 +20,7 @@ use serde::Serialize;
 use toml::de::DeTable;
 
 pub use check::{GRACE, GRACES_PER_TTL, TTL};
-pub use find::{FILE_NAME, VARIABLE, candidates, find, home};
+pub use find::{VARIABLE, candidates, find, home};
 pub use job::JobConfig;
 pub use mistake::{Located, Mistake, Source};
 pub use notify::Notify;
