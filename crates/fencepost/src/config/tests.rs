@@ -327,3 +327,19 @@ fn a_text_that_is_not_toml_is_shown_at_its_first_slips() {
         assert!(reading.mistakes[0].message.starts_with("This is not TOML: "), "{:?}", reading.mistakes);
     }
 }
+
+const DOCUMENTATION: &str = include_str!("../../../../docs/CONFIGURATION.md");
+
+#[test]
+fn the_example_of_the_documentation_is_a_configuration() {
+    let example = DOCUMENTATION.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    assert_eq!(config(example).jobs.len(), 2);
+}
+
+#[test]
+fn every_key_is_documented() {
+    for line in EVERYTHING.lines() {
+        let key = line.split_once(" =").map(|(key, _)| format!("`{key}`"));
+        assert!(key.as_ref().is_none_or(|key| DOCUMENTATION.contains(key)), "{line}");
+    }
+}
