@@ -237,12 +237,15 @@ fn a_job_runs_beside_its_configuration() {
     let project = Project::new(
         "[job.string]\ncommand = 'pwd; echo \"$HOME\" | wc -l'\n\
          [job.array]\ncommand = ['echo', '$HOME', 'a  b', '']\n\
+         [job.script]\ncommand = ['./script']\n\
          [job.elsewhere]\ncommand = ['pwd']\nworking_directory = 'below'\n\
          [job.nowhere]\ncommand = ['pwd']\nworking_directory = 'no'\n",
     );
     let here = fs::canonicalize(project.path("")).unwrap();
     assert_eq!(project.say_in("below/deeper", &["run", "string"]).stdout, format!("{}\n1\n", here.display()));
     assert_eq!(project.say(&["run", "array"]).stdout, "$HOME a  b \n");
+    mode(&project.write("script", "#!/bin/sh\necho script\n"), 0o755);
+    assert_eq!(project.say_in("below", &["run", "script"]).stdout, "script\n");
     assert_eq!(project.say(&["run", "elsewhere"]).stdout, format!("{}/below\n", here.display()));
     let said = project.say(&["run", "nowhere"]);
     assert_eq!(said.code, 126, "{said:?}");
