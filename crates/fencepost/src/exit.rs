@@ -13,6 +13,8 @@ pub struct Code(pub u8);
 
 impl Code {
     pub const DONE: Self = Self(0);
+    /// What was checked is refused.
+    pub const REFUSED: Self = Self(1);
     /// Usage or configuration error, by hand.
     pub const USAGE: Self = Self(2);
     /// Held by another, by hand. Under `run` a skip is not a failure.

@@ -31,7 +31,6 @@ pub struct Settings {
     pub wait: Option<Duration>,
     pub skip_exit: u8,
     pub overlap: OverlapChoice,
-    pub per_host: bool,
     pub on_store_error: StoreErrorChoice,
     pub leave_children: bool,
     pub output_on_failure: bool,
@@ -47,6 +46,7 @@ pub struct Settings {
     /// What is worth a word before the job runs.
     pub remark: Option<String>,
     /// What the configuration says about the job, for what no option of the command line says.
+    #[allow(dead_code, reason = "for what a run is still to learn")]
     pub keys: JobConfig,
 }
 
@@ -66,7 +66,6 @@ impl Settings {
             wait: options.wait.or(value(&keys.wait)),
             skip_exit: options.skip_exit.or(keys.skip_exit).unwrap_or(0),
             overlap: options.overlap.or(keys.overlap).unwrap_or(OverlapChoice::Skip),
-            per_host: options.per_host || keys.per_host == Some(true),
             on_store_error: options.on_store_error.or(keys.on_store_error).unwrap_or(StoreErrorChoice::Fail),
             leave_children: options.leave_children || keys.leave_children == Some(true),
             output_on_failure: options.output_on_failure || keys.output_on_failure == Some(true),
@@ -113,8 +112,8 @@ fn argv(options: &RunOptions, config: Option<&Config>, keys: &JobConfig) -> Resu
 
 /// A job of the configuration runs beside it, wherever it was started from. Any other runs where it was started.
 fn working_directory(job: &Name, config: Option<&Config>, keys: &JobConfig) -> Option<PathBuf> {
-    let beside = config.filter(|config| config.jobs.contains_key(job)).map(|config| config.directory.clone());
-    keys.working_directory.clone().or(beside)
+    let config = config.filter(|config| config.jobs.contains_key(job));
+    config.map(|config| config.working_directory(keys))
 }
 
 /// A grace that fits: stopping a job must take a small part of its lease only.

@@ -26,9 +26,10 @@ pub fn mint_run() -> RunId {
     RunId(uuid::Uuid::now_v7())
 }
 
-/// The job that was named, on this host or on all.
+/// The job that was named, on this host or on all. The configuration may say which for every verb alike.
 pub fn job(name: &Name, per_host: bool, place: &Place) -> Result<Job, Failure> {
-    if !per_host {
+    let configured = place.config.as_ref().and_then(|config| config.job(name).per_host);
+    if !per_host && configured != Some(true) {
         return Ok(Job::shared(name.clone()));
     }
     Job::of_host(name.clone(), &place.host.name).map_err(|error| Failure::Usage(error.to_string()))

@@ -37,7 +37,7 @@ use crate::upstreams;
 pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     let settings = Settings::of(options, place.config.as_ref())?;
-    let job = super::job(&options.job, settings.per_host, &place)?;
+    let job = super::job(&options.job, options.per_host, &place)?;
     if let Some(remark) = &settings.remark {
         Voice::of(global).tell(remark);
     }

@@ -1,8 +1,177 @@
 //! `fencepost validate`: is the configuration what was meant?
 
-use crate::args::Global;
-use crate::exit::{Code, Failure};
+mod commands;
 
-pub fn run(_global: &Global) -> Result<Code, Failure> {
-    Ok(Code::DONE)
+use std::path::Path;
+
+use fencepost_core::name::Name;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::args::Global;
+use crate::config::{self, Config, JobConfig, Mistake, Reading};
+use crate::exit::{Code, Failure};
+use crate::report::Voice;
+use crate::show;
+
+pub fn run(global: &Global) -> Result<Code, Failure> {
+    let path = config::find(global)?.ok_or_else(none_found)?;
+    let verdict = match Reading::of(&path) {
+        Ok(reading) => Verdict::of(reading),
+        // A file that is there, but cannot be trusted or read, is refused like one that is wrong.
+        Err(Failure::Usage(message)) if path.exists() => Verdict::refused(message),
+        Err(failure) => return Err(failure),
+    };
+    if global.json {
+        verdict.print_json(&path);
+    } else if !global.quiet {
+        verdict.print(&path, Voice::of(global));
+    }
+    Ok(if verdict.mistakes.is_empty() { Code::DONE } else { Code::REFUSED })
+}
+
+/// What is to be said about a configuration.
+#[derive(Debug)]
+struct Verdict {
+    /// As far as it could be understood; `None` if it could not be read at all.
+    config: Option<Config>,
+    mistakes: Vec<Mistake>,
+    warnings: Vec<Mistake>,
+}
+
+impl Verdict {
+    fn of(reading: Reading) -> Self {
+        let Reading { config, mistakes } = reading;
+        let mut warnings = config.warnings.clone();
+        warnings.extend(commands::not_found(&config));
+        warnings.sort_by_key(Mistake::order);
+        Self { config: Some(config), mistakes, warnings }
+    }
+
+    fn refused(message: String) -> Self {
+        let mistake = Mistake { at: None, message, hint: None };
+        Self { config: None, mistakes: vec![mistake], warnings: Vec::new() }
+    }
+
+    fn print(&self, path: &Path, voice: Voice) {
+        show::line(&format!("config  {}", path.display()));
+        for (config, name, job) in self.jobs() {
+            show::line("");
+            print_job(config, name, job);
+        }
+        show::line("");
+        for mistake in &self.mistakes {
+            voice.warn(&self.rendered(mistake));
+        }
+        for warning in &self.warnings {
+            voice.warn(&format!("warning: {}", self.rendered(warning)));
+        }
+        show::line(&self.summary());
+    }
+
+    fn rendered(&self, mistake: &Mistake) -> String {
+        self.config.as_ref().map_or_else(|| mistake.message.clone(), |config| config.render(mistake))
+    }
+
+    fn summary(&self) -> String {
+        let count = |number: usize, noun: &str| match number {
+            0 => format!("no {noun}s"),
+            1 => format!("1 {noun}"),
+            many => format!("{many} {noun}s"),
+        };
+        let jobs = count(self.jobs().count(), "job");
+        let (mistakes, warnings) = (count(self.mistakes.len(), "mistake"), count(self.warnings.len(), "warning"));
+        let verdict = if self.mistakes.is_empty() { "Fine" } else { "Refused" };
+        format!("{verdict}: {jobs}, {mistakes}, {warnings}.")
+    }
+
+    fn print_json(&self, path: &Path) {
+        show::json(&ValidateJson {
+            v: 1,
+            config: path.display().to_string(),
+            ok: self.mistakes.is_empty(),
+            mistakes: self.mistakes.iter().map(MistakeJson::of).collect(),
+            warnings: self.warnings.iter().map(MistakeJson::of).collect(),
+            jobs: self.jobs().map(|(config, name, job)| job_json(config, name, job)).collect(),
+        });
+    }
+
+    fn jobs(&self) -> impl Iterator<Item = (&Config, &Name, &JobConfig)> {
+        self.config.iter().flat_map(|config| config.jobs.iter().map(move |(name, job)| (config, name, job)))
+    }
+}
+
+/// A job with what it would run. When it would, in words, is a line of its own beside `when`.
+fn print_job(config: &Config, name: &Name, job: &JobConfig) {
+    let line = |what: &str, text: String| show::line(&format!("  {what:<9}  {text}"));
+    show::line(name.as_str());
+    let zone = config.timezone(job).map(|zone| format!(", {}", zone.value)).unwrap_or_default();
+    let when = job.shown_schedule().map(|schedule| format!("{schedule}{zone}"));
+    line("when", when.unwrap_or_else(|| "whenever it is started".to_string()));
+    if !job.is_enabled() {
+        line("enabled", "no: only by name".to_string());
+    }
+    for need in &job.needs {
+        line("needs", need.to_string());
+    }
+    if let Some(prepare) = &job.prepare {
+        line("prepare", prepare.value.shown());
+    }
+    line(
+        "command",
+        job.command.as_ref().map_or_else(|| "the one after --".to_string(), |command| command.value.shown()),
+    );
+    line("directory", config.working_directory(job).display().to_string());
+    for produces in &job.produces {
+        line("produces", produces.path.value.clone());
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct ValidateJson {
+    v: u32,
+    config: String,
+    ok: bool,
+    mistakes: Vec<MistakeJson>,
+    warnings: Vec<MistakeJson>,
+    jobs: Vec<Value>,
+}
+
+#[derive(Debug, Serialize)]
+struct MistakeJson {
+    line: Option<usize>,
+    column: Option<usize>,
+    message: String,
+    hint: Option<String>,
+}
+
+impl MistakeJson {
+    fn of(mistake: &Mistake) -> Self {
+        Self {
+            line: mistake.at.as_ref().map(|at| at.line),
+            column: mistake.at.as_ref().map(|at| at.column),
+            message: mistake.message.clone(),
+            hint: mistake.hint.clone(),
+        }
+    }
+}
+
+/// Every key of a job, with what it takes from `[defaults]`. Secrets are left out.
+fn job_json(config: &Config, name: &Name, job: &JobConfig) -> Value {
+    let mut object = serde_json::to_value(job).expect("our own types serialize");
+    object["job"] = json!(name);
+    object["timezone"] = json!(config.timezone(job));
+    object["working_directory"] = json!(config.working_directory(job));
+    object
+}
+
+fn none_found() -> Failure {
+    let why = match std::env::var_os(config::VARIABLE) {
+        Some(_) => format!("{} is set to nothing, so that none is looked for.", config::VARIABLE),
+        None => {
+            let looked: Vec<String> = config::candidates().map(|path| path.display().to_string()).collect();
+            format!("It was looked for as {}.", looked.join(", "))
+        }
+    };
+    Failure::Usage(format!("There is no configuration. {why}"))
 }

@@ -4,6 +4,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use nix::unistd::{User, geteuid};
 
@@ -45,7 +46,10 @@ pub fn candidates() -> impl Iterator<Item = PathBuf> {
 
 /// The home directory of the user's passwd entry: cron, sudo and a login shell disagree about `$HOME`.
 pub fn home() -> Option<PathBuf> {
-    User::from_uid(geteuid()).ok().flatten().map(|user| user.dir).filter(|home| home.is_absolute())
+    // The passwd database may be on the network, so that it is asked once.
+    static HOME: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let asked = || User::from_uid(geteuid()).ok().flatten().map(|user| user.dir).filter(|home| home.is_absolute());
+    HOME.get_or_init(asked).clone()
 }
 
 /// Reads the file, unless somebody else could have written it: it says what is run in our name.
@@ -133,4 +137,21 @@ fn directories(path: &Path) -> Vec<PathBuf> {
         .collect();
     directories.dedup();
     directories
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_comes_first_then_the_users_then_the_machines() {
+        let here = std::env::current_dir().unwrap();
+        let places: Vec<PathBuf> = candidates().collect();
+        assert_eq!(places[0], here.join(FILE_NAME));
+        assert_eq!(places[1], here.parent().unwrap().join(FILE_NAME));
+        let home = home().unwrap().join(".config/fencepost").join(FILE_NAME);
+        let [.., root, of_user, of_machine] = &places[..] else { panic!("{places:?}") };
+        assert_eq!(root, Path::new("/fencepost.toml"));
+        assert_eq!((of_user, of_machine.as_path()), (&home, Path::new("/etc/fencepost/fencepost.toml")));
+    }
 }

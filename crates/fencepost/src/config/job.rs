@@ -14,6 +14,7 @@ use super::notify::Notify;
 use super::read::{Item, Reader, Section};
 use super::values::{CommandLine, Logs, length};
 use crate::args::{OverlapChoice, StoreErrorChoice};
+use crate::duration;
 
 /// A job's keys, or those of `[defaults]`. What the job does not say itself is taken from `[defaults]` and `[notify]`.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -183,6 +184,12 @@ impl JobConfig {
             catch_up_spacing: section.located("catch_up_spacing", Item::duration),
             ..Self::default()
         }
+    }
+
+    /// When the job runs, as it is written.
+    pub fn shown_schedule(&self) -> Option<String> {
+        let every = || self.every.as_ref().map(|every| format!("every {}", duration::show(every.value)));
+        self.schedule.as_ref().map(|schedule| schedule.value.clone()).or_else(every)
     }
 
     /// Whether the job is one that `up` and the installed triggers run. By name it can be run all the same.

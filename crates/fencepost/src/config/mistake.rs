@@ -120,14 +120,15 @@ impl Source {
 /// A line as it may be shown: what could be a password has become stars, one for each character, so that the caret
 /// stays under its place. In doubt too much is hidden, never too little.
 fn without_secrets(line: &str) -> String {
-    let (key, value) = line.split_once('=').unwrap_or(("", line));
-    let names_secret = {
-        let key = key.to_ascii_lowercase();
-        ["pass", "token", "secret", "key"].iter().any(|word| key.contains(word)) && !key.contains("_file")
-    };
-    let hidden_from = if names_secret { Some(0) } else { value.find("://").map(|at| at + "://".len()) };
-    let Some(from) = hidden_from else { return line.to_string() };
-    let kept = line.len() - value.len() + from;
-    let stars = line[kept..].chars().map(|c| if c.is_alphanumeric() || c == '%' { '*' } else { c });
-    line[..kept].chars().chain(stars).collect()
+    let url = line.find("://").map(|at| at + "://".len());
+    let secret = line.match_indices('=').find(|(at, _)| names_secret(&line[..*at])).map(|(at, _)| at + 1);
+    let Some(kept) = url.into_iter().chain(secret).min() else { return line.to_string() };
+    let starred = |c: char| if c.is_alphanumeric() || c == '%' { '*' } else { c };
+    line[..kept].chars().chain(line[kept..].chars().map(starred)).collect()
+}
+
+/// Whether the last word of a text is the name of a secret.
+fn names_secret(text: &str) -> bool {
+    let key = text.trim_end().rsplit([' ', '\t', '{', ',', '.']).next().unwrap_or_default().to_ascii_lowercase();
+    ["pass", "token", "secret", "key"].iter().any(|word| key.contains(word)) && !key.contains("_file")
 }

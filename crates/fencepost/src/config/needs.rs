@@ -1,5 +1,7 @@
 //! What a job makes, and what it waits for.
 
+use std::fmt;
+
 use clap::ValueEnum;
 use fencepost_core::name::Name;
 use serde::Serialize;
@@ -104,9 +106,20 @@ impl Need {
         let lacks_job = !section.has("job");
         section.finish(|_| None);
         if lacks_job {
-            return item.mistake("This lacks its \"job\": whose work is needed?".to_string(), None);
+            return item.mistake("This lacks its \"job\", whose work is needed.".to_string(), None);
         }
         Some(Self { job: job?, when, artifacts, on_empty })
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.job.value)?;
+        if let Some(when) = &self.when {
+            write!(f, "@{}", when.value)?;
+        }
+        let paths: Vec<&str> = self.artifacts.iter().map(|path| path.value.as_str()).collect();
+        if paths.is_empty() { Ok(()) } else { write!(f, " ({})", paths.join(", ")) }
     }
 }
 

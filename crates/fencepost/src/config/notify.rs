@@ -85,7 +85,7 @@ impl OnSkips {
         let lacks_count = !section.has("count");
         section.finish(|_| None);
         if lacks_count {
-            return item.mistake("This lacks its \"count\": after how many skips in a row?".to_string(), None);
+            return item.mistake("This lacks its \"count\" of skips in a row.".to_string(), None);
         }
         count.map(|count| Self { count, notify })
     }
