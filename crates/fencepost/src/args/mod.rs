@@ -57,6 +57,10 @@ pub enum Verb {
     /// Write something that a stale run cannot overwrite
     #[command(subcommand)]
     Publish(publish::PublishVerb),
+    /// Say how a job ended: for its own run, or by hand for a job that does not run under fencepost
+    Record(RecordOptions),
+    /// Ask whether a job may work on what its upstreams left
+    Gate(GateOptions),
     /// Show the jobs: who holds them, how they last ended, how often they were skipped
     Status(StatusOptions),
     /// Show how recent runs ended
@@ -211,6 +215,59 @@ pub struct JobArgument {
     /// The job is each host's own
     #[arg(long)]
     pub per_host: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct RecordOptions {
+    /// The job, and how it ended: ok, empty or error. Inside a run the job may be left out
+    #[arg(required = true, num_args = 1..=2, value_names = ["JOB", "ok|empty|error"])]
+    pub words: Vec<String>,
+    /// Why, in words
+    #[arg(long, value_name = "TEXT")]
+    pub note: Option<String>,
+    /// A file that it left, recorded by its bytes; may be given several times
+    #[arg(long, value_name = "PATH")]
+    pub artifact: Vec<String>,
+    /// The slot it was for, as an instant or a local time (default: the one that is due, or now)
+    #[arg(long, value_name = "T", conflicts_with = "date")]
+    pub slot: Option<String>,
+    /// The day it was for
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    pub date: Option<String>,
+    /// The zone whose days count, by its IANA name (default: the configuration's, or UTC)
+    #[arg(long, value_name = "ZONE")]
+    pub tz: Option<String>,
+    /// The job is each host's own
+    #[arg(long)]
+    pub per_host: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct GateOptions {
+    /// NAME[@last-due|same-day|same-slot|within=6h|any][,artifact=PATH][,on-empty=proceed]
+    #[arg(required = true, value_name = "UPSTREAM")]
+    pub upstreams: Vec<String>,
+    /// A file of the upstream that will be read: it is compared with what was recorded
+    #[arg(long, value_name = "PATH")]
+    pub artifact: Vec<String>,
+    /// The slot that asks, as an instant or a local time (default: the run's, or now)
+    #[arg(long, value_name = "T", conflicts_with = "date")]
+    pub slot: Option<String>,
+    /// The day that asks
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    pub date: Option<String>,
+    /// The zone whose days count, by its IANA name (default: the configuration's, or UTC)
+    #[arg(long, value_name = "ZONE")]
+    pub tz: Option<String>,
+    /// Wait this long for upstreams that are not good yet
+    #[arg(short, long, value_parser = duration::parse, value_name = "D")]
+    pub wait: Option<Duration>,
+    /// Proceed where an upstream had nothing
+    #[arg(long)]
+    pub on_empty_proceed: bool,
+    /// A command that runs if the gate lets it through, with pinned copies of the artifacts; a skip then exits 0
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

@@ -201,6 +201,7 @@ fn environment(place: &Place, settings: &Settings, run: RunId) -> Environment {
             ("FENCEPOST_TOKEN", value(|record, _| record.token.to_string())),
             ("FENCEPOST_SLOT", lease.map(|(_, lease)| zone.show(lease.slot))),
             ("FENCEPOST_DATE", lease.map(|(_, lease)| zone.date(lease.slot).to_string())),
+            ("FENCEPOST_TZ", lease.map(|(_, lease)| lease.zone.clone())),
             ("FENCEPOST_TRIGGER", value(|_, lease| lease.trigger.as_str().to_string())),
             ("FENCEPOST_LATE_SECONDS", value(|_, _| "0".to_string())),
             ("FENCEPOST_KEY", value(|record, lease| format!("{}/{}", record.job, show::time(lease.slot)))),
