@@ -8,6 +8,7 @@
 //! * [`time`]: the three clocks, kept apart by type.
 //! * [`zone`]: time zones by name, and dates in them.
 //! * [`schedule`]: when a job is due.
+//! * [`plan`]: which slots run now, which are dropped, and why.
 //! * [`register`]: what a store answers.
 //! * [`token`]: fencing tokens and the identities that go with them.
 //! * [`record`]: the one record per job.
@@ -30,6 +31,7 @@ pub mod lease;
 pub mod ledger;
 pub mod name;
 mod nearest;
+pub mod plan;
 pub mod record;
 pub mod register;
 pub mod run;
