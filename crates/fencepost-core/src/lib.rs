@@ -6,6 +6,7 @@
 //!
 //! * [`zone`]: time zones by name, and dates in them.
 //! * [`schedule`]: when a job is due.
+//! * [`plan`]: which slots run now, which are dropped, and why.
 //! * [`name`]: what a job may be called, and the one encoding of names into store keys.
 //! * [`time`]: the three clocks, kept apart by type.
 //! * [`register`]: what a store answers.
@@ -38,6 +39,7 @@ pub mod lease;
 pub mod ledger;
 pub mod name;
 pub mod nearest;
+pub mod plan;
 pub mod record;
 pub mod register;
 pub mod run;
