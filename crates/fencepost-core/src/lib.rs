@@ -6,6 +6,7 @@
 //!
 //! * [`zone`]: time zones by name, and dates in them.
 //! * [`schedule`]: when a job is due.
+//! * [`slot`]: which slot a run is for.
 //! * [`plan`]: which slots run now, which are dropped, and why.
 //! * [`name`]: what a job may be called, and the one encoding of names into store keys.
 //! * [`time`]: the three clocks, kept apart by type.
@@ -46,6 +47,7 @@ pub mod run;
 pub mod said;
 pub mod schedule;
 pub mod skips;
+pub mod slot;
 pub mod time;
 pub mod token;
 pub mod transition;

@@ -2,6 +2,8 @@
 
 pub mod gate;
 pub mod lease;
+pub mod pause;
+pub mod plan;
 pub mod publish;
 pub mod record;
 pub mod run;
