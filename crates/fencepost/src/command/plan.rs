@@ -20,8 +20,7 @@ use crate::show;
 pub fn run(global: &Global, options: &PlanOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     let job = super::job(&options.job, options.per_host, &place)?;
-    let (record, clock) =
-        if place.is_unmade() { (None, None) } else { look(place.open()?.as_ref(), &job)? };
+    let (record, clock) = if place.is_unmade() { (None, None) } else { look(place.open()?.as_ref(), &job)? };
     let is_over = record.as_ref().is_some_and(|record| place.is_over(record, clock.as_ref()));
     let scheduled = scheduled(options, &place, record.as_ref())?;
     let zone = scheduled.schedule.zone();
@@ -88,7 +87,9 @@ fn describe(scheduled: &Scheduled, plan: &Plan, reason: &str, now: Wall) {
             0 => String::new(),
             _ => format!(", {} late", crate::duration::show(due.late)),
         };
-        let covers = due.covers.map_or_else(String::new, |gap| format!(", for {} slots since {}", gap.count, zone.show(gap.from)));
+        let covers = due
+            .covers
+            .map_or_else(String::new, |gap| format!(", for {} slots since {}", gap.count, zone.show(gap.from)));
         show::line(&format!("run       {} ({}{late}{covers})", zone.show(due.slot), due.trigger.as_str()));
     }
     if let Some(gap) = plan.dropped {
