@@ -413,6 +413,9 @@ impl Claim {
             whole.extend(self.write_missed(&mut next, missed, context.now.wall));
         }
         next.timing = chosen.timing.clone().or(next.timing);
+        if let Choice::Once { params, .. } = &self.slot {
+            next.params = next.params.or(*params);
+        }
         next.lease = Some(self.lease::<R>(chosen, context));
         Ok(written(next, whole, context))
     }
@@ -428,7 +431,7 @@ impl Claim {
             let held = record.lease.as_ref().filter(|lease| lease.holder.processes.is_some()).map(|lease| lease.slot);
             return match (held, self.slot.current::<R>(record, now)) {
                 (Some(slot), Some(current)) if slot == current => {
-                    let why = NotNow::Duplicate { slot, state: Status::Running };
+                    let why = NotNow::Duplicate { slot, state: Status::Running, exit_code: None };
                     Err(Refusal::NotNow { why, account: false })
                 }
                 _ => Err(Refusal::Held { record: Box::new(record.clone()), remaining: *remaining }),
@@ -499,6 +502,7 @@ impl Claim {
         let slot = match &self.slot {
             Choice::At(slot) | Choice::Slot { slot, .. } => *slot,
             Choice::Due(due) => due.schedule.at_or_before(context.now.wall).unwrap_or(context.now.wall),
+            Choice::Once { .. } => slot::ONCE,
         };
         let outcome = self.outcome(&next, slot, ending.clone(), context.now.wall);
         whole.extend(write_down(&mut next, outcome, ending));
@@ -606,6 +610,7 @@ fn first_record(store: StoreId, context: &Context<'_>) -> Record {
         upstreams: Default::default(),
         timing: None,
         paused: None,
+        params: None,
     }
 }
 

@@ -82,11 +82,23 @@ pub struct Job {
     pub name: Name,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     host: Option<String>,
+    /// It is the key of an item of work that is done once, which is a job with one slot.
+    #[serde(default, skip_serializing_if = "is_false")]
+    once: bool,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl Job {
     pub fn shared(name: Name) -> Self {
-        Self { name, host: None }
+        Self { name, host: None, once: false }
+    }
+
+    /// The item of work with this key, apart from every job of that name.
+    pub fn once(key: Name) -> Self {
+        Self { name: key, host: None, once: true }
     }
 
     /// The job of one host. Host names are not ours to choose, so that what a name may not hold becomes a dash.
@@ -103,15 +115,24 @@ impl Job {
             let reason = format!("with the host {host:?} it has {chars} characters, more than {JOB_CHARS_MAX}");
             return Err(NameError { name: format!("{:?}", name.as_str()), reason });
         }
-        Ok(Self { name, host: Some(host.to_string()) })
+        Ok(Self { name, host: Some(host.to_string()), once: false })
     }
 
     /// Reads what [`Display`](fmt::Display) wrote: a name, or a name and a host.
     pub fn parse(text: &str) -> Result<Self, NameError> {
+        if let Some(key) = text.strip_prefix(ONCE) {
+            return Name::new(key).map(Self::once);
+        }
         match text.split_once('@') {
             None => Name::new(text).map(Self::shared),
             Some((name, host)) => Self::of_host(Name::new(name)?, host),
         }
+    }
+
+    /// Its name without the mark of an item of work, which keys tell by where they stand.
+    fn unmarked(&self) -> String {
+        let text = self.to_string();
+        text.strip_prefix(ONCE).map_or(text.clone(), String::from)
     }
 
     pub fn host(&self) -> Option<&str> {
@@ -119,8 +140,14 @@ impl Job {
     }
 }
 
+/// What the name of an item of work begins with, which no name of a job can.
+const ONCE: &str = "once=";
+
 impl fmt::Display for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.once {
+            f.write_str(ONCE)?;
+        }
         match &self.host {
             None => write!(f, "{}", self.name),
             Some(host) => write!(f, "{}@{host}", self.name),
@@ -141,12 +168,16 @@ impl Key {
 
     /// A job's record.
     pub fn job(job: &Job) -> Self {
+        if job.once {
+            return Self(format!("once/{}", encode(job.name.as_str())));
+        }
         Self(format!("job/{}", encode(&job.to_string())))
     }
 
     /// A job's skipped triggers, apart from its record so that a skip never disturbs a renewal.
     pub fn skips(job: &Job) -> Self {
-        Self(format!("skips/{}", encode(&job.to_string())))
+        let space = if job.once { "once-skips" } else { "skips" };
+        Self(format!("{space}/{}", encode(&job.unmarked())))
     }
 
     /// Outcomes of one slot that a job's record has no room for. A page that is full has another behind it. The keys of
@@ -158,7 +189,8 @@ impl Key {
 
     /// What all keys of a job's history begin with.
     pub fn histories(job: &Job) -> String {
-        format!("history/{}/", encode(&job.to_string()))
+        let space = if job.once { "once-history" } else { "history" };
+        format!("{space}/{}/", encode(&job.unmarked()))
     }
 
     /// A resource that commands are run on. People call resources anything: what is a name is encoded as one, and

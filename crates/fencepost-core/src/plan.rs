@@ -16,7 +16,7 @@ use core::time::Duration;
 use thiserror::Error;
 
 use crate::lease::Honest;
-use crate::ledger::{RING_OUTCOMES_MAX, Status, Trigger};
+use crate::ledger::{Outcome, RING_OUTCOMES_MAX, Status, Trigger};
 use crate::schedule::Schedule;
 use crate::time::Wall;
 
@@ -223,6 +223,15 @@ pub trait PlanRules: Clone + fmt::Debug + PartialEq + Eq + core::hash::Hash {
             Some(within) => now.since(slot) <= within,
             None => schedule.count(just_before(slot), current) <= Self::most(terms) as u64,
         }
+    }
+
+    /// Whether an attempt may have had its effect though it did not end well: one that failed by its own exit code says
+    /// that it did not. One that died, or was ended, says nothing.
+    fn is_unknown(attempt: Option<&Outcome>) -> bool {
+        let failed_by_itself = |attempt: &Outcome| {
+            attempt.status == Status::Error && attempt.exit_code.is_some_and(|code| (1..=128).contains(&code))
+        };
+        !attempt.is_some_and(failed_by_itself)
     }
 
     /// What is made of a mark in the record that lies in the future. One that is far away comes from a clock that was

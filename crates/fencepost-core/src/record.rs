@@ -12,6 +12,7 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::artifact::Fingerprint;
 use crate::ledger::{Barred, Covered, Ledger, Outcome, RING_OUTCOMES_MAX, Trigger, cut};
 use crate::name::Job;
 use crate::said::Published;
@@ -58,6 +59,9 @@ pub struct Record {
     /// Its triggers are waved off until somebody resumes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Paused>,
+    /// The parameters of an item of work that is done once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub params: Option<Fingerprint>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -8,6 +8,7 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::artifact::Fingerprint;
 use crate::ledger::{Covered, Outcome, Status, Trigger};
 use crate::plan::{self, Gap, Plan, PlanRules, SlotState, State, Why, plan};
 use crate::record::Record;
@@ -26,6 +27,20 @@ pub enum Choice {
     Slot { slot: Wall, again: bool, on_lost: OnLost },
     /// The slot that is due by a schedule.
     Due(Box<Scheduled>),
+    /// The only slot of an item of work that is done once.
+    Once { params: Option<Fingerprint>, on_unknown: OnUnknown },
+}
+
+/// The one slot of an item of work that is done once.
+pub const ONCE: Wall = Wall(0);
+
+/// What to do about an item of work whose last attempt ended between its effect and its record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnUnknown {
+    /// Somebody has to look.
+    #[default]
+    Halt,
+    Retry,
 }
 
 /// A job that has a schedule, and what of it is asked for.
@@ -93,6 +108,7 @@ pub enum NotNow {
     Duplicate {
         slot: Wall,
         state: Status,
+        exit_code: Option<i32>,
     },
     /// No slot is due.
     NotDue {
@@ -104,6 +120,8 @@ pub enum NotNow {
     Lost {
         slot: Wall,
     },
+    /// The item of work is known with other parameters.
+    OtherParameters,
     /// The slot is older than everything the record still knows.
     TooOld {
         slot: Wall,
@@ -122,6 +140,7 @@ impl NotNow {
             Self::Duplicate { .. } | Self::TooOld { .. } => Status::SkippedDuplicate,
             Self::NotDue { .. } => Status::Missed,
             Self::Lost { .. } => Status::Lost,
+            Self::OtherParameters => Status::Error,
             Self::Paused { .. } => Status::SkippedPaused,
         }
     }
@@ -134,6 +153,9 @@ impl NotNow {
             Self::NotDue { reason, .. } => reason.clone(),
             Self::Lost { .. } => {
                 "an earlier run of the slot died, and whether it had its effect is not known.".to_string()
+            }
+            Self::OtherParameters => {
+                "this key was used with other parameters. Another item of work needs another key.".to_string()
             }
             Self::TooOld { .. } => "the slot is older than everything that the record still knows.".to_string(),
             Self::Paused { by, note, .. } => {
@@ -151,6 +173,7 @@ impl Choice {
             Self::At(slot) => Ok(Chosen::at(*slot, Trigger::Manual)),
             Self::Slot { slot, again, on_lost } => fixed(*slot, *again, *on_lost, record, lease),
             Self::Due(scheduled) => scheduled.choose::<R>(record, lease, now),
+            Self::Once { params, on_unknown } => once::<R>(*params, *on_unknown, record, lease),
         }
     }
 
@@ -167,7 +190,8 @@ impl Choice {
     /// The slot that a trigger now would be for, to tell a second trigger of one slot from an overlap.
     pub fn current<R: PlanRules>(&self, record: &Record, now: Wall) -> Option<Wall> {
         match self {
-            Self::At(_) => None,
+            // Whoever comes second to an item of work is told that it is in progress.
+            Self::At(_) | Self::Once { .. } => None,
             Self::Slot { slot, .. } => Some(*slot),
             Self::Due(scheduled) => match scheduled.plan::<R>(Some(record), Standing::Stands, now).1.why {
                 Why::OnTime(slot) | Why::Again(slot) | Why::TooLate(slot) | Why::Done(slot) => Some(slot),
@@ -250,11 +274,11 @@ impl Scheduled {
             Why::Done(slot) => {
                 let newest = record.and_then(|record| record.ledger.attempts(slot).last());
                 match newest.map(|newest| newest.status) {
-                    Some(state @ (Status::Ok | Status::Empty)) => NotNow::Duplicate { slot, state },
+                    Some(state @ (Status::Ok | Status::Empty)) => NotNow::Duplicate { slot, state, exit_code: None },
                     _ => NotNow::NotDue { next: plan.next, missed, reason },
                 }
             }
-            Why::Running(slot) => NotNow::Duplicate { slot, state: Status::Running },
+            Why::Running(slot) => NotNow::Duplicate { slot, state: Status::Running, exit_code: None },
             _ => NotNow::NotDue { next: plan.next, missed, reason },
         }
     }
@@ -275,11 +299,39 @@ fn fixed(slot: Wall, again: bool, on_lost: OnLost, record: Option<&Record>, leas
     let newest = record.ledger.attempts(slot).last().map(|newest| newest.status);
     let newest = if died { Some(Status::Lost) } else { newest };
     match newest.map(|status| (status, SlotState::from(status))) {
-        Some((state, SlotState::Done | SlotState::Running)) => Err(NotNow::Duplicate { slot, state }),
+        Some((state, SlotState::Done | SlotState::Running)) => Err(NotNow::Duplicate { slot, state, exit_code: None }),
         Some((_, SlotState::Lost)) if on_lost == OnLost::Halt => Err(NotNow::Lost { slot }),
         Some(_) => Ok(Chosen::at(slot, MANUAL)),
         None if is_older_than_ring(slot, record) => Err(NotNow::TooOld { slot }),
         None => Ok(Chosen::at(slot, MANUAL)),
+    }
+}
+
+/// An item of work. What is done is not done again; what failed by itself may be; of what died nobody knows.
+fn once<R: PlanRules>(
+    params: Option<Fingerprint>,
+    on_unknown: OnUnknown,
+    record: Option<&Record>,
+    lease: Standing,
+) -> Result<Chosen, NotNow> {
+    let run = Ok(Chosen::at(ONCE, MANUAL));
+    let Some(record) = record else { return run };
+    if params.is_some() && record.grants > 0 && params != record.params {
+        return Err(NotNow::OtherParameters);
+    }
+    let died = is_run(record) && lease == Standing::Over;
+    let newest = record.ledger.attempts(ONCE).last();
+    match newest {
+        _ if died && R::is_unknown(None) && on_unknown == OnUnknown::Halt => Err(NotNow::Lost { slot: ONCE }),
+        _ if died => run,
+        None => run,
+        Some(newest) if matches!(newest.status, Status::Ok | Status::Empty) => {
+            Err(NotNow::Duplicate { slot: ONCE, state: newest.status, exit_code: newest.exit_code })
+        }
+        Some(newest) if R::is_unknown(Some(newest)) && on_unknown == OnUnknown::Halt => {
+            Err(NotNow::Lost { slot: ONCE })
+        }
+        Some(_) => run,
     }
 }
 

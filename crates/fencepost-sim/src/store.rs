@@ -150,5 +150,6 @@ fn unused_record(store: StoreId) -> Record {
         upstreams: Default::default(),
         timing: None,
         paused: None,
+        params: None,
     }
 }

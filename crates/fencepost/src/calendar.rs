@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use fencepost_core::artifact::Fingerprint;
 use fencepost_core::name::Name;
 use fencepost_core::plan;
 use fencepost_core::schedule::Schedule;
-use fencepost_core::slot::{Asked, Choice, OnLost, Scheduled};
+use fencepost_core::slot::{Asked, Choice, OnLost, OnUnknown, Scheduled};
 use fencepost_core::time::Wall;
 use fencepost_core::zone::{Date, Zone};
 
@@ -101,6 +102,11 @@ pub enum SlotRule {
         on_lost: OnLost,
     },
     Due(Box<Scheduled>),
+    /// An item of work that is done once.
+    Once {
+        params: Option<Fingerprint>,
+        on_unknown: OnUnknown,
+    },
 }
 
 impl SlotRule {
@@ -113,6 +119,7 @@ impl SlotRule {
             }
             Self::Instant { slot, again, on_lost } => Choice::Slot { slot: *slot, again: *again, on_lost: *on_lost },
             Self::Due(scheduled) => Choice::Due(scheduled.clone()),
+            Self::Once { params, on_unknown } => Choice::Once { params: *params, on_unknown: *on_unknown },
         }
     }
 
@@ -121,6 +128,7 @@ impl SlotRule {
         let on_lost = match self {
             Self::None { on_lost } | Self::Unit { on_lost, .. } | Self::Instant { on_lost, .. } => *on_lost,
             Self::Due(scheduled) => scheduled.on_lost,
+            Self::Once { params, on_unknown } => return Choice::Once { params: *params, on_unknown: *on_unknown },
         };
         Choice::Slot { slot, again: false, on_lost }
     }

@@ -66,11 +66,25 @@ impl Code {
             Finish::NotSpawned(_) => Self::CANNOT_EXECUTE,
             Finish::Held { .. } => skip,
             Finish::NotNow(NotNow::Lost { .. }) => Self(Self::UNKNOWN.0 + Self::UNDER_RUN),
-            Finish::NotNow(NotNow::TooOld { .. }) => Self::FAILED,
+            Finish::NotNow(NotNow::TooOld { .. } | NotNow::OtherParameters) => Self::FAILED,
             Finish::NotNow(_) => skip,
             Finish::Interrupted(signal) => Self::of_child(128 + signal),
             Finish::Nested | Finish::StoreFailed(_) | Finish::Refused(_) | Finish::Unrecorded { .. } => Self::FAILED,
         }
+    }
+
+    /// The code of an item of work: what is done replays the code it was done with.
+    pub fn of_once(finish: &Finish) -> Self {
+        match finish {
+            Finish::Held { .. } => Self::HELD,
+            Finish::NotNow(NotNow::Duplicate { exit_code, .. }) => Self::of_child(exit_code.unwrap_or(0)),
+            other => Self::of_run(other, Self::DONE),
+        }
+    }
+
+    /// An earlier attempt died between its effect and its record, under a wrapper.
+    pub fn of_unknown() -> Self {
+        Self(Self::UNKNOWN.0 + Self::UNDER_RUN)
     }
 
     /// The child's own code, unless something else says more: that there was nothing, or no artifact.

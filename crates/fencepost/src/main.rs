@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         Verb::Publish(verb) => command::publish::run(&arguments.global, verb),
         Verb::Record(options) => command::record::run(&arguments.global, options),
         Verb::Gate(options) => command::gate::run(&arguments.global, options),
+        Verb::Once(options) => command::once::run(&arguments.global, options),
         Verb::Plan(options) => command::plan::run(&arguments.global, options),
         Verb::Pause(options) => command::pause::pause(&arguments.global, options),
         Verb::Resume(options) => command::pause::resume(&arguments.global, options),

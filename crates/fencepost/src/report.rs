@@ -148,6 +148,7 @@ pub fn finish_json(code: Code, job: &str, finish: &Finish, now: Wall) {
         Finish::Barred { halt: false, .. } => return,
         Finish::NotNow(NotNow::Lost { .. }) => "unknown",
         Finish::NotNow(NotNow::TooOld { .. }) => "too_old",
+        Finish::NotNow(NotNow::OtherParameters) => "other_parameters",
         Finish::NotNow(_) => return,
         Finish::Barred { halt: true, .. } => "halted",
         Finish::Fenced { .. } => "fenced",
@@ -208,6 +209,7 @@ fn ending(job: &str, finish: &Finish, now: Wall) -> Option<(Voice, String)> {
                     "{text} Look what became of it, then run it again by --again, or let such slots be repeated by \
                      --on-lost rerun."
                 )),
+                NotNow::OtherParameters => trouble(text),
                 NotNow::TooOld { .. } => trouble(format!("{text} If it is to run all the same, say --again.")),
                 NotNow::Paused { .. } => {
                     Some((Voice::Everything, format!("{text} Let it go on: fencepost resume {job}")))

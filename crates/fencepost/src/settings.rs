@@ -9,7 +9,7 @@ use fencepost_core::name::Name;
 use fencepost_core::zone::Zone;
 use fencepost_guard::artifact::{Base, Declared};
 
-use crate::args::{OverlapChoice, RunOptions, StoreErrorChoice};
+use crate::args::{OnceOptions, OverlapChoice, RunOptions, StoreErrorChoice};
 use crate::calendar::{self, SlotRule};
 use crate::command::check_ttl;
 use crate::config::{Config, GRACE, GRACES_PER_TTL, JobConfig, Located, TTL};
@@ -93,6 +93,50 @@ impl Settings {
             base,
             remark: remark(&options.job, config),
             keys,
+        })
+    }
+}
+
+impl Settings {
+    /// What an item of work goes by that is done once: no configuration, no slots, nothing but the command.
+    pub fn of_once(options: &OnceOptions, slot: SlotRule) -> Result<Self, Failure> {
+        let argv = match &options.shell {
+            Some(script) => vec!["/bin/sh".into(), "-c".into(), script.clone()],
+            None if options.command.is_empty() => {
+                let example = format!("fencepost once {} -- ./charge.sh", options.key);
+                return Err(Failure::Usage(format!("There is no command to run. Write it after --, as in: {example}")));
+            }
+            None => options.command.clone(),
+        };
+        let ttl = options.ttl.unwrap_or(TTL);
+        Ok(Self {
+            argv,
+            working_directory: None,
+            environment: Vec::new(),
+            ttl,
+            grace: grace(ttl, options.grace)?,
+            timeout: options.timeout,
+            wait: options.wait,
+            skip_exit: 0,
+            overlap: OverlapChoice::Skip,
+            on_store_error: StoreErrorChoice::Fail,
+            leave_children: false,
+            output_on_failure: false,
+            zone: Zone::utc(),
+            slot,
+            retries: 0,
+            retry_backoff: RETRY_BACKOFF,
+            catch_up_spacing: Duration::ZERO,
+            observe: false,
+            base: Base::new(&upstreams::working_directory()?),
+            needs: Vec::new(),
+            needs_wait: Duration::ZERO,
+            prepare: None,
+            produces: Vec::new(),
+            empty_exit: None,
+            stuck_after: None,
+            remark: None,
+            keys: JobConfig::default(),
         })
     }
 }

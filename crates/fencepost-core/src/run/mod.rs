@@ -431,7 +431,7 @@ impl<R: Rules> Run<R> {
     fn refused(&mut self, now: Now, refusal: Refusal, out: &mut Vec<Output>) {
         match (&self.phase, refusal) {
             (Phase::Claiming, refusal) if self.terms.observe && refusal.is_a_skip() && !refusal.accounts() => {
-                self.observe_skip(now, &refusal, out)
+                self.observe_skip(now, &refusal, out);
             }
             (Phase::Claiming, Refusal::Held { record, remaining }) => self.held(now, record, remaining, out),
             (Phase::Claiming, Refusal::NobodyHolds | Refusal::NotHolder { .. }) => self.look(now, out),

@@ -124,6 +124,7 @@ pub fn free(last: u64) -> Record {
         upstreams: Default::default(),
         timing: None,
         paused: None,
+        params: None,
     }
 }
 

@@ -29,7 +29,7 @@ pub struct Arguments {
 }
 
 /// Options that stand on either side of the verb.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Global {
     /// The store that holds the leases, as a URL (default: the embedded one, in the state directory)
     #[arg(long, global = true, value_name = "URL")]
@@ -62,6 +62,8 @@ pub enum Verb {
     Record(RecordOptions),
     /// Ask whether a job may work on what its upstreams left
     Gate(GateOptions),
+    /// Do an item of work once, however often it is asked for
+    Once(Box<OnceOptions>),
     /// Show which slots of a job would run now, which are dropped, and why
     Plan(PlanOptions),
     /// Wave off every trigger of a job until it is resumed
@@ -324,6 +326,38 @@ pub struct GateOptions {
 }
 
 #[derive(Debug, Args)]
+pub struct OnceOptions {
+    /// The item of work, such as invoices/2026-11/alice: the same for every attempt at it, and for nothing else
+    #[arg(value_parser = name)]
+    pub key: Name,
+    /// What it is done with: the same key with other bytes in this file is an error
+    #[arg(long, value_name = "FILE")]
+    pub params: Option<PathBuf>,
+    /// What to do if an attempt died between its effect and its record: halt, retry, or verify=CMD, which says by exit 0
+    /// that the effect is there and by exit 1 that it is not
+    #[arg(long, value_name = "WHAT", default_value = "halt")]
+    pub on_unknown: String,
+    /// Run this string by sh -c
+    #[arg(short = 'c', value_name = "STRING", conflicts_with = "command")]
+    pub shell: Option<OsString>,
+    /// The command, after --
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+    /// How long the claim lasts without a renewal (default: 5m)
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub ttl: Option<Duration>,
+    /// How long the command has between TERM and KILL (default: 10s, or a third of a shorter ttl)
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub grace: Option<Duration>,
+    /// End the command if it runs longer
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub timeout: Option<Duration>,
+    /// Wait this long if another is at it
+    #[arg(short, long, value_parser = duration::parse, value_name = "D")]
+    pub wait: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
 pub struct PlanOptions {
     /// The job's name
     #[arg(value_parser = name)]
@@ -408,7 +442,7 @@ impl Arguments {
 impl Verb {
     /// Whether the verb passes a child's exit code through, so that a usage error needs a code of its own.
     pub fn is_wrapper(&self) -> bool {
-        matches!(self, Self::Run(_))
+        matches!(self, Self::Run(_) | Self::Once(_))
     }
 }
 
@@ -438,7 +472,7 @@ fn asked_for_run() -> bool {
         match word.to_str() {
             Some("--store" | "--config") => drop(words.next()),
             Some(option) if option.starts_with('-') => {}
-            verb => return verb == Some("run"),
+            verb => return matches!(verb, Some("run" | "once")),
         }
     }
     false

@@ -2,6 +2,7 @@
 
 pub mod gate;
 pub mod lease;
+pub mod once;
 pub mod pause;
 pub mod plan;
 pub mod publish;

@@ -53,13 +53,12 @@ pub struct Next {
 impl Again {
     pub fn from_environment(settings: &Settings) -> Self {
         let handed = std::env::var(VARIABLE).ok().and_then(|text| Self::parse(&text));
-        handed.unwrap_or_else(|| Self {
-            retries_done: 0,
-            retry_of: None,
-            more: more(settings),
-            carried: 0,
-            goes_on: false,
-        })
+        handed.unwrap_or_else(|| Self { more: more(settings), ..Self::alone() })
+    }
+
+    /// A run that stands for itself.
+    pub fn alone() -> Self {
+        Self { retries_done: 0, retry_of: None, more: 0, carried: 0, goes_on: false }
     }
 
     pub fn choice(&self, settings: &Settings, now: Wall) -> Choice {

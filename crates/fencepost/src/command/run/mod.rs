@@ -1,6 +1,6 @@
 //! `fencepost run`: guard one run of a command.
 
-mod again;
+pub mod again;
 mod environment;
 mod output;
 
@@ -57,26 +57,33 @@ pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
     if let Err(failure) = &result {
         events.fail(failure, Code::of(failure, true).0);
     }
-    let (code, next) = result?;
-    match next {
+    let outcome = result?;
+    match outcome.next {
         // Another attempt is another process: the keeper is forked before there are threads.
         Some(next) => Err(next.exec()),
-        None => Ok(code),
+        None => Ok(outcome.code),
     }
 }
 
 /// One run, as it was asked for.
-struct Attempt<'a> {
-    global: &'a Global,
-    settings: Settings,
-    place: Place,
-    job: Job,
-    run: RunId,
-    again: Again,
+pub struct Attempt<'a> {
+    pub global: &'a Global,
+    pub settings: Settings,
+    pub place: Place,
+    pub job: Job,
+    pub run: RunId,
+    pub again: Again,
+}
+
+/// How an attempt came out, for whoever made it.
+pub struct Outcome {
+    pub code: Code,
+    pub finish: Finish,
+    next: Option<Next>,
 }
 
 impl Attempt<'_> {
-    fn guard(self, events: &mut Events) -> Result<(Code, Option<Next>), Failure> {
+    pub fn guard(self, events: &mut Events) -> Result<Outcome, Failure> {
         let Self { global, settings, place, job, run, again } = self;
         // The keeper is forked before the store is opened: no database handle crosses a fork, and no thread exists yet.
         let keeper = Keeper::start().map_err(|error| Failure::Other(format!("Cannot start the keeper: {error}")))?;
@@ -163,8 +170,7 @@ impl Attempt<'_> {
         events.end(&finish, status.as_str(), code.0);
         let ended = Ended { finish: &finish, status, code, slot: claimed_slot };
         let next = again.next(&settings, &ended, || plan_again(store.as_ref(), &job, &settings));
-        let code = again.code(code, &finish);
-        Ok((code, next))
+        Ok(Outcome { code: again.code(code, &finish), finish, next })
     }
 }
 
