@@ -89,19 +89,21 @@ impl Schedule {
     /// The instants after `at`, in order.
     pub fn forward(&self, at: Wall) -> impl Iterator<Item = Wall> {
         let mut walk = self.walk(at);
-        core::iter::successors(self.after(at), move |&last| match &mut walk {
-            Some(walk) => walk.first(second(last) + 1).map(wall),
+        let mut next = move |last: Wall| match &mut walk {
+            Some(walk) => walk.first(second(last).saturating_add(1)).map(wall),
             None => self.after(last),
-        })
+        };
+        core::iter::successors(next(at), move |&last| next(last))
     }
 
     /// The instants not after `at`, the last first.
     pub fn backward(&self, at: Wall) -> impl Iterator<Item = Wall> {
         let mut walk = self.walk(at);
-        core::iter::successors(self.at_or_before(at), move |&last| match &mut walk {
-            Some(walk) => walk.last(second(last) - 1).map(wall),
-            None => self.before(last),
-        })
+        let mut back = move |to: Wall| match &mut walk {
+            Some(walk) => walk.last(second(to)).map(wall),
+            None => self.at_or_before(to),
+        };
+        core::iter::successors(back(at), move |&last| back(Wall(last.0.saturating_sub(1))))
     }
 
     /// How many instants there are after `after` and up to `to`. It is exact and does not walk over them: ten years of
