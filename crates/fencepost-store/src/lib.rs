@@ -12,21 +12,21 @@ mod host_clock;
 pub mod layer;
 mod memory;
 mod open;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "redis"))]
 mod pool;
-#[cfg(feature = "postgres")]
-pub mod postgres;
-#[cfg(feature = "sqlite")]
-mod sqlite;
 
 use std::sync::Arc;
 
 pub use access::{Access, Secret};
 pub use declared::{Declared, Declaring, Standing};
 pub use memory::MemoryStore;
-pub use open::{OpenError, declared, minimum_ttl, open, open_with, redacted};
+#[cfg(feature = "postgres")]
+pub use open::backends::postgres;
+#[cfg(feature = "redis")]
+pub use open::backends::redis;
 #[cfg(feature = "sqlite")]
-pub use sqlite::SqliteStore;
+pub use open::backends::sqlite::SqliteStore;
+pub use open::{OpenError, declared, minimum_ttl, open, open_with, redacted};
 
 pub use fencepost_core::name::Key;
 pub use fencepost_core::register::{Answer, Entry, Fate, StoreError, Swapped, Trouble, Version};
@@ -103,7 +103,7 @@ fn refuse_unsound(key: &Key, new: Option<&[u8]>) -> Result<(), StoreError> {
 }
 
 /// Random, because a counter would start again when a key is removed and the database restored.
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[allow(dead_code, reason = "the store in memory alone has no use for it")]
 fn fresh_version() -> Result<Version, StoreError> {
     let mut bytes = vec![0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {

@@ -1,5 +1,16 @@
 //! From a URL to a store: the only list of backends.
 
+/// The backends, each in a file of its own beside this one.
+#[path = "."]
+pub mod backends {
+    #[cfg(feature = "postgres")]
+    pub mod postgres;
+    #[cfg(feature = "redis")]
+    pub mod redis;
+    #[cfg(feature = "sqlite")]
+    pub mod sqlite;
+}
+
 use std::time::Duration;
 
 use thiserror::Error;
@@ -48,15 +59,21 @@ fn backend(url: &str, access: &Access) -> Result<Box<dyn Declaring>, OpenError> 
     let Some(known) = SCHEMES.iter().find(|known| known.name == scheme) else {
         return usage(unknown_scheme(url, scheme));
     };
-    match (known.name, rest) {
+    match (known.name, rest, access) {
         #[cfg(feature = "sqlite")]
-        ("sqlite", path) => {
+        ("sqlite", path, _) => {
             let path = sqlite_path(path).map_err(OpenError::Usage)?;
-            Ok(Box::new(crate::SqliteStore::open(path)?))
+            Ok(Box::new(backends::sqlite::SqliteStore::open(path)?))
         }
         #[cfg(feature = "postgres")]
-        ("postgres", _) => Ok(Box::new(crate::postgres::PostgresStore::open(url, access.password.as_ref())?)),
-        (name, _) => usage(format!(
+        ("postgres", _, access) => {
+            Ok(Box::new(backends::postgres::PostgresStore::open(url, access.password.as_ref())?))
+        }
+        #[cfg(feature = "redis")]
+        ("redis" | "rediss", _, access) => {
+            Ok(Box::new(backends::redis::RedisStore::open(url, access.password.as_ref())?))
+        }
+        (name, ..) => usage(format!(
             "{:?} names a {name} store, which this fencepost is built without. It is built with: {}.",
             redacted(url),
             built_in().map(|known| known.example).collect::<Vec<_>>().join(", ")
@@ -101,8 +118,8 @@ const SCHEMES: &[Scheme] = &[
     scheme("git+https", "git+https://host/repository.git", false),
     scheme("git+file", "git+file:///srv/repository.git", false),
     scheme("postgres", "postgres://user@host/database", cfg!(feature = "postgres")),
-    scheme("redis", "redis://host:6379", false),
-    scheme("rediss", "rediss://host:6379", false),
+    scheme("redis", "redis://host:6379", cfg!(feature = "redis")),
+    scheme("rediss", "rediss://host:6379", cfg!(feature = "redis")),
     scheme("http", "http://localhost:8787", false),
     scheme("https", "https://fencepost.example.workers.dev", false),
 ];
@@ -256,7 +273,7 @@ mod tests {
             ("git://h/r", "did you mean git+"),
             ("mysql://h/d", "known are sqlite, dir, git+ssh"),
             ("dir:/mnt/x", "names a dir store, which this fencepost is built without"),
-            ("redis://h", "built with: sqlite:/var"),
+            ("https://h", "built with: sqlite:/var"),
             ("sqlite:", "lacks the path"),
             ("sqlite::memory:", "guards nothing"),
             ("sqlite:~/x.db", "whole path"),
