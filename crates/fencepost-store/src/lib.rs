@@ -20,6 +20,8 @@ use std::sync::Arc;
 pub use access::{Access, Secret};
 pub use declared::{Declared, Declaring, Standing};
 pub use memory::MemoryStore;
+#[cfg(feature = "http")]
+pub use open::backends::http::HttpStore;
 #[cfg(feature = "postgres")]
 pub use open::backends::postgres;
 #[cfg(feature = "redis")]

@@ -3,6 +3,8 @@
 /// The backends, each in a file of its own beside this one.
 #[path = "."]
 pub mod backends {
+    #[cfg(feature = "http")]
+    pub mod http;
     #[cfg(feature = "postgres")]
     pub mod postgres;
     #[cfg(feature = "redis")]
@@ -73,6 +75,8 @@ fn backend(url: &str, access: &Access) -> Result<Box<dyn Declaring>, OpenError> 
         ("redis" | "rediss", _, access) => {
             Ok(Box::new(backends::redis::RedisStore::open(url, access.password.as_ref())?))
         }
+        #[cfg(feature = "http")]
+        ("http" | "https", _, access) => Ok(Box::new(backends::http::HttpStore::open(url, access.password.as_ref())?)),
         (name, ..) => usage(format!(
             "{:?} names a {name} store, which this fencepost is built without. It is built with: {}.",
             redacted(url),
@@ -120,8 +124,8 @@ const SCHEMES: &[Scheme] = &[
     scheme("postgres", "postgres://user@host/database", cfg!(feature = "postgres")),
     scheme("redis", "redis://host:6379", cfg!(feature = "redis")),
     scheme("rediss", "rediss://host:6379", cfg!(feature = "redis")),
-    scheme("http", "http://localhost:8787", false),
-    scheme("https", "https://fencepost.example.workers.dev", false),
+    scheme("http", "http://localhost:8787", cfg!(feature = "http")),
+    scheme("https", "https://fencepost.example.workers.dev", cfg!(feature = "http")),
 ];
 
 /// Schemes whose rest is a path, which may hold any character and holds no password.
@@ -273,7 +277,7 @@ mod tests {
             ("git://h/r", "did you mean git+"),
             ("mysql://h/d", "known are sqlite, dir, git+ssh"),
             ("dir:/mnt/x", "names a dir store, which this fencepost is built without"),
-            ("https://h", "built with: sqlite:/var"),
+            ("git+ssh://h/r", "built with: sqlite:/var"),
             ("sqlite:", "lacks the path"),
             ("sqlite::memory:", "guards nothing"),
             ("sqlite:~/x.db", "whole path"),
