@@ -1,7 +1,7 @@
 //! The HTTP store keeps the contract, spoken by the Durable Object in a real workerd: through crashes, over a bad network,
 //! and before things that only look like a store.
 
-#![cfg(feature = "http")]
+#![cfg(all(feature = "http", feature = "sqlite"))]
 
 mod network;
 #[path = "../../fencepost-guard/tests/servers/mod.rs"]
@@ -99,6 +99,22 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
     let found = store.read(&key("a")).unwrap();
     assert_eq!(found.value.map(|entry| (entry.version, entry.bytes.len())), Some((version, 65_536)));
     assert_eq!(found.clock.unwrap().era, era, "a restart ends no lease");
+}
+
+/// How far an object came that failed is known to nobody, and least of all to the front that asked it.
+#[test]
+fn an_object_that_fails_leaves_a_swap_unknown() {
+    let mut worker = Worker::start();
+    let store = store(&worker.url());
+    let version = put(&store, &key("a"), None, b"1");
+    worker.meddle("UPDATE layout SET layout = 'fencepost store, layout 2'");
+    let error = store.swap(&key("a"), Some(&version), Some(b"2")).unwrap_err();
+    assert_eq!((error.fate, error.trouble), (Fate::Unknown, Trouble::Unavailable), "{error}");
+    assert!(error.detail.contains("deploy a newer worker"), "{error}");
+    let error = store.read(&key("a")).unwrap_err();
+    assert_eq!((error.fate, error.trouble), (Fate::NotDone, Trouble::Unavailable), "{error}");
+    worker.meddle("UPDATE layout SET layout = 'fencepost store, layout 1'");
+    assert_eq!(store.read(&key("a")).unwrap().value.unwrap().version, version);
 }
 
 #[test]

@@ -84,6 +84,20 @@ impl Worker {
         self.wait();
     }
 
+    /// Kills it, does something to its one database, and starts it again.
+    pub fn meddle(&mut self, statement: &str) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        let mut objects =
+            fs::read_dir(self.directory.path().join("disk/fencepost")).unwrap().flatten().map(|file| file.path());
+        let database =
+            |path: &PathBuf| path.extension().is_some_and(|end| end == "sqlite") && !path.ends_with("metadata.sqlite");
+        let object = objects.find(database).expect("the database of the object");
+        rusqlite::Connection::open(object).unwrap().execute_batch(statement).unwrap();
+        self.process = Self::spawn(self.directory.path(), self.port, &self.settings);
+        self.wait();
+    }
+
     /// Where it is, without the token.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
