@@ -3,6 +3,8 @@
 /// The backends, each in a file of its own beside this one.
 #[path = "."]
 pub mod backends {
+    #[cfg(feature = "dir")]
+    pub mod dir;
     #[cfg(feature = "postgres")]
     pub mod postgres;
     #[cfg(feature = "redis")]
@@ -11,10 +13,12 @@ pub mod backends {
     pub mod sqlite;
 }
 
+use std::path::Path;
 use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::file_system::shared_file_system;
 use crate::{Access, Declared, Declaring, Store, StoreError};
 
 /// Why there is no store.
@@ -46,8 +50,9 @@ pub fn declared(url: &str, access: &Access) -> Result<Vec<Declared>, OpenError> 
 /// The shortest time-to-live that makes sense with the store: one that takes seconds for a swap, or cannot be asked
 /// often, does not serve short leases.
 pub fn minimum_ttl(url: &str) -> Duration {
-    let scheme = split(url).map(|(scheme, _)| scheme);
-    SCHEMES.iter().find(|known| Some(known.name) == scheme).map_or(Duration::ZERO, |known| known.minimum_ttl)
+    let Some((scheme, rest)) = split(url) else { return Duration::ZERO };
+    let known = SCHEMES.iter().find(|known| known.name == scheme);
+    known.map_or(Duration::ZERO, |known| (known.minimum_ttl)(rest))
 }
 
 /// The one arm per backend.
@@ -65,6 +70,8 @@ fn backend(url: &str, access: &Access) -> Result<Box<dyn Declaring>, OpenError> 
             let path = sqlite_path(path).map_err(OpenError::Usage)?;
             Ok(Box::new(backends::sqlite::SqliteStore::open(path)?))
         }
+        #[cfg(feature = "dir")]
+        ("dir", path, access) => Ok(Box::new(backends::dir::DirStore::open(path, access)?)),
         #[cfg(feature = "postgres")]
         ("postgres", _, access) => {
             Ok(Box::new(backends::postgres::PostgresStore::open(url, access.password.as_ref())?))
@@ -104,16 +111,20 @@ struct Scheme {
     name: &'static str,
     example: &'static str,
     built_in: bool,
-    minimum_ttl: Duration,
+    /// By what stands behind the scheme.
+    minimum_ttl: fn(&str) -> Duration,
 }
 
 const fn scheme(name: &'static str, example: &'static str, built_in: bool) -> Scheme {
-    Scheme { name, example, built_in, minimum_ttl: Duration::ZERO }
+    Scheme { name, example, built_in, minimum_ttl: |_| Duration::ZERO }
 }
 
 const SCHEMES: &[Scheme] = &[
     scheme("sqlite", "sqlite:/var/lib/fencepost/store.db", cfg!(feature = "sqlite")),
-    scheme("dir", "dir:/mnt/shared/fencepost", false),
+    Scheme {
+        minimum_ttl: |path| if is_shared(path) { FILE_SERVER_TTL_MIN } else { Duration::ZERO },
+        ..scheme("dir", "dir:/mnt/shared/fencepost", cfg!(feature = "dir"))
+    },
     scheme("git+ssh", "git+ssh://git@host/repository.git", false),
     scheme("git+https", "git+https://host/repository.git", false),
     scheme("git+file", "git+file:///srv/repository.git", false),
@@ -123,6 +134,14 @@ const SCHEMES: &[Scheme] = &[
     scheme("http", "http://localhost:8787", false),
     scheme("https", "https://fencepost.example.workers.dev", false),
 ];
+
+/// The clients of a file server may show a listing that is a minute old.
+const FILE_SERVER_TTL_MIN: Duration = Duration::from_secs(180);
+
+fn is_shared(path: &str) -> bool {
+    let nearest = Path::new(path).ancestors().find(|above| above.is_dir());
+    nearest.is_some_and(|directory| shared_file_system(directory).is_ok_and(|kind| kind.is_some()))
+}
 
 /// Schemes whose rest is a path, which may hold any character and holds no password.
 const PATHS: &[&str] = &["sqlite", "dir", "git+file"];
@@ -142,7 +161,7 @@ fn split(url: &str) -> Option<(&str, &str)> {
 }
 
 #[cfg(feature = "sqlite")]
-fn sqlite_path(rest: &str) -> Result<&std::path::Path, String> {
+fn sqlite_path(rest: &str) -> Result<&Path, String> {
     let example = "for example sqlite:/var/lib/fencepost/store.db";
     if rest.is_empty() {
         return Err(format!("sqlite: lacks the path of a file, {example}."));
@@ -157,7 +176,7 @@ fn sqlite_path(rest: &str) -> Result<&std::path::Path, String> {
         let path = rest.trim_start_matches('/');
         return Err(format!("sqlite:{rest} names a host: write sqlite:{path} or sqlite:/{path}."));
     }
-    Ok(std::path::Path::new(rest))
+    Ok(Path::new(rest))
 }
 
 fn without_scheme(url: &str) -> String {
@@ -272,7 +291,9 @@ mod tests {
             ("postgresql://h/d", "did you mean postgres,"),
             ("git://h/r", "did you mean git+"),
             ("mysql://h/d", "known are sqlite, dir, git+ssh"),
-            ("dir:/mnt/x", "names a dir store, which this fencepost is built without"),
+            ("http://h", "names a http store, which this fencepost is built without"),
+            ("dir:", "lacks the path"),
+            ("dir:~/x", "whole path"),
             ("https://h", "built with: sqlite:/var"),
             ("sqlite:", "lacks the path"),
             ("sqlite::memory:", "guards nothing"),
