@@ -196,11 +196,10 @@ pub(super) fn clear_away(directory: &Path, newest: u64, listing: &Listing, keep:
             let _ = fs::remove_file(draft);
         }
     }
-    let old = listing.numbers.iter().filter(|number| surplus && newest - **number >= keep).take(REMOVALS_MAX);
-    for number in old {
-        // It was of use until the next one came.
-        let next = path(directory, number + 1);
-        if !is_older(&next, age) || fs::remove_file(path(directory, *number)).is_err() {
+    // It was of use until the next one came. Others may have made newer ones since, which are none of our business.
+    let old = listing.numbers.windows(2).filter(|pair| surplus && pair[0].saturating_add(keep) <= newest);
+    for pair in old.take(REMOVALS_MAX) {
+        if !is_older(&path(directory, pair[1]), age) || fs::remove_file(path(directory, pair[0])).is_err() {
             break;
         }
     }
