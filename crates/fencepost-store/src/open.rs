@@ -5,6 +5,8 @@
 pub mod backends {
     #[cfg(feature = "dir")]
     pub mod dir;
+    #[cfg(feature = "git")]
+    pub mod git;
     #[cfg(feature = "postgres")]
     pub mod postgres;
     #[cfg(feature = "redis")]
@@ -72,6 +74,8 @@ fn backend(url: &str, access: &Access) -> Result<Box<dyn Declaring>, OpenError> 
         }
         #[cfg(feature = "dir")]
         ("dir", path, access) => Ok(Box::new(backends::dir::DirStore::open(path, access)?)),
+        #[cfg(feature = "git")]
+        ("git+ssh" | "git+https" | "git+file", _, access) => Ok(Box::new(backends::git::GitStore::open(url, access)?)),
         #[cfg(feature = "postgres")]
         ("postgres", _, access) => {
             Ok(Box::new(backends::postgres::PostgresStore::open(url, access.password.as_ref())?))
@@ -125,9 +129,18 @@ const SCHEMES: &[Scheme] = &[
         minimum_ttl: |path| if is_shared(path) { FILE_SERVER_TTL_MIN } else { Duration::ZERO },
         ..scheme("dir", "dir:/mnt/shared/fencepost", cfg!(feature = "dir"))
     },
-    scheme("git+ssh", "git+ssh://git@host/repository.git", false),
-    scheme("git+https", "git+https://host/repository.git", false),
-    scheme("git+file", "git+file:///srv/repository.git", false),
+    Scheme {
+        minimum_ttl: |_| GIT_TTL_MIN,
+        ..scheme("git+ssh", "git+ssh://git@host/repository.git", cfg!(feature = "git"))
+    },
+    Scheme {
+        minimum_ttl: |_| GIT_TTL_MIN,
+        ..scheme("git+https", "git+https://host/repository.git", cfg!(feature = "git"))
+    },
+    Scheme {
+        minimum_ttl: |_| GIT_TTL_MIN,
+        ..scheme("git+file", "git+file:///srv/repository.git", cfg!(feature = "git"))
+    },
     scheme("postgres", "postgres://user@host/database", cfg!(feature = "postgres")),
     scheme("redis", "redis://host:6379", cfg!(feature = "redis")),
     scheme("rediss", "rediss://host:6379", cfg!(feature = "redis")),
@@ -137,6 +150,9 @@ const SCHEMES: &[Scheme] = &[
 
 /// The clients of a file server may show a listing that is a minute old.
 const FILE_SERVER_TTL_MIN: Duration = Duration::from_secs(180);
+
+/// A push takes seconds, and a host does not take one every minute for ever.
+const GIT_TTL_MIN: Duration = Duration::from_secs(600);
 
 fn is_shared(path: &str) -> bool {
     let nearest = Path::new(path).ancestors().find(|above| above.is_dir());

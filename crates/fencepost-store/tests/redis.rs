@@ -108,7 +108,7 @@ fn a_server_that_says_nothing_does_not_hold_a_call_for_ever() {
 
 #[test]
 fn a_replica_is_refused_for_reading_too() {
-    let primary = Redis::start(SETTINGS);
+    let primary = Redis::start(&[SETTINGS, &["--repl-diskless-sync-delay", "0"]].concat());
     let version = put(&store(&primary.url()), &key("a"), None, b"1");
     let follows = ["--replicaof", &format!("127.0.0.1 {}", primary.port)];
     let writable = [&follows[..], &["--replica-read-only", "no"]].concat();
