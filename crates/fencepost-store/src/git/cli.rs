@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Since this one a fetch can leave `FETCH_HEAD` alone.
 const VERSION_MIN: (u32, u32) = (2, 29);
+
+/// How long the output of a process that has ended may lag behind.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// The lines of an answer that are shown. A server may say much more.
 const WORDS_LINES_MAX: usize = 6;
@@ -199,26 +203,41 @@ pub(super) fn cannot(error: io::Error) -> String {
     }
 }
 
-/// Feeds git, reads all it says, and ends it and all it started when the time is over.
+/// Feeds git, reads all it says, and ends it and all it started when the time is over. What it left running, such as an
+/// ssh that keeps a connection for the next one, may hold on to its output; nobody waits for that.
 fn finish(mut child: Child, input: &[u8], patience: Duration) -> io::Result<Said> {
-    let (stdin, mut stdout, mut stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            // Git may end without reading; what it says then is more use than the broken pipe.
-            let _ = stdin.map(|mut pipe| pipe.write_all(input));
-        });
-        let read = |pipe: Option<&mut dyn Read>| {
-            let mut bytes = Vec::new();
-            let _ = pipe.map(|pipe| pipe.read_to_end(&mut bytes));
-            bytes
-        };
-        let errors = scope.spawn(move || read(stderr.as_mut().map(|pipe| pipe as &mut dyn Read)));
-        let answer = scope.spawn(move || read(stdout.as_mut().map(|pipe| pipe as &mut dyn Read)));
-        let (status, overdue) = wait(&mut child, patience)?;
-        let stdout = answer.join().unwrap_or_default();
-        let stderr = String::from_utf8_lossy(&errors.join().unwrap_or_default()).into_owned();
-        Ok(Said { ok: status.success() && !overdue, stdout, stderr, overdue })
-    })
+    if let Some(mut pipe) = child.stdin.take() {
+        let input = input.to_vec();
+        // Git may end without reading; what it says then is more use than the broken pipe.
+        thread::spawn(move || pipe.write_all(&input));
+    }
+    let (answer, errors) = (child.stdout.take().map(listen), child.stderr.take().map(listen));
+    let (status, overdue) = wait(&mut child, patience)?;
+    let stdout = answer.map(heard).unwrap_or_default();
+    let stderr = String::from_utf8_lossy(&errors.map(heard).unwrap_or_default()).into_owned();
+    Ok(Said { ok: status.success() && !overdue, stdout, stderr, overdue })
+}
+
+fn listen(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        let mut buffer = [0; 16 * 1024];
+        while let Ok(read @ 1..) = pipe.read(&mut buffer) {
+            if sender.send(buffer[..read].to_vec()).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+/// All that was said by a process that has ended.
+fn heard(pieces: Receiver<Vec<u8>>) -> Vec<u8> {
+    let mut whole = Vec::new();
+    while let Ok(piece) = pieces.recv_timeout(LAST_WORDS) {
+        whole.extend(piece);
+    }
+    whole
 }
 
 fn wait(child: &mut Child, patience: Duration) -> io::Result<(ExitStatus, bool)> {
@@ -270,5 +289,17 @@ mod tests {
         let begun = Instant::now();
         let said = finish(command.spawn().unwrap(), b"", Duration::from_millis(100)).unwrap();
         assert!(said.overdue && !said.ok && begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn nobody_waits_for_what_stays_behind() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo answer; sleep 30 & exit 0"]).process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let (child, begun) = (command.spawn().unwrap(), Instant::now());
+        let group = Pid::from_raw(child.id().cast_signed());
+        let said = finish(child, b"", Duration::from_secs(20)).unwrap();
+        assert!(said.ok && said.stdout == b"answer\n" && begun.elapsed() < Duration::from_secs(15), "{said:?}");
+        let _ = killpg(group, Signal::SIGKILL);
     }
 }
