@@ -14,6 +14,7 @@ mod memory;
 mod open;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod pool;
+mod redact;
 
 use std::sync::Arc;
 
@@ -29,6 +30,7 @@ pub use open::backends::redis;
 #[cfg(feature = "sqlite")]
 pub use open::backends::sqlite::SqliteStore;
 pub use open::{OpenError, declared, minimum_ttl, open, open_with, redacted};
+pub use redact::redacted_text;
 
 pub use fencepost_core::name::Key;
 pub use fencepost_core::register::{Answer, Entry, Fate, StoreError, Swapped, Trouble, Version};

@@ -3,6 +3,10 @@
 /// The backends, each in a file of its own beside this one.
 #[path = "."]
 pub mod backends {
+    #[cfg(feature = "dir")]
+    pub mod dir;
+    #[cfg(feature = "git")]
+    pub mod git;
     #[cfg(feature = "http")]
     pub mod http;
     #[cfg(feature = "postgres")]
@@ -13,10 +17,12 @@ pub mod backends {
     pub mod sqlite;
 }
 
+use std::path::Path;
 use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::file_system::shared_file_system;
 use crate::{Access, Declared, Declaring, Store, StoreError};
 
 /// Why there is no store.
@@ -48,8 +54,9 @@ pub fn declared(url: &str, access: &Access) -> Result<Vec<Declared>, OpenError> 
 /// The shortest time-to-live that makes sense with the store: one that takes seconds for a swap, or cannot be asked
 /// often, does not serve short leases.
 pub fn minimum_ttl(url: &str) -> Duration {
-    let scheme = split(url).map(|(scheme, _)| scheme);
-    SCHEMES.iter().find(|known| Some(known.name) == scheme).map_or(Duration::ZERO, |known| known.minimum_ttl)
+    let Some((scheme, rest)) = split(url) else { return Duration::ZERO };
+    let known = SCHEMES.iter().find(|known| known.name == scheme);
+    known.map_or(Duration::ZERO, |known| (known.minimum_ttl)(rest))
 }
 
 /// The one arm per backend.
@@ -67,6 +74,10 @@ fn backend(url: &str, access: &Access) -> Result<Box<dyn Declaring>, OpenError> 
             let path = sqlite_path(path).map_err(OpenError::Usage)?;
             Ok(Box::new(backends::sqlite::SqliteStore::open(path)?))
         }
+        #[cfg(feature = "dir")]
+        ("dir", path, access) => Ok(Box::new(backends::dir::DirStore::open(path, access)?)),
+        #[cfg(feature = "git")]
+        ("git+ssh" | "git+https" | "git+file", _, access) => Ok(Box::new(backends::git::GitStore::open(url, access)?)),
         #[cfg(feature = "postgres")]
         ("postgres", _, access) => {
             Ok(Box::new(backends::postgres::PostgresStore::open(url, access.password.as_ref())?))
@@ -108,25 +119,49 @@ struct Scheme {
     name: &'static str,
     example: &'static str,
     built_in: bool,
-    minimum_ttl: Duration,
+    /// By what stands behind the scheme.
+    minimum_ttl: fn(&str) -> Duration,
 }
 
 const fn scheme(name: &'static str, example: &'static str, built_in: bool) -> Scheme {
-    Scheme { name, example, built_in, minimum_ttl: Duration::ZERO }
+    Scheme { name, example, built_in, minimum_ttl: |_| Duration::ZERO }
 }
 
 const SCHEMES: &[Scheme] = &[
     scheme("sqlite", "sqlite:/var/lib/fencepost/store.db", cfg!(feature = "sqlite")),
-    scheme("dir", "dir:/mnt/shared/fencepost", false),
-    scheme("git+ssh", "git+ssh://git@host/repository.git", false),
-    scheme("git+https", "git+https://host/repository.git", false),
-    scheme("git+file", "git+file:///srv/repository.git", false),
+    Scheme {
+        minimum_ttl: |path| if is_shared(path) { FILE_SERVER_TTL_MIN } else { Duration::ZERO },
+        ..scheme("dir", "dir:/mnt/shared/fencepost", cfg!(feature = "dir"))
+    },
+    Scheme {
+        minimum_ttl: |_| GIT_TTL_MIN,
+        ..scheme("git+ssh", "git+ssh://git@host/repository.git", cfg!(feature = "git"))
+    },
+    Scheme {
+        minimum_ttl: |_| GIT_TTL_MIN,
+        ..scheme("git+https", "git+https://host/repository.git", cfg!(feature = "git"))
+    },
+    Scheme {
+        minimum_ttl: |_| GIT_TTL_MIN,
+        ..scheme("git+file", "git+file:///srv/repository.git", cfg!(feature = "git"))
+    },
     scheme("postgres", "postgres://user@host/database", cfg!(feature = "postgres")),
     scheme("redis", "redis://host:6379", cfg!(feature = "redis")),
     scheme("rediss", "rediss://host:6379", cfg!(feature = "redis")),
     scheme("http", "http://localhost:8787", cfg!(feature = "http")),
     scheme("https", "https://fencepost.example.workers.dev", cfg!(feature = "http")),
 ];
+
+/// The clients of a file server may show a listing that is a minute old.
+const FILE_SERVER_TTL_MIN: Duration = Duration::from_secs(180);
+
+/// A push takes seconds, and a host does not take one every minute for ever.
+const GIT_TTL_MIN: Duration = Duration::from_secs(600);
+
+fn is_shared(path: &str) -> bool {
+    let nearest = Path::new(path).ancestors().find(|above| above.is_dir());
+    nearest.is_some_and(|directory| shared_file_system(directory).is_ok_and(|kind| kind.is_some()))
+}
 
 /// Schemes whose rest is a path, which may hold any character and holds no password.
 const PATHS: &[&str] = &["sqlite", "dir", "git+file"];
@@ -146,7 +181,7 @@ fn split(url: &str) -> Option<(&str, &str)> {
 }
 
 #[cfg(feature = "sqlite")]
-fn sqlite_path(rest: &str) -> Result<&std::path::Path, String> {
+fn sqlite_path(rest: &str) -> Result<&Path, String> {
     let example = "for example sqlite:/var/lib/fencepost/store.db";
     if rest.is_empty() {
         return Err(format!("sqlite: lacks the path of a file, {example}."));
@@ -161,7 +196,7 @@ fn sqlite_path(rest: &str) -> Result<&std::path::Path, String> {
         let path = rest.trim_start_matches('/');
         return Err(format!("sqlite:{rest} names a host: write sqlite:{path} or sqlite:/{path}."));
     }
-    Ok(std::path::Path::new(rest))
+    Ok(Path::new(rest))
 }
 
 fn without_scheme(url: &str) -> String {
@@ -276,8 +311,10 @@ mod tests {
             ("postgresql://h/d", "did you mean postgres,"),
             ("git://h/r", "did you mean git+"),
             ("mysql://h/d", "known are sqlite, dir, git+ssh"),
-            ("dir:/mnt/x", "names a dir store, which this fencepost is built without"),
-            ("git+ssh://h/r", "built with: sqlite:/var"),
+            ("dir:", "lacks the path"),
+            ("dir:~/x", "whole path"),
+            ("http://h", "is not encrypted"),
+            ("https://h?x=1", "the only option"),
             ("sqlite:", "lacks the path"),
             ("sqlite::memory:", "guards nothing"),
             ("sqlite:~/x.db", "whole path"),

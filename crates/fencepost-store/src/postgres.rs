@@ -9,32 +9,24 @@
 //! with what the old one's said: one that is behind ends a lease later, never earlier, and one that is ahead is what the
 //! fence is for. An era of its own for each server would end every lease at once.
 
+mod connection;
 mod failure;
 mod server;
+mod text;
 
 pub use server::Server;
 
-use std::time::{Duration, Instant};
-
-use tokio::runtime::{Builder, Runtime};
-use tokio_postgres::config::SslMode;
-use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, SimpleQueryRow};
+use tokio_postgres::{SimpleQueryMessage, SimpleQueryRow};
 
 use crate::declared::{Declared, Declaring, Standing};
 use crate::pool::Pool;
 use crate::{
-    Answer, Entry, Era, Key, OpenError, SCAN_KEYS_MAX, Secret, Store, StoreClock, StoreError, Swapped, Version, Wall,
-    fresh_version, refuse_unsound,
+    Answer, Entry, Era, Fate, Key, OpenError, SCAN_KEYS_MAX, Secret, Store, StoreClock, StoreError, Swapped, Version,
+    Wall, fresh_version, refuse_unsound,
 };
+use connection::Connection;
 use failure::{Failure, Making};
-
-pub(crate) use failure::explained;
-
-/// How long making a connection may take.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-
-/// How long an answer may take. A call therefore ends after 15 s at most.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+use text::{bytes, from_hex, identifier, literal};
 
 /// How long the server itself tries. It gives up before its client does, and what it gave up is certainly not done.
 const SERVER_PATIENCE_MS: u64 = 8_000;
@@ -206,9 +198,17 @@ impl Store for PostgresStore {
             return Ok(Answer { value, clock: found.clock });
         };
         let messages = self.tell(&format!("{change}; {}", self.state(key.as_str())))?;
-        let state = self.checked(&messages)?;
-        let value = if changed_rows(&messages) == 1 { Swapped::Won(version) } else { Swapped::Lost(state.entry) };
-        Ok(Answer { value, clock: Some(state.clock) })
+        let changed = changed_rows(&messages) == 1;
+        let state = rows(&messages).last().and_then(State::of).ok_or_else(|| {
+            let fate = if changed { Fate::Unknown } else { Fate::NotDone };
+            StoreError { fate, ..self.foreign("its answer was not understood") }
+        })?;
+        if changed {
+            // It was asked whether the server is fit in the very statement that changed the row.
+            return Ok(Answer { value: Swapped::Won(version), clock: Some(state.clock) });
+        }
+        self.refuse_unfit(&state)?;
+        Ok(Answer { value: Swapped::Lost(state.entry), clock: Some(state.clock) })
     }
 
     fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
@@ -312,89 +312,6 @@ impl State {
     }
 }
 
-/// A connection with the loop that drives it, which runs while somebody waits for an answer.
-#[derive(Debug)]
-struct Connection {
-    runtime: Option<Runtime>,
-    client: Client,
-}
-
-impl Connection {
-    fn make(server: &Server) -> Result<Self, Failure> {
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::System)?;
-        let config = server.config();
-        let begun = Instant::now();
-        let connected = match config.get_ssl_mode() {
-            SslMode::Disable => runtime.block_on(connect(config, NoTls)),
-            _ => runtime.block_on(connect(config, server.tls().map_err(Failure::Tls)?)),
-        };
-        match connected {
-            Ok(Ok(client)) => Ok(Self { runtime: Some(runtime), client }),
-            failed => {
-                // A name that is being looked up is looked up in a thread, which nobody waits for.
-                runtime.shutdown_background();
-                Err(failed
-                    .map_or_else(|_| Failure::Unreachable(begun.elapsed()), |error| Failure::Connect(error.err())))
-            }
-        }
-    }
-
-    /// Whether the other side has not hung up, as far as one can see.
-    fn is_open(&self) -> bool {
-        let Some(runtime) = &self.runtime else { return false };
-        // The loop has not run since the last answer, and looks at the socket now.
-        runtime.block_on(async {
-            for _ in 0..3 {
-                tokio::task::yield_now().await;
-            }
-        });
-        !self.client.is_closed()
-    }
-
-    fn ask(&self, message: &str, idle: bool) -> Result<Vec<SimpleQueryMessage>, Failure> {
-        let Some(runtime) = &self.runtime else { return Err(Failure::Unreachable(Duration::ZERO)) };
-        let asked = runtime.block_on(async {
-            // The timer has to be made inside the loop.
-            tokio::time::timeout(ANSWER_PATIENCE, self.client.simple_query(message)).await
-        });
-        match asked {
-            Ok(Ok(messages)) => Ok(messages),
-            Ok(Err(error)) if error.as_db_error().is_some() => Err(Failure::Said(error)),
-            Ok(Err(error)) => Err(Failure::Lost { why: explained(&error), idle }),
-            Err(_) => {
-                let why = format!("there was no answer for {} s", ANSWER_PATIENCE.as_secs());
-                Err(Failure::Lost { why, idle: false })
-            }
-        }
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
-async fn connect<T>(
-    config: &Config,
-    tls: T,
-) -> Result<Result<Client, tokio_postgres::Error>, tokio::time::error::Elapsed>
-where
-    T: tokio_postgres::tls::MakeTlsConnect<tokio_postgres::Socket>,
-    T::Stream: Send + 'static,
-{
-    let connected = tokio::time::timeout(CONNECT_PATIENCE, config.connect(tls)).await?;
-    Ok(connected.map(|(client, connection)| {
-        // It ends with its client, or with the connection; whoever asks next is told how.
-        tokio::spawn(async {
-            let _ = connection.await;
-        });
-        client
-    }))
-}
-
 /// Limits for this call alone.
 fn limits() -> String {
     format!("SET LOCAL statement_timeout = {SERVER_PATIENCE_MS}; ")
@@ -435,46 +352,9 @@ fn usage(text: &str) -> OpenError {
     OpenError::Usage(format!("The URL of the store: {text} It is written like postgres://user@host/database."))
 }
 
-fn identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// A string constant that means the same under every setting of `standard_conforming_strings`.
-fn literal(text: &str) -> String {
-    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
-}
-
-fn bytes(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(bytes.len() * 2 + 16);
-    text.push_str("decode('");
-    for byte in bytes {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
-    }
-    text.push_str("', 'hex')");
-    text
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let pairs = text.as_bytes().chunks(2);
-    pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(*pair.get(1)?)?)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bytes_come_back_from_their_digits() {
-        let all: Vec<u8> = (0..=255).collect();
-        let digits = bytes(&all);
-        let digits = digits.trim_start_matches("decode('").trim_end_matches("', 'hex')");
-        assert_eq!(from_hex(digits), Some(all));
-        assert_eq!(from_hex(""), Some(Vec::new()));
-        assert_eq!((from_hex("a"), from_hex("xy")), (None, None));
-    }
 
     #[test]
     fn the_schema_is_taken_from_the_url() {
@@ -486,11 +366,5 @@ mod tests {
         for wrong in ["schema=", "schema=a%20b", "schema=a\"b", "schema=a.b"] {
             assert_eq!(split(&format!("postgres://h/d?{wrong}")), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_literal_means_one_thing() {
-        assert_eq!(literal(r"it's \ here"), r"E'it''s \\ here'");
-        assert_eq!(identifier("a\"b"), "\"a\"\"b\"");
     }
 }

@@ -15,8 +15,8 @@ use redis::{Connection, FromRedisValue, Value};
 use crate::declared::{Declared, Declaring};
 use crate::pool::Pool;
 use crate::{
-    Answer, Entry, Era, Key, OpenError, SCAN_KEYS_MAX, Secret, Store, StoreClock, StoreError, Swapped, Version, Wall,
-    fresh_version, refuse_unsound,
+    Answer, Entry, Era, Fate, Key, OpenError, SCAN_KEYS_MAX, Secret, Store, StoreClock, StoreError, Swapped, Version,
+    Wall, fresh_version, refuse_unsound,
 };
 use failure::Failure;
 
@@ -125,18 +125,18 @@ impl RedisStore {
         }
     }
 
-    /// What a script said, if the server may be trusted with it.
-    fn checked(&self, answer: Value) -> Result<Said, StoreError> {
-        let Value::Array(parts) = answer else { return Err(self.foreign("its answer was not understood")) };
+    /// What a script said, if the server may be trusted with it. An answer that no script of ours gives says nothing
+    /// about what came of it: that is the fate `otherwise`.
+    fn checked(&self, answer: Value, otherwise: Fate) -> Result<Said, StoreError> {
+        let garbled = || StoreError { fate: otherwise, ..self.foreign("its answer was not understood") };
+        let Value::Array(parts) = answer else { return Err(garbled()) };
         let mut parts = parts.into_iter();
-        let word: String = parts.next().and_then(text).unwrap_or_default();
-        if !["state", "won", "keys"].contains(&word.as_str()) {
-            return Err(self.unfit(&word, parts.next().and_then(text).unwrap_or_default()));
+        let word = parts.next().and_then(text).unwrap_or_default();
+        if ["replica", "layout", "evicted"].contains(&word.as_str()) {
+            return Err(self.unfit(&word, &parts.next().and_then(text).unwrap_or_default()));
         }
         let mut number = || parts.next().and_then(text)?.parse::<i64>().ok();
-        let (Some(seconds), Some(micros)) = (number(), number()) else {
-            return Err(self.foreign("its clock was not understood"));
-        };
+        let (Some(seconds), Some(micros)) = (number(), number()) else { return Err(garbled()) };
         let millis = seconds.saturating_mul(1000).saturating_add(micros / 1000);
         let tick = u64::try_from(millis).unwrap_or_default();
         let clock = StoreClock { wall: Wall(millis), era: Era("unix".to_string()), tick };
@@ -148,7 +148,7 @@ impl Store for RedisStore {
     fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
         let mut command = script(&[PRELUDE, FIND, WRITABLE, READ], Some(key));
         command.arg(key.as_str());
-        let said = self.checked(self.look(&command).map_err(|failure| failure.of_read(self))?)?;
+        let said = self.checked(self.look(&command).map_err(|failure| failure.of_read(self))?, Fate::NotDone)?;
         Ok(Answer { value: entry(said.rest), clock: Some(said.clock) })
     }
 
@@ -159,7 +159,7 @@ impl Store for RedisStore {
         let mut command = script(&[PRELUDE, FIND, SWAP], Some(key));
         command.arg(key.as_str()).arg(expected);
         command.arg(version.as_ref().map_or(&[][..], |version| &version.0)).arg(new.unwrap_or_default());
-        let said = self.checked(self.send(&command).map_err(|failure| failure.of_swap(self))?)?;
+        let said = self.checked(self.send(&command).map_err(|failure| failure.of_swap(self))?, Fate::Unknown)?;
         let value = if said.word == "won" { Swapped::Won(version) } else { Swapped::Lost(entry(said.rest)) };
         Ok(Answer { value, clock: Some(said.clock) })
     }
@@ -172,7 +172,7 @@ impl Store for RedisStore {
         let mut command = script(&[PRELUDE, WRITABLE, SCAN], None);
         // Keys are ASCII, so that the greatest byte of all bounds those with a prefix from above.
         command.arg(least).arg([b"(", prefix.as_bytes(), b"\xff"].concat()).arg(limit.min(SCAN_KEYS_MAX));
-        let said = self.checked(self.look(&command).map_err(|failure| failure.of_read(self))?)?;
+        let said = self.checked(self.look(&command).map_err(|failure| failure.of_read(self))?, Fate::NotDone)?;
         let texts = said.rest.into_iter().next().and_then(|keys| Vec::<String>::from_redis_value(keys).ok());
         let texts = texts.ok_or_else(|| self.foreign("its answer was not understood"))?;
         let sound =

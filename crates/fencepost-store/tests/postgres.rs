@@ -238,7 +238,8 @@ fn two_schemas_are_two_stores_and_strict_sessions_do_no_harm() {
     let (one, two) = (server.url(&database), format!("{}&schema=two", server.url(&database)));
     put(&store(&one), &key("a"), None, b"1");
     assert_eq!(store(&two).read(&key("a")).unwrap().value, None);
-    conformance::run(&|| Ok(Box::new(store(&two)))).unwrap();
+    let quick = conformance::checks().filter(|check| !check.slow);
+    quick.for_each(|check| check.run(&|| Ok(Box::new(store(&two)))).unwrap());
 }
 
 #[test]

@@ -95,20 +95,14 @@ fn a_server_that_says_nothing_does_not_hold_a_call_for_ever() {
     let begun = Instant::now();
     let error = store.swap(&key("a"), Some(&version), Some(b"2")).unwrap_err();
     assert_eq!((error.fate, error.trouble), (Fate::Unknown, Trouble::Unavailable), "{error}");
-    let error = store.read(&key("a")).unwrap_err();
-    assert_eq!((error.fate, error.trouble), (Fate::NotDone, Trouble::Unavailable), "{error}");
-    assert!(
-        (14..=20).contains(&begun.elapsed().as_secs()),
-        "10 s for the answer, 5 s to connect: {:?}",
-        begun.elapsed()
-    );
+    assert!((9..=15).contains(&begun.elapsed().as_secs()), "10 s for the answer: {:?}", begun.elapsed());
     proxy.set(Weather::Fair);
     assert!(store.read(&key("a")).unwrap().value.is_some(), "it reconnects");
 }
 
 #[test]
 fn a_replica_is_refused_for_reading_too() {
-    let primary = Redis::start(SETTINGS);
+    let primary = Redis::start(&[SETTINGS, &["--repl-diskless-sync-delay", "0"]].concat());
     let version = put(&store(&primary.url()), &key("a"), None, b"1");
     let follows = ["--replicaof", &format!("127.0.0.1 {}", primary.port)];
     let writable = [&follows[..], &["--replica-read-only", "no"]].concat();

@@ -86,9 +86,9 @@ impl Failure {
 
 impl RedisStore {
     /// The refusal of a server that cannot be trusted with a lease. The script said so and did nothing.
-    pub(super) fn unfit(&self, word: &str, found: String) -> StoreError {
+    pub(super) fn unfit(&self, word: &str, found: &str) -> StoreError {
         let shown = self.server.shown();
-        match (word, found.as_str()) {
+        match (word, found) {
             ("replica", _) => {
                 let detail = format!(
                     "{shown} is a replica, which lags behind its primary; nothing was changed. Give the URL of the primary."
