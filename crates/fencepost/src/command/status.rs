@@ -167,8 +167,8 @@ impl JobState {
             show::line(&format!("  streak   {status} × {count}"));
         }
         if let Some(skips) = &self.skips {
-            let last = show::time_for_people(skips.last.at, now);
-            show::line(&format!("  skipped  {}, last {last}", self.skips_cell()));
+            let last = skips.last.as_ref().map(|last| format!(", last {}", show::time_for_people(last.at, now)));
+            show::line(&format!("  skipped  {}{}", self.skips_cell(), last.unwrap_or_default()));
         }
         let counts: Vec<_> = self.counts().into_iter().map(|(status, count)| format!("{status} {count}")).collect();
         if !counts.is_empty() {
@@ -179,7 +179,12 @@ impl JobState {
     fn counts(&self) -> BTreeMap<&'static str, u64> {
         let mut counts: BTreeMap<_, _> = self.record.ledger.counts.iter().map(|(s, n)| (s.as_str(), *n)).collect();
         if let Some(skips) = &self.skips {
-            counts.insert(Status::SkippedOverlap.as_str(), skips.overlap);
+            let skipped = [
+                (Status::SkippedOverlap, skips.overlap),
+                (Status::SkippedDuplicate, skips.duplicate),
+                (Status::SkippedPaused, skips.paused),
+            ];
+            counts.extend(skipped.into_iter().filter(|(_, n)| *n > 0).map(|(status, n)| (status.as_str(), n)));
         }
         counts
     }
