@@ -21,7 +21,7 @@ use fencepost_guard::scout::{PINNED, Pinned, Scout};
 use fencepost_guard::signals::Signals;
 use fencepost_guard::terminal::Terminal;
 use fencepost_guard::transact::{count_skip, look, transact};
-use fencepost_guard::{clock, nudge};
+use fencepost_guard::{clock, nudge, retention};
 use fencepost_store::{Answer, Entry, Key, Store, Swapped, Version};
 
 use crate::args::{Global, OverlapChoice, RunOptions, Sink, StoreErrorChoice};
@@ -103,8 +103,12 @@ impl Attempt<'_> {
         };
         let mut child = Child::new(plan, keeper, terminal);
         let voice = Voice::of(global);
+        let mut granted = None;
         let mut tell = |note: Note| {
             events.note(&note);
+            if let Note::Event(Event::Claimed { grants, .. }) = &note {
+                granted = Some(*grants);
+            }
             voice.note(&label, &note);
             if let Note::Event(Event::AskedToStop { record }) = &note {
                 nudge(&place.host, record);
@@ -131,6 +135,9 @@ impl Attempt<'_> {
             _ => {}
         }
         events.end(&finish, status(&finish).as_str(), code.0);
+        if granted.is_some_and(retention::is_due) {
+            look_after(store.as_ref(), &job, voice, global.verbose);
+        }
         Ok(code)
     }
 }
@@ -239,6 +246,22 @@ fn skipped(
 ) {
     if let Err(error) = count_skip(store, &place.local(), job, run, &place.host.name, record.token) {
         voice.warn(&format!("{job} was skipped, but the skip could not be counted: {error}"));
+    }
+}
+
+/// Gives up what is old in the job's history, now that everything is said. That is housekeeping: if it cannot be done
+/// today, a later run does it.
+fn look_after(store: &dyn Store, job: &Job, voice: Voice, aloud: bool) {
+    let pruned = look(store, job).and_then(|(record, clock)| {
+        let here = clock::now().wall;
+        let now = clock.map_or(here, |clock| clock.wall.min(here));
+        record.map_or(Ok(0), |record| retention::prune(store, &record, now))
+    });
+    match pruned {
+        _ if !aloud => {}
+        Ok(0) => {}
+        Ok(count) => voice.tell(&format!("{job}: gave up {count} old entries of its history.")),
+        Err(error) => voice.tell(&format!("{job}: old entries of its history could not be given up: {error}")),
     }
 }
 
