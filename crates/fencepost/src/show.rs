@@ -93,14 +93,13 @@ impl LeaseJson {
     pub fn new(record: &Record, remaining: Option<Duration>, now: Wall) -> Self {
         let held = record.lease.is_some() && remaining != Some(Duration::ZERO);
         let remaining = remaining.filter(|_| held);
-        let zone = zone(record.lease.as_ref().map_or("UTC", |lease| &lease.zone));
         Self {
             v: 1,
             job: record.job.to_string(),
             token: record.token.number(),
             grants: record.grants,
             run: record.lease.as_ref().filter(|_| held).map(|lease| lease.run.to_string()),
-            until: remaining.map(|left| zone.show(now + left)),
+            until: remaining.map(|left| time(now + left)),
             remaining_ms: remaining.map(fencepost_core::time::millis),
             held,
         }

@@ -234,7 +234,7 @@ fn follows(case: &Case, status: Status) -> Sentence {
     Sentence::new("next", text)
 }
 
-/// What there is to fall back on, where this slot is no good.
+/// What there is to fall back on where this slot is no good, or what came after it.
 fn last_good(case: &Case) -> Option<Sentence> {
     if case.status() == Some(Status::Ok) {
         return None;
@@ -244,7 +244,12 @@ fn last_good(case: &Case) -> Option<Sentence> {
         Some(last) => {
             let zone = show::zone(&last.zone);
             let ended = show::time_for_people(last.finished, case.now, &zone);
-            format!("The last good run was for {} and ended {ended}.", moment(last.slot, &zone))
+            let since = if case.slot.is_some_and(|slot| last.slot > slot) {
+                "Since then it was good again: the"
+            } else {
+                "The"
+            };
+            format!("{since} last good run was for {} and ended {ended}.", moment(last.slot, &zone))
         }
     };
     Some(Sentence::new("last_ok", text))
