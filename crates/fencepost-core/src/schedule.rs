@@ -4,9 +4,11 @@
 //! civil day, whatever the clocks do, and because the plan goes backwards in time.
 
 mod cron;
+mod dst;
 mod every;
 mod field;
 mod walk;
+mod words;
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -18,6 +20,8 @@ use thiserror::Error;
 
 use crate::time::Wall;
 use crate::zone::Zone;
+
+pub use dst::{ChangeKind, ClockChange, Effect};
 
 use cron::{Cron, END, FIRST};
 use every::Every;
@@ -130,6 +134,17 @@ impl Schedule {
             let _ = write!(text, "{byte:02x}");
             text
         })
+    }
+
+    /// When it fires, in words.
+    pub fn describe(&self) -> String {
+        match &self.kind {
+            Kind::Cron(cron) => format!("{}, {} time", cron.words(), self.zone),
+            Kind::Every(every) if every.from == Wall(0) => format!("every {}", words::length(every.length)),
+            Kind::Every(every) => {
+                format!("every {} from {}", words::length(every.length), self.zone.show(every.from))
+            }
+        }
     }
 
     fn walk(&self, at: Wall) -> Option<Walk<'_>> {

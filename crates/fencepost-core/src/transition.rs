@@ -10,12 +10,12 @@ use core::marker::PhantomData;
 
 use crate::history::{Added, Page};
 use crate::lease::{Context, Decision, Facts, Intent, Now, Refusal, Rules, Settle};
-use crate::ledger::Outcome;
+use crate::ledger::{Attempt, Outcome};
 use crate::name::{Job, Key};
 use crate::record::{FORMAT, Identity, Record, decode, encode};
 use crate::register::{Answer, Entry, Fate, StoreError, Swapped, Trouble, Version};
 use crate::time::{Boot, Reference};
-use crate::token::{Nonce, RunId, StoreId, Token};
+use crate::token::{Nonce, RunId, StoreId};
 
 /// A call to the store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -80,7 +80,7 @@ pub struct Transition<R: Rules> {
     /// Before the first swap was sent whose fate is still unknown: it may have landed, or land yet.
     unsettled: Option<Boot>,
     /// The attempts that are in the history by now.
-    set_aside: Vec<(Token, RunId)>,
+    set_aside: Vec<Attempt>,
     rules: PhantomData<R>,
 }
 
@@ -191,7 +191,7 @@ impl<R: Rules> Transition<R> {
     fn proceed(&mut self, now: Now) -> Step {
         let Some(known) = &self.known else { return self.read(now, Out::Record) };
         let record = known.as_ref().map(|known| &known.record);
-        let claiming = matches!(self.intent, Intent::Claim(_) | Intent::Record { .. });
+        let claiming = self.intent.may_make_a_record();
         if claiming && self.facts.is_none() {
             return Step::Consult(record.map(|record| Box::new(record.clone())));
         }

@@ -9,6 +9,7 @@ use fencepost_core::lease::{Facts, Honest, Intent};
 use fencepost_core::ledger::{Ending, LISTED_MAX, NOTE_BYTES_MAX, Outcome, RING_OUTCOMES_MAX};
 use fencepost_core::name::Key;
 use fencepost_core::register::{Fate, StoreError, Trouble};
+use fencepost_core::slot::Choice;
 use fencepost_core::time::Wall;
 use fencepost_core::transition::{Call, Done, Step, Transition};
 
@@ -45,7 +46,7 @@ fn carry(
 
 fn record(store: &mut Memory, run: u128, slot: i64, ending: Ending) {
     let mut claim = claim(run);
-    claim.slot = Wall(slot);
+    claim.slot = Choice::At(Wall(slot));
     carry(store, Intent::Record { claim, ending }, run, |_| None);
 }
 
@@ -114,7 +115,7 @@ fn a_history_that_fails_keeps_the_record_as_it_is() {
             }
             let mut first = true;
             let mut claim = claim(99);
-            claim.slot = Wall(99_000);
+            claim.slot = Choice::At(Wall(99_000));
             let intent = Intent::Record { claim, ending: good() };
             carry(&mut store, intent, 99, |call| match call {
                 Call::Swap { key, .. } if key.as_str().starts_with("history/") && first => {

@@ -10,6 +10,7 @@
 //! * [`child`], [`hold`]: what a lease is held for.
 //! * [`artifact`], [`pin`]: files as a run finds and leaves them, and copies of what it reads.
 //! * [`scout`]: looks at upstreams and files while the lease is renewed.
+//! * [`attend`]: a command without a lease.
 //! * [`said`]: the private file in which a job says of itself what it has to say.
 //! * [`publish`]: fenced writes, a module per target.
 //! * [`keeper`]: the process that runs the job and ends it by its deadline, whatever becomes of the wrapper.
@@ -17,6 +18,7 @@
 
 pub mod archive;
 pub mod artifact;
+pub mod attend;
 pub mod child;
 pub mod clock;
 pub mod drive;

@@ -94,6 +94,8 @@ mod tests {
             },
             resources: Default::default(),
             upstreams: Default::default(),
+            timing: None,
+            paused: None,
         };
         let key = Key::job(&record.job);
         store.swap(&key, None, Some(&record.encode())).unwrap();

@@ -8,6 +8,7 @@ mod duration;
 mod events;
 mod exit;
 mod file;
+mod inside;
 mod moment;
 mod nearest;
 mod place;
@@ -31,6 +32,11 @@ fn main() -> ExitCode {
         Verb::Run(options) => command::run::run(&arguments.global, options),
         Verb::Lease(verb) => command::lease::run(&arguments.global, verb),
         Verb::Publish(verb) => command::publish::run(&arguments.global, verb),
+        Verb::Record(options) => command::record::run(&arguments.global, options),
+        Verb::Gate(options) => command::gate::run(&arguments.global, options),
+        Verb::Plan(options) => command::plan::run(&arguments.global, options),
+        Verb::Pause(options) => command::pause::pause(&arguments.global, options),
+        Verb::Resume(options) => command::pause::resume(&arguments.global, options),
         Verb::Status(options) => command::status::run(&arguments.global, options),
         Verb::Runs(options) => command::runs::run(&arguments.global, options),
         Verb::Validate => command::validate::run(&arguments.global),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use fencepost_core::ledger::Status;
+use fencepost_core::ledger::{Outcome, Status};
 use fencepost_core::time::Wall;
 
 use crate::command::status::JobState;
@@ -18,9 +18,8 @@ pub fn exposition(jobs: &[JobState]) -> String {
             .fill(jobs, |job| [(Vec::new(), if job.is_held() { 1.0 } else { 0.0 })]),
         Family::gauge("fencepost_last_ok_timestamp_seconds", "When the last good run of a job ended.")
             .fill(jobs, |job| job.record.ledger.last_ok.as_ref().map(|last| (Vec::new(), seconds(last.finished)))),
-        Family::gauge("fencepost_duration_seconds", "How long the last run of a job took.").fill(jobs, |job| {
-            job.record.ledger.last().map(|last| (Vec::new(), length(last.finished.since(last.started))))
-        }),
+        Family::gauge("fencepost_duration_seconds", "How long the last run of a job took.")
+            .fill(jobs, |job| last_run(job).map(|last| (Vec::new(), length(last.finished.since(last.started))))),
         Family::counter("fencepost_refused_writes_total", "Stale writes of a job that its target refused.")
             .fill(jobs, refused),
         Family::counter(
@@ -46,6 +45,11 @@ fn runs(job: &JobState) -> Vec<(Labels, f64)> {
     let ended = Status::ALL.into_iter().filter(|status| *status != Status::Running);
     let count = |status: Status| counts.get(status.as_str()).copied().unwrap_or_default() as f64;
     ended.map(|status| (vec![("status", status.to_string())], count(status))).collect()
+}
+
+/// The last outcome that a run left.
+fn last_run(job: &JobState) -> Option<&Outcome> {
+    job.record.ledger.ring.iter().rev().find(|outcome| outcome.status.is_of_a_run())
 }
 
 fn refused(job: &JobState) -> Vec<(Labels, f64)> {

@@ -10,12 +10,15 @@ use fencepost_core::zone::Zone;
 use fencepost_guard::artifact::{Base, Declared};
 
 use crate::args::{OverlapChoice, RunOptions, StoreErrorChoice};
-use crate::calendar;
+use crate::calendar::{self, SlotRule};
 use crate::command::check_ttl;
 use crate::config::{Config, GRACE, GRACES_PER_TTL, JobConfig, Located, TTL};
 use crate::duration;
 use crate::exit::Failure;
 use crate::upstreams;
+
+/// How long a retry waits at first.
+const RETRY_BACKOFF: Duration = Duration::from_secs(10);
 
 /// Everything that may be said about a run, decided.
 #[derive(Debug)]
@@ -36,6 +39,11 @@ pub struct Settings {
     pub output_on_failure: bool,
     /// The zone whose days count.
     pub zone: Zone,
+    pub slot: SlotRule,
+    pub retries: u32,
+    pub retry_backoff: Duration,
+    pub catch_up_spacing: Duration,
+    pub observe: bool,
     pub base: Base,
     pub needs: Vec<Need>,
     pub needs_wait: Duration,
@@ -54,6 +62,7 @@ impl Settings {
     pub fn of(options: &RunOptions, config: Option<&Config>) -> Result<Self, Failure> {
         let keys = config.map(|config| config.job(&options.job).clone()).unwrap_or_default();
         let base = upstreams::base(config)?;
+        let zone = calendar::zone(options.tz.as_deref(), config, &options.job)?;
         let shell = |script: &OsString| vec!["/bin/sh".into(), "-c".into(), script.clone()];
         let ttl = options.ttl.or(value(&keys.ttl)).unwrap_or(TTL);
         Ok(Self {
@@ -69,7 +78,12 @@ impl Settings {
             on_store_error: options.on_store_error.or(keys.on_store_error).unwrap_or(StoreErrorChoice::Fail),
             leave_children: options.leave_children || keys.leave_children == Some(true),
             output_on_failure: options.output_on_failure || keys.output_on_failure == Some(true),
-            zone: calendar::zone(options.tz.as_deref(), config, &options.job)?,
+            slot: calendar::slot_rule(options, config, &keys, &zone)?,
+            retries: options.retries.or(keys.retries).unwrap_or(0),
+            retry_backoff: options.retry_backoff.or(value(&keys.retry_backoff)).unwrap_or(RETRY_BACKOFF),
+            catch_up_spacing: options.catch_up_spacing.or(value(&keys.catch_up_spacing)).unwrap_or_default(),
+            observe: options.observe || keys.observe == Some(true),
+            zone,
             needs: upstreams::needs(&options.needs, config, &keys, &base)?,
             needs_wait: options.needs_wait.or(value(&keys.needs_wait)).unwrap_or_default(),
             prepare: options.prepare.as_ref().map(shell).or(keys.prepare.as_ref().map(|line| line.value.argv())),

@@ -26,11 +26,16 @@ pub fn zone(name: &str) -> Zone {
 
 /// A moment, to the second, and how long ago it was.
 pub fn time_for_people(moment: Wall, now: Wall, zone: &Zone) -> String {
-    format!("{} ({} ago)", second(moment, zone), duration::show(now.since(moment)))
+    format!("{} ({} ago)", second_in(moment, zone), duration::show(now.since(moment)))
+}
+
+/// A moment in UTC, to the second.
+pub fn second(moment: Wall) -> String {
+    second_in(moment, &Zone::utc())
 }
 
 /// A moment, to the second.
-pub fn second(moment: Wall, zone: &Zone) -> String {
+pub fn second_in(moment: Wall, zone: &Zone) -> String {
     let shown = zone.show(Wall(moment.0 - moment.0.rem_euclid(1000))).replace('T', " ");
     shown.strip_suffix("+00:00").map(|start| format!("{start}Z")).unwrap_or(shown)
 }
@@ -70,7 +75,7 @@ pub fn holder(lease: &Lease, remaining: Option<Duration>, now: Wall) -> String {
     let zone = zone(&lease.zone);
     let process = lease.holder.pid().map_or_else(|| "by hand".to_string(), |pid| format!("pid {pid}"));
     let until = match remaining {
-        Some(left) => format!("until {} unless renewed", second(now + left, &zone)),
+        Some(left) => format!("until {} unless renewed", second_in(now + left, &zone)),
         None => format!("for {} after its last renewal", duration::show(lease.ttl)),
     };
     format!("{} ({process}), since {}, {until}", lease.holder.host, time_for_people(lease.since, now, &zone))

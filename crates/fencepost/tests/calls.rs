@@ -76,6 +76,7 @@ fn run_once(store: Arc<dyn Store>, site: &Site, job: &Job) {
         leaves_outcome: true,
         stages: Stages::default(),
         empty_exit: None,
+        observe: false,
         stuck_after: None,
         inside: None,
     };

@@ -77,7 +77,11 @@ fn a_day_is_the_jobs_own_day() {
     assert!(runs.iter().all(|run| run["date"] == "2026-08-01"), "{runs:?}");
     let chosen = |arguments: &[&str]| slots(&site.runs(arguments)).join(" ");
     let in_tokyo = [&day[..], &["utc", "--tz", "Asia/Tokyo"]].concat();
-    assert_eq!(chosen(&in_tokyo), "2026-08-01T00:00:00+00:00", "23:59 of the day before in UTC is 08:59 in Tokyo");
+    assert_eq!(
+        chosen(&in_tokyo),
+        "2026-08-01T00:00:00+00:00 2026-07-31T23:59:00+00:00",
+        "a day of Tokyo ends at 15:00"
+    );
     assert_eq!(chosen(&["tokyo", "--until", "2026-07-31"]), "2026-07-31T23:59:00+09:00");
     assert_eq!(chosen(&["tokyo", "--since", "2026-08-02T00:00"]), "2026-08-02T00:00:00+09:00");
     assert_eq!(chosen(&["tokyo", "--since", "2026-08-01T15:00:00Z"]), "2026-08-02T00:00:00+09:00");

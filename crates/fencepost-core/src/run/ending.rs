@@ -53,6 +53,11 @@ impl<R: Rules> Run<R> {
                 Ending { note, artifacts, ..Ending::new(status, ended_by) }
             }
         };
+        let note = match self.observed.as_slice() {
+            [] => ending.note.clone(),
+            observed => Some(format!("observed: {}. {}", observed.join("; "), ending.note.clone().unwrap_or_default())),
+        };
+        let ending = Ending { note, ..ending };
         let note = match self.child.escaped.as_slice() {
             [] => ending.note,
             escaped => Some(format!("could not be ended: {}. {}", escaped.join(", "), ending.note.unwrap_or_default())),

@@ -13,6 +13,7 @@ use fencepost_core::name::{Job, Name};
 use fencepost_core::token::Token;
 use serde::Serialize;
 
+use crate::config::{CatchUpMode, CatchUpOrder, OnLost};
 use crate::duration;
 use crate::exit::Code;
 use crate::report;
@@ -57,6 +58,16 @@ pub enum Verb {
     /// Write something that a stale run cannot overwrite
     #[command(subcommand)]
     Publish(publish::PublishVerb),
+    /// Say how a job ended: for its own run, or by hand for a job that does not run under fencepost
+    Record(RecordOptions),
+    /// Ask whether a job may work on what its upstreams left
+    Gate(GateOptions),
+    /// Show which slots of a job would run now, which are dropped, and why
+    Plan(PlanOptions),
+    /// Wave off every trigger of a job until it is resumed
+    Pause(PauseOptions),
+    /// Let triggers of a job through again; what passed meanwhile is not caught up
+    Resume(JobArgument),
     /// Show the jobs: who holds them, how they last ended, how often they were skipped
     Status(StatusOptions),
     /// Show how recent runs ended
@@ -106,6 +117,52 @@ pub struct RunOptions {
     /// The zone whose days count, by its IANA name (default: UTC)
     #[arg(long, value_name = "ZONE")]
     pub tz: Option<String>,
+    /// When the job is due, as cron writes it or as "every 45m": the run is for the slot that is due, once
+    #[arg(long, value_name = "CRON", conflicts_with_all = ["every", "slot"])]
+    pub schedule: Option<String>,
+    /// The job is due this often
+    #[arg(long, value_parser = duration::parse, value_name = "D", conflicts_with = "slot")]
+    pub every: Option<Duration>,
+    /// The slot the run is for, without a schedule: this day, hour or minute, or an instant; a slot that is done is
+    /// not done again
+    #[arg(long, value_name = "day|hour|minute|T")]
+    pub slot: Option<String>,
+    /// A trigger this much early or late is on time (default: 1m)
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub slack: Option<Duration>,
+    /// Run now; it satisfies the slot that it replaces
+    #[arg(long, conflicts_with_all = ["again", "slot"])]
+    pub now: bool,
+    /// Repeat a slot that is done
+    #[arg(long)]
+    pub again: bool,
+    /// Try a failed run again, this often (default: 0)
+    #[arg(long, value_name = "N")]
+    pub retries: Option<u32>,
+    /// How long to wait before the first retry; twice as long before each next (default: 10s)
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub retry_backoff: Option<Duration>,
+    /// What to do about a slot whose run died: run it again, or halt (default: rerun)
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub on_lost: Option<OnLost>,
+    /// Of the slots that are due and not done, how many of the most recent run (default: 1)
+    #[arg(long, value_name = "N")]
+    pub catch_up: Option<u32>,
+    /// No slot older than this is caught up (default: as many periods as --catch-up)
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub catch_up_within: Option<Duration>,
+    /// Whether each missed slot runs, or one run covers the gap (default: each)
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub catch_up_mode: Option<CatchUpMode>,
+    /// Which missed slot runs first (default: oldest)
+    #[arg(long, value_enum, value_name = "ORDER")]
+    pub catch_up_order: Option<CatchUpOrder>,
+    /// How long to wait between the runs of missed slots
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub catch_up_spacing: Option<Duration>,
+    /// Decide and record everything, but skip, halt and stop nothing
+    #[arg(long)]
+    pub observe: bool,
     /// Work only if this upstream is good: NAME[@last-due|same-day|same-slot|within=6h|any][,artifact=PATH]; may be
     /// given several times
     #[arg(long, value_name = "SPEC")]
@@ -213,6 +270,99 @@ pub struct JobArgument {
     /// The job is each host's own
     #[arg(long)]
     pub per_host: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct RecordOptions {
+    /// The job, and how it ended: ok, empty or error. Inside a run the job may be left out
+    #[arg(required = true, num_args = 1..=2, value_names = ["JOB", "ok|empty|error"])]
+    pub words: Vec<String>,
+    /// Why, in words
+    #[arg(long, value_name = "TEXT")]
+    pub note: Option<String>,
+    /// A file that it left, recorded by its bytes; may be given several times
+    #[arg(long, value_name = "PATH")]
+    pub artifact: Vec<String>,
+    /// The slot it was for, as an instant or a local time (default: the one that is due, or now)
+    #[arg(long, value_name = "T", conflicts_with = "date")]
+    pub slot: Option<String>,
+    /// The day it was for
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    pub date: Option<String>,
+    /// The zone whose days count, by its IANA name (default: the configuration's, or UTC)
+    #[arg(long, value_name = "ZONE")]
+    pub tz: Option<String>,
+    /// The job is each host's own
+    #[arg(long)]
+    pub per_host: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct GateOptions {
+    /// NAME[@last-due|same-day|same-slot|within=6h|any][,artifact=PATH][,on-empty=proceed]
+    #[arg(required = true, value_name = "UPSTREAM")]
+    pub upstreams: Vec<String>,
+    /// A file of the upstream that will be read: it is compared with what was recorded
+    #[arg(long, value_name = "PATH")]
+    pub artifact: Vec<String>,
+    /// The slot that asks, as an instant or a local time (default: the run's, or now)
+    #[arg(long, value_name = "T", conflicts_with = "date")]
+    pub slot: Option<String>,
+    /// The day that asks
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    pub date: Option<String>,
+    /// The zone whose days count, by its IANA name (default: the configuration's, or UTC)
+    #[arg(long, value_name = "ZONE")]
+    pub tz: Option<String>,
+    /// Wait this long for upstreams that are not good yet
+    #[arg(short, long, value_parser = duration::parse, value_name = "D")]
+    pub wait: Option<Duration>,
+    /// Proceed where an upstream had nothing
+    #[arg(long)]
+    pub on_empty_proceed: bool,
+    /// A command that runs if the gate lets it through, with pinned copies of the artifacts; a skip then exits 0
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct PlanOptions {
+    /// The job's name
+    #[arg(value_parser = name)]
+    pub job: Name,
+    /// As it would be at this time (default: now)
+    #[arg(long, value_name = "T")]
+    pub at: Option<String>,
+    /// When the job is due (default: as the configuration or its last run says)
+    #[arg(long, value_name = "CRON")]
+    pub schedule: Option<String>,
+    /// The zone of the schedule
+    #[arg(long, value_name = "ZONE")]
+    pub tz: Option<String>,
+    /// A trigger this much early or late is on time (default: 1m)
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub slack: Option<Duration>,
+    /// Of the slots that are due and not done, how many of the most recent run (default: 1)
+    #[arg(long, value_name = "N")]
+    pub catch_up: Option<u32>,
+    /// No slot older than this is caught up
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub catch_up_within: Option<Duration>,
+    /// Whether each missed slot runs, or one run covers the gap (default: each)
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub catch_up_mode: Option<CatchUpMode>,
+    /// The job is each host's own
+    #[arg(long)]
+    pub per_host: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct PauseOptions {
+    #[command(flatten)]
+    pub job: JobArgument,
+    /// Why, in words
+    #[arg(long, value_name = "TEXT")]
+    pub note: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -1,7 +1,11 @@
 //! One file per verb.
 
+pub mod gate;
 pub mod lease;
+pub mod pause;
+pub mod plan;
 pub mod publish;
+pub mod record;
 pub mod run;
 pub mod runs;
 pub mod status;

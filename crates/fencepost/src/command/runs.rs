@@ -151,7 +151,7 @@ impl Line {
         let run = &self.json;
         let dash = || "-".to_string();
         vec![
-            show::second(self.slot, &show::zone(&run.timezone)),
+            show::second_in(self.slot, &show::zone(&run.timezone)),
             run.job.clone(),
             run.status.to_string(),
             run.duration_ms.map_or_else(dash, |millis| length(Duration::from_millis(millis))),

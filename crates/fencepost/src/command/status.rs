@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fencepost_core::ledger::{Ledger, Outcome, Status};
 use fencepost_core::record::{Gauge, Record, Resource};
+use fencepost_core::schedule::Schedule;
 use fencepost_core::skips::Skips;
 use fencepost_core::time::{StoreClock, Wall};
 use fencepost_core::zone::Zone;
@@ -175,6 +176,7 @@ impl JobState {
 
     fn state(&self) -> &'static str {
         match &self.record.lease {
+            None if self.record.paused.is_some() => "paused",
             None => "free",
             Some(lease) if self.is_held() && lease.holder.processes.is_none() => "held",
             Some(_) if self.is_held() => "running",
@@ -212,6 +214,14 @@ impl JobState {
             None => "free".to_string(),
         };
         say("state", &state);
+        if let Some(paused) = &record.paused {
+            let note = paused.note.as_ref().map_or_else(String::new, |note| format!(": {}", show::flat(note)));
+            let since = show::time_for_people(paused.since, now, &self.zone());
+            say("paused", &format!("since {since}, from {}{note}", paused.by));
+        }
+        if let Some(next) = self.next_slot(now) {
+            say("next", &show::second_in(next, &self.zone()));
+        }
         say("token", &format!("{} (grant {})", record.token, record.grants));
         if let Some(last) = record.ledger.last() {
             say("last", &sentence(last, now));
@@ -224,8 +234,9 @@ impl JobState {
             say("streak", &format!("{status} × {count}"));
         }
         if let Some(skips) = &self.skips {
-            let last = show::time_for_people(skips.last.at, now, &self.zone());
-            say("skipped", &format!("{}, last {last}", self.skips_cell()));
+            let last = |at| format!(", last {}", show::time_for_people(at, now, &self.zone()));
+            let last = skips.last.as_ref().map_or_else(String::new, |skip| last(skip.at));
+            say("skipped", &format!("{}{last}", self.skips_cell()));
         }
         for (upstream, gauge) in &record.upstreams {
             let last = show::time_for_people(gauge.at, now, &self.zone());
@@ -240,14 +251,26 @@ impl JobState {
 
     /// The zone the job lived in last.
     fn zone(&self) -> Zone {
+        let timing = self.record.timing.as_ref().map(|timing| timing.zone.as_str());
         let last = self.record.ledger.last().map(|last| last.zone.as_str());
-        show::zone(self.record.lease.as_ref().map(|lease| lease.zone.as_str()).or(last).unwrap_or("UTC"))
+        show::zone(self.record.lease.as_ref().map(|lease| lease.zone.as_str()).or(last).or(timing).unwrap_or("UTC"))
+    }
+
+    /// When it is due next, where it has run by a schedule.
+    fn next_slot(&self, now: Wall) -> Option<Wall> {
+        let timing = self.record.timing.as_ref().filter(|_| self.record.paused.is_none())?;
+        Schedule::parse(&timing.schedule, &show::zone(&timing.zone)).ok()?.after(now)
     }
 
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         let mut counts: BTreeMap<_, _> = self.record.ledger.counts.iter().map(|(s, n)| (s.as_str(), *n)).collect();
         if let Some(skips) = &self.skips {
-            counts.insert(Status::SkippedOverlap.as_str(), skips.overlap);
+            let skipped = [
+                (Status::SkippedOverlap, skips.overlap),
+                (Status::SkippedDuplicate, skips.duplicate),
+                (Status::SkippedPaused, skips.paused),
+            ];
+            counts.extend(skipped.into_iter().filter(|(_, n)| *n > 0).map(|(status, n)| (status.as_str(), n)));
         }
         counts
     }
@@ -275,7 +298,7 @@ impl JobState {
             holder,
             last: record.ledger.last().map(|last| RunJson::ended(record, last)),
             last_ok: record.ledger.last_ok.as_ref().map(|last| RunJson::ended(record, last)),
-            next_slot: None,
+            next_slot: self.next_slot(now).map(|next| zone.show(next)),
             streak: self.streak().map(|(status, count)| StreakJson { status: status.as_str(), count }),
             counts: self.counts(),
             upstreams: record.upstreams.iter().map(|(job, gauge)| GaugeJson::new(job, gauge, &zone)).collect(),

@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
-use fencepost_core::lease::{Claim, Intent};
+use fencepost_core::lease::{Claim, Intent, Me};
 use fencepost_core::ledger::{EndedBy, Ending, Outcome, Status, Trigger};
 use fencepost_core::name::{Job, Key};
 use fencepost_core::record::Record;
+use fencepost_core::slot::Choice;
 use fencepost_core::time::Wall;
 use fencepost_core::token::RunId;
+use fencepost_core::transition::Done;
 use fencepost_core::zone::Zone;
 use fencepost_guard::host::Host;
 use fencepost_guard::local::Local;
@@ -41,12 +43,16 @@ impl Past {
 
     /// Records an outcome for a slot, which is a local time.
     pub fn record(&self, slot: &str, ending: Ending) {
-        self.intend(Intent::Record { claim: self.claim(self.at(slot)), ending });
+        let claim = self.claim(self.at(slot));
+        let run = claim.run;
+        let done = self.intend(Intent::Claim(claim));
+        let token = done.held.unwrap().record.token;
+        self.intend(Intent::Complete { me: Me { token, run: Some(run) }, ending, escaped: false });
     }
 
-    pub fn intend(&self, intent: Intent) {
+    pub fn intend(&self, intent: Intent) -> Box<Done> {
         let by = RunId(uuid::Uuid::now_v7());
-        transact(self.store.as_ref(), &self.local, &self.job, intent, by).unwrap();
+        transact(self.store.as_ref(), &self.local, &self.job, intent, by).unwrap()
     }
 
     /// Changes the last outcome into one that no verb makes yet.
@@ -68,8 +74,8 @@ impl Past {
         Claim {
             run: RunId(uuid::Uuid::now_v7()),
             ttl: Duration::from_secs(60),
-            holder: Host::this().holder_by_hand(),
-            slot,
+            holder: Host::this().holder(std::process::id() as i32, None),
+            slot: Choice::At(slot),
             zone: self.zone.name().to_string(),
             trigger: Trigger::Schedule,
         }

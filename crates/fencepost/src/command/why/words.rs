@@ -23,6 +23,7 @@ pub(super) fn all(case: &Case) -> Vec<Sentence> {
     sentences.extend(case.status().map(|status| follows(case, status)));
     sentences.extend(last_good(case));
     sentences.extend(held(case));
+    sentences.extend(paused(case));
     sentences
 }
 
@@ -61,6 +62,9 @@ fn asked(at: &Moment, zone: &Zone) -> String {
 
 /// Everything about one attempt that has ended.
 fn ended(case: &Case, number: usize, attempt: &Outcome) -> Vec<Sentence> {
+    if attempt.status == Status::Missed {
+        return [missed(case, attempt)].into_iter().chain(stands_for(attempt)).collect();
+    }
     let mut sentences = vec![began(case, number, attempt)];
     sentences.extend(case.taken_over(attempt).map(|lost| took_over(case, lost)));
     sentences.extend(let_through(case, &attempt.upstreams));
@@ -70,6 +74,13 @@ fn ended(case: &Case, number: usize, attempt: &Outcome) -> Vec<Sentence> {
     sentences.push(end(case, attempt));
     sentences.extend(stands_for(attempt));
     sentences
+}
+
+/// A slot that nothing ran for, and who found that out.
+fn missed(case: &Case, found: &Outcome) -> Sentence {
+    let at = time(found.started, found.slot, &case.zone());
+    let note = found.note.as_ref().map_or_else(String::new, |note| format!(": {}", show::flat(note)));
+    Sentence::new("missed", closed(&format!("A trigger on {} at {at} found that it was missed{note}", found.host)))
 }
 
 fn began(case: &Case, number: usize, attempt: &Outcome) -> Sentence {
@@ -165,8 +176,10 @@ fn stands_for(attempt: &Outcome) -> Option<Sentence> {
     let covers = attempt.covers?;
     let zone = show::zone(&attempt.zone);
     let (from, to) = (moment(covers.from, &zone), moment(covers.to, &zone));
-    let slots = if covers.count == 1 { "slot" } else { "slots" };
-    Some(Sentence::new("covers", format!("That stands for {} {slots}, from {from} to {to}.", covers.count)))
+    if covers.count == 1 {
+        return None;
+    }
+    Some(Sentence::new("covers", format!("That stands for {} slots, from {from} to {to}.", covers.count)))
 }
 
 /// The run that has not ended, or not properly.
@@ -260,6 +273,14 @@ fn held(case: &Case) -> Option<Sentence> {
     let lease = case.record.lease.as_ref().filter(|_| !case.is_over && case.going.is_none())?;
     let holder = show::holder(lease, case.remaining, case.now);
     Some(Sentence::new("held", format!("At present its lease is held by {holder}.")))
+}
+
+fn paused(case: &Case) -> Option<Sentence> {
+    let paused = case.record.paused.as_ref()?;
+    let note = paused.note.as_ref().map_or_else(String::new, |note| format!(" ({})", show::flat(note)));
+    let since = show::time_for_people(paused.since, case.now, &case.zone());
+    let text = format!("It is paused since {since}, from {}{note}: its triggers are waved off.", paused.by);
+    Some(Sentence::new("paused", text))
 }
 
 /// A moment in full.

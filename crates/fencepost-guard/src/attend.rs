@@ -1,0 +1,38 @@
+//! Runs a command to its end without a lease, and passes on what asks it to end.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+use fencepost_core::run::Exit;
+use nix::errno::Errno;
+use nix::libc::{SIGHUP, SIGTERM};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::signals::{Received, Signals};
+use crate::sys;
+use crate::task::Task;
+
+/// Runs the command and waits for it. What a terminal sends reaches the command by itself, for it is in our group.
+pub fn attend(mut command: Command) -> io::Result<Exit> {
+    let mut signals = Signals::listen()?;
+    let mut child = command.spawn()?;
+    let pid = child.id().cast_signed();
+    let task = Task::start("wait", move || child.wait())?;
+    loop {
+        if let Some(status) = task.result() {
+            let status = status?;
+            return Ok(status.code().map_or_else(|| Exit::Signal(status.signal().unwrap_or(0)), Exit::Code));
+        }
+        for received in signals.pending() {
+            if let Received::End(signal @ (SIGTERM | SIGHUP)) = received {
+                let _ = sys::send(pid, signal);
+            }
+        }
+        let mut fds = [PollFd::new(task.fd(), PollFlags::POLLIN), PollFd::new(signals.fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! `fencepost gate`: the barrier by hand.
+
+use std::ffi::OsString;
+use std::process::Command;
+
+use fencepost_core::barrier::{Asker, Decision, Need, OnEmpty, Verdict};
+use fencepost_core::nearest::nearest;
+use fencepost_core::run::{Exit, Passage};
+use fencepost_core::said::{Gated, Said};
+use fencepost_core::zone::Zone;
+use fencepost_guard::attend::attend;
+use fencepost_guard::pin::Pins;
+use fencepost_guard::scout::{Inspection, Scout};
+use fencepost_guard::{clock, said};
+use fencepost_store::Store;
+use serde::Serialize;
+
+use crate::args::{GateOptions, Global};
+use crate::exit::{Code, Failure};
+use crate::inside::{Inside, variable};
+use crate::place::Place;
+use crate::report::Voice;
+use crate::{calendar, duration, show, upstreams};
+
+pub fn run(global: &Global, options: &GateOptions) -> Result<Code, Failure> {
+    let place = Place::find(global)?;
+    let inside = Inside::find();
+    let asker = asker(options, &place, inside.as_ref())?;
+    let base = upstreams::base(place.config.as_ref())?;
+    let needs = needs(options, &base)?;
+    let pins = (!options.command.is_empty()).then(|| Pins::new(&place.state, super::mint_run())).transpose();
+    let pins = pins.map_err(|error| {
+        Failure::Other(format!("Cannot make a place for what is read in {}: {error}", place.state.display()))
+    })?;
+    let due = upstreams::last_due(&needs, place.config.as_ref())?;
+    let inspection = match place.open() {
+        Ok(store) => {
+            let scout = Scout {
+                store,
+                local: place.local(),
+                base,
+                needs: needs.clone(),
+                wait: options.wait.unwrap_or_default(),
+                due,
+                pins: pins.as_ref().map(Pins::directory),
+                produces: Vec::new(),
+            };
+            with_near_names(scout.inspect(&asker), scout.store.as_ref())
+        }
+        Err(Failure::Usage(message)) => return Err(Failure::Usage(message)),
+        // A ledger that cannot be read is a halt, never "no record".
+        Err(failure) => Inspection {
+            verdicts: needs.iter().map(|need| Verdict::unreadable(need, failure.message())).collect(),
+            inputs: Vec::new(),
+        },
+    };
+    if let Some(inside) = &inside {
+        note(global, inside, &inspection, &needs);
+    }
+    report(global, &inspection, &asker.zone);
+    match inspection.decision() {
+        Decision::Halt => Ok(Code::HALTED),
+        Decision::Skip if options.command.is_empty() => Ok(Code::BARRED),
+        Decision::Skip => Ok(Code::DONE),
+        Decision::Proceed if options.command.is_empty() => Ok(Code::DONE),
+        Decision::Proceed => run_command(&options.command, &inspection),
+    }
+}
+
+/// The slot that asks: the one that was given, the run's around us, or now.
+fn asker(options: &GateOptions, place: &Place, inside: Option<&Inside>) -> Result<Asker, Failure> {
+    let zone = match (&options.tz, inside, variable("FENCEPOST_TZ")) {
+        (None, Some(_), Some(name)) => Zone::parse(&name).map_err(|error| Failure::Usage(error.to_string()))?,
+        (given, Some(inside), _) => calendar::zone(given.as_deref(), place.config.as_ref(), &inside.job.name)?,
+        (given, None, _) => calendar::zone_of_all(given.as_deref(), place.config.as_ref())?,
+    };
+    let now = clock::now().wall;
+    let asked = calendar::asked_slot(options.slot.as_deref(), options.date.as_deref(), &zone, now)?;
+    let of_run = inside.and_then(|_| variable("FENCEPOST_SLOT")).and_then(|slot| zone.parse_time(&slot).ok());
+    Ok(Asker { slot: asked.or(of_run).unwrap_or(now), zone })
+}
+
+fn needs(options: &GateOptions, base: &fencepost_guard::artifact::Base) -> Result<Vec<Need>, Failure> {
+    let directory = upstreams::working_directory()?;
+    let needs = options.upstreams.iter().map(|text| {
+        let mut need = Need::parse(text, duration::parse).map_err(|error| Failure::Usage(error.to_string()))?;
+        if options.on_empty_proceed {
+            need.on_empty = OnEmpty::Proceed;
+        }
+        need.artifacts.extend(options.artifact.iter().cloned());
+        let artifacts = need.artifacts.iter().map(|path| base.name(&directory.join(path))).collect();
+        Ok(Need { artifacts, ..need })
+    });
+    let needs: Vec<Need> = needs.collect::<Result<_, Failure>>()?;
+    if needs.len() > 1 && !options.artifact.is_empty() {
+        return Err(Failure::Usage(format!(
+            "--artifact does not say which of the {} upstreams it belongs to. Write it beside its upstream, as in: \
+             {},artifact={}",
+            needs.len(),
+            options.upstreams[0],
+            options.artifact[0]
+        )));
+    }
+    Ok(needs)
+}
+
+/// A job that never ran is often one that is spelled otherwise.
+fn with_near_names(mut inspection: Inspection, store: &dyn Store) -> Inspection {
+    let unknown = |verdict: &&mut Verdict| verdict.slot.is_none() && verdict.status.is_none();
+    for verdict in inspection.verdicts.iter_mut().filter(unknown) {
+        let mut known = Vec::new();
+        let listed = super::each_record(store, |record, _| {
+            known.push(record.job.to_string());
+            Ok(())
+        });
+        let name = verdict.job.to_string();
+        if listed.is_ok()
+            && !known.contains(&name)
+            && let Some(near) = nearest(&name, known.iter().map(String::as_str))
+        {
+            verdict.reason = format!("{} Is it {near:?}?", verdict.reason);
+        }
+    }
+    inspection
+}
+
+/// Inside a run, what was let through and what was not is committed with its last swap.
+fn note(global: &Global, inside: &Inside, inspection: &Inspection, needs: &[Need]) {
+    let gated = match inspection.passage(needs) {
+        Passage::Proceed { upstreams } => Gated { upstreams, barred: Vec::new() },
+        Passage::Skip { barred } | Passage::Halt { barred } => Gated { upstreams: Vec::new(), barred },
+    };
+    if let Err(error) = said::append(&inside.said, inside.run, Said::Gated(gated)) {
+        Voice::of(global).warn(&format!("What the gate said could not be noted down for the run: {error}"));
+    }
+}
+
+/// Says why, if there is anything to say: a halt always, a skip and a pass to whoever wants to know.
+fn report(global: &Global, inspection: &Inspection, zone: &Zone) {
+    let decision = inspection.decision();
+    let deciding = inspection.verdicts.iter().filter(|verdict| verdict.decision == decision);
+    let reason = deciding.map(|verdict| verdict.reason.as_str()).collect::<Vec<_>>().join(" ");
+    let voice = Voice::of(global);
+    match decision {
+        Decision::Halt => voice.warn(&format!("halt: {reason}")),
+        Decision::Skip => voice.tell(&format!("skip: {reason}")),
+        Decision::Proceed => voice.tell(&format!("proceed: {reason}")),
+    }
+    if global.json {
+        let upstreams = inspection.verdicts.iter().map(|verdict| UpstreamJson {
+            job: verdict.job.to_string(),
+            slot: verdict.slot.map(|slot| zone.show(slot)),
+            status: verdict.status.map(|status| status.as_str()),
+            decision: verdict.decision.as_str(),
+            reason: verdict.reason.clone(),
+        });
+        show::json(&GateJson { v: 1, decision: decision.as_str(), reason, upstreams: upstreams.collect() });
+    }
+}
+
+/// Runs the command on what was let through.
+fn run_command(command: &[OsString], inspection: &Inspection) -> Result<Code, Failure> {
+    let mut child = Command::new(&command[0]);
+    child.args(&command[1..]);
+    for input in &inspection.inputs {
+        child.env(input.variable(), &input.path);
+    }
+    match attend(child) {
+        Ok(exit) => Ok(Code(u8::try_from(Exit::code(exit)).unwrap_or(Code::FAILED.0))),
+        Err(error) => {
+            let not_found = error.kind() == std::io::ErrorKind::NotFound;
+            eprintln!("fencepost: Cannot run {:?}: {error}.", command[0].display().to_string());
+            Ok(if not_found { Code::NOT_FOUND } else { Code::CANNOT_EXECUTE })
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct GateJson {
+    v: u32,
+    decision: &'static str,
+    reason: String,
+    upstreams: Vec<UpstreamJson>,
+}
+
+#[derive(Serialize)]
+struct UpstreamJson {
+    job: String,
+    slot: Option<String>,
+    status: Option<&'static str>,
+    decision: &'static str,
+    reason: String,
+}

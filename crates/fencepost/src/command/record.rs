@@ -1,0 +1,193 @@
+//! `fencepost record`: the ledger by hand, or a job's own word about its run.
+
+use std::path::Path;
+
+use fencepost_core::artifact::Artifact;
+use fencepost_core::contract::{Recorded, Word, fits};
+use fencepost_core::lease::{Claim, Intent, Refusal, TTL_MIN};
+use fencepost_core::ledger::{EndedBy, Ending, Trigger, WHOLE_NOTE_BYTES_MAX, cut};
+use fencepost_core::name::{Job, Name};
+use fencepost_core::nearest::nearest;
+use fencepost_core::record::Record;
+use fencepost_core::said::Said;
+use fencepost_core::slot::Choice;
+use fencepost_core::time::Wall;
+use fencepost_core::zone::Zone;
+use fencepost_guard::artifact::{Base, Unread, read};
+use fencepost_guard::transact::{TransactError, transact};
+use fencepost_guard::{clock, said};
+use serde_json::json;
+
+use crate::args::{Global, RecordOptions};
+use crate::exit::{Code, Failure};
+use crate::inside::Inside;
+use crate::place::Place;
+use crate::report::Voice;
+use crate::show;
+use crate::{calendar, upstreams};
+
+pub fn run(global: &Global, options: &RecordOptions) -> Result<Code, Failure> {
+    let (name, word) = what(options)?;
+    match (name, Inside::find()) {
+        (None, Some(inside)) => say(global, options, word, &inside),
+        (Some(name), Some(inside)) if is_same(&name, options.per_host, &inside.job) => {
+            say(global, options, word, &inside)
+        }
+        (Some(name), _) => by_hand(global, options, &name, word),
+        (None, None) => Err(Failure::Usage(format!(
+            "Which job? Outside a run its name comes first, as in: fencepost record JOB {}",
+            word.as_str()
+        ))),
+    }
+}
+
+/// What was meant by one word or two.
+fn what(options: &RecordOptions) -> Result<(Option<Name>, Word), Failure> {
+    let word = |text: &str| {
+        let known = Word::ALL.into_iter().find(|word| word.as_str() == text);
+        known.ok_or_else(|| {
+            let near = nearest(text, Word::ALL.map(Word::as_str));
+            let near = near.map_or_else(String::new, |near| format!(" Is it {near:?}?"));
+            Failure::Usage(format!("{text:?} is not how a job may end: it is ok, empty or error.{near}"))
+        })
+    };
+    match options.words.as_slice() {
+        [only] => Ok((None, word(only)?)),
+        [name, said] => {
+            let name = Name::new(name).map_err(|error| Failure::Usage(error.to_string()))?;
+            Ok((Some(name), word(said)?))
+        }
+        _ => Err(Failure::Usage("It takes a job and how it ended, as in: fencepost record report ok".to_string())),
+    }
+}
+
+/// Whether the job that was named is the one whose run we are in.
+fn is_same(name: &Name, per_host: bool, job: &Job) -> bool {
+    job.name == *name && (job.host().is_some() || !per_host)
+}
+
+/// Inside a run the wrapper commits it with its last swap.
+fn say(global: &Global, options: &RecordOptions, word: Word, inside: &Inside) -> Result<Code, Failure> {
+    if options.slot.is_some() || options.date.is_some() {
+        return Err(Failure::Usage(format!(
+            "Inside a run of {} the slot is the run's own: leave --slot and --date out.",
+            inside.job
+        )));
+    }
+    // No configuration is read for a word without artifacts: a run that goes on must not fail by an edit of the file.
+    let artifacts = match options.artifact.as_slice() {
+        [] => Vec::new(),
+        paths => artifacts(paths, &upstreams::base(Place::find(global)?.config.as_ref())?)?,
+    };
+    let note = options.note.as_ref().map(|note| cut(note, WHOLE_NOTE_BYTES_MAX));
+    let recorded = Recorded { word, note, artifacts };
+    said::append(&inside.said, inside.run, Said::Recorded(recorded)).map_err(|error| {
+        Failure::Other(format!(
+            "Cannot write down {:?} for the run of {} ({}): {error}. The run will be judged by its exit code alone.",
+            word.as_str(),
+            inside.job,
+            inside.said.display()
+        ))
+    })?;
+    if global.json {
+        show::json(&json!({ "v": 1, "job": inside.job.to_string(), "run": inside.run, "status": word.as_str() }));
+    }
+    Ok(Code::DONE)
+}
+
+/// Claims and completes in one swap.
+fn by_hand(global: &Global, options: &RecordOptions, name: &Name, word: Word) -> Result<Code, Failure> {
+    let place = Place::find(global)?;
+    let job = super::job(name, options.per_host, &place)?;
+    let zone = calendar::zone(options.tz.as_deref(), place.config.as_ref(), name)?;
+    let now = clock::now().wall;
+    let slot = slot(options, &place, name, &zone, now)?;
+    let base = upstreams::base(place.config.as_ref())?;
+    let ending = Ending {
+        artifacts: artifacts(&options.artifact, &base)?,
+        note: options.note.clone(),
+        ..Ending::new(word.status(), EndedBy::Child)
+    };
+    let run = super::mint_run();
+    let claim = Claim {
+        run,
+        ttl: TTL_MIN,
+        holder: place.host.holder_by_hand(),
+        slot: Choice::At(slot),
+        zone: zone.name().to_string(),
+        trigger: Trigger::Manual,
+    };
+    let store = place.open()?;
+    match transact(store.as_ref(), &place.local(), &job, Intent::Record { claim, ending }, run) {
+        Ok(done) => {
+            let record = done.held.map(|known| known.record);
+            told(global, &job, word, record.as_ref(), &zone.show(slot));
+            Ok(Code::DONE)
+        }
+        Err(TransactError::Store(error)) => Err(Failure::Store(error)),
+        Err(TransactError::Refused(Refusal::Held { record, remaining })) => Ok(held(global, &job, &record, remaining)),
+        Err(TransactError::Refused(refusal)) => {
+            Err(Failure::Other(format!("{job} was not recorded as {}: {refusal}", word.as_str())))
+        }
+    }
+}
+
+/// The slot it is recorded for. A job with a schedule is recorded for a slot of it, or nobody would find it; a day by
+/// its first instant, so that everybody means the same.
+fn slot(options: &RecordOptions, place: &Place, name: &Name, zone: &Zone, now: Wall) -> Result<Wall, Failure> {
+    let asked = calendar::asked_slot(options.slot.as_deref(), options.date.as_deref(), zone, now)?;
+    let config = place.config.as_ref();
+    match (asked, &options.date) {
+        (Some(slot), None) => Ok(slot),
+        (Some(within), Some(_)) => {
+            let day = zone.start_of_day(zone.date(within));
+            let last = Wall(zone.start_of_day(zone.date(within).tomorrow()).0 - 1);
+            let due = calendar::last_due(config, name, last)?.filter(|due| *due >= day);
+            Ok(due.unwrap_or(day))
+        }
+        (None, _) => Ok(calendar::last_due(config, name, now)?.unwrap_or(now)),
+    }
+}
+
+fn told(global: &Global, job: &Job, word: Word, record: Option<&Record>, slot: &str) {
+    if global.json {
+        let outcome = record.and_then(|record| record.ledger.last().map(|last| show::RunJson::ended(record, last)));
+        show::json(&outcome);
+        return;
+    }
+    Voice::of(global).tell(&format!("{job} is recorded as {} for {slot}.", word.as_str()));
+}
+
+/// A run holds it, which will say by itself how it ended.
+fn held(global: &Global, job: &Job, record: &Record, remaining: Option<std::time::Duration>) -> Code {
+    let now = clock::now().wall;
+    let holder = record.lease.as_ref().map(|lease| show::holder(lease, remaining, now)).unwrap_or_default();
+    let text = format!("{job} was not recorded: it is held by {holder}. Record it when that run has ended.");
+    if global.json {
+        crate::report::error_json(Code::HELD, "held", &text);
+    }
+    Voice::of(global).warn(&text);
+    Code::HELD
+}
+
+/// The files that were named, as they are now.
+fn artifacts(paths: &[String], base: &Base) -> Result<Vec<Artifact>, Failure> {
+    let directory = upstreams::working_directory()?;
+    let artifacts = paths.iter().map(|path| {
+        let whole = directory.join(path);
+        match read(&whole) {
+            Ok((size, sha256)) => Ok(Artifact { path: base.name(Path::new(&whole)), size, sha256 }),
+            Err(Unread::Missing) => Err(Failure::Usage(format!("--artifact {path}: there is no such file."))),
+            Err(Unread::Unsteady) => Err(Failure::Other(format!(
+                "--artifact {path}: it changed while it was hashed, twice. Nothing was recorded; record it when nobody \
+                 writes it any more."
+            ))),
+            Err(Unread::Failed(error)) => Err(Failure::Usage(format!("--artifact {path}: it cannot be read: {error}"))),
+        }
+    });
+    let artifacts: Vec<Artifact> = artifacts.collect::<Result<_, _>>()?;
+    if fits(&artifacts) {
+        return Ok(artifacts);
+    }
+    Err(Failure::Usage(format!("{} artifacts are too many to record; record one that lists them.", artifacts.len())))
+}

@@ -1,0 +1,28 @@
+//! The run around us, as its environment tells it.
+
+use std::path::PathBuf;
+
+use fencepost_core::name::Job;
+use fencepost_core::token::RunId;
+
+/// A run inside which this command was called.
+#[derive(Debug)]
+pub struct Inside {
+    pub run: RunId,
+    pub job: Job,
+    /// Where it says of itself what it has to say.
+    pub said: PathBuf,
+}
+
+impl Inside {
+    pub fn find() -> Option<Self> {
+        let run = variable("FENCEPOST_RUN")?.parse().ok()?;
+        let job = Job::parse(&variable("FENCEPOST_JOB")?).ok()?;
+        Some(Self { run, job, said: variable("FENCEPOST_OUTCOME")?.into() })
+    }
+}
+
+/// A variable that is set to something.
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
