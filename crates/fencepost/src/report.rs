@@ -212,7 +212,8 @@ fn ending(job: &str, finish: &Finish, now: Wall) -> Option<(Voice, String)> {
                 NotNow::Paused { .. } => {
                     Some((Voice::Everything, format!("{text} Let it go on: fencepost resume {job}")))
                 }
-                _ => Some((Voice::Everything, text)),
+                NotNow::NotDue { .. } => Some((Voice::Everything, format!("{job}: {}", why.words()))),
+                NotNow::Duplicate { .. } => Some((Voice::Everything, text)),
             }
         }
         Finish::Barred { halt, barred, recorded } => {
