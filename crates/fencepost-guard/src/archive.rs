@@ -71,6 +71,9 @@ impl<'a> Slots<'a> {
     /// Lists everything from `from` to what was listed already.
     fn list(&mut self, from: Wall) -> Result<(), StoreError> {
         let from = from.max(self.from);
+        if from >= self.listed_from {
+            return Ok(());
+        }
         let prefix = Key::histories(self.job);
         let mut after = Key::before_history(self.job, from);
         loop {
@@ -86,7 +89,7 @@ impl<'a> Slots<'a> {
         }
         // A slot with several pages has several keys.
         self.found.dedup();
-        self.listed_from = self.listed_from.min(from);
+        self.listed_from = from;
         Ok(())
     }
 }

@@ -194,7 +194,7 @@ fn newest(store: &dyn Store, record: &Record, before: Wall) -> Result<Option<Wal
         return Ok(covering);
     }
     let from = in_record.unwrap_or(Wall(i64::MIN));
-    let older = Slots::between(store, &record.job, from, before, from.max(Wall(0)))?.next_from(from)?;
+    let older = Slots::between(store, &record.job, from, before, in_record.unwrap_or(before))?.next_from(from)?;
     let newest = older.max(in_record);
     if newest == Some(last) {
         return Ok(newest);
