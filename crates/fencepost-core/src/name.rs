@@ -14,6 +14,11 @@ pub const NAME_CHARS_MAX: usize = 128;
 /// The most characters of a job's name and its host together, so that the encoded key still fits into a file name.
 const JOB_CHARS_MAX: usize = 160;
 
+/// How a slot is written in a key of the history, so that keys sort by slot until the year 33,000.
+const HISTORY_SLOT_DIGITS: usize = 15;
+const HISTORY_SLOTS_END: i64 = 999_999_999_999_999;
+const HISTORY_PAGES_END: u32 = 999_999;
+
 /// A name that a person gave: 1 to 128 ASCII letters, digits and `. _ - / :`, without a leading dot or dash and
 /// without `..`. It is checked once, here, and is harmless everywhere after.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -135,6 +140,10 @@ impl Job {
         text.strip_prefix(ONCE).map_or(text.clone(), String::from)
     }
 
+    pub fn is_once(&self) -> bool {
+        self.once
+    }
+
     pub fn host(&self) -> Option<&str> {
         self.host.as_deref()
     }
@@ -184,13 +193,25 @@ impl Key {
     /// a job sort by slot.
     pub fn history(job: &Job, slot: crate::time::Wall, page: u32) -> Self {
         let page = if page == 0 { String::new() } else { format!("_{page:06}") };
-        Self(format!("{}{:015}{page}", Self::histories(job), slot.0.max(0)))
+        Self(format!("{}{:0width$}{page}", Self::histories(job), slot.0.max(0), width = HISTORY_SLOT_DIGITS))
     }
 
     /// What all keys of a job's history begin with.
     pub fn histories(job: &Job) -> String {
         let space = if job.once { "once-history" } else { "history" };
         format!("{space}/{}/", encode(&job.unmarked()))
+    }
+
+    /// A place in a job's history just before a slot, for a scan that begins with it. There is none before the first.
+    pub fn before_history(job: &Job, slot: crate::time::Wall) -> Option<Self> {
+        let slot = slot.0.min(HISTORY_SLOTS_END);
+        (slot > 0).then(|| Self::history(job, crate::time::Wall(slot - 1), HISTORY_PAGES_END))
+    }
+
+    /// The slot that a key of a history is about.
+    pub fn slot(&self) -> Option<crate::time::Wall> {
+        let last = self.0.strip_prefix("history/")?.rsplit('/').next()?;
+        last.get(..HISTORY_SLOT_DIGITS)?.parse().ok().map(crate::time::Wall)
     }
 
     /// A resource that commands are run on. People call resources anything: what is a name is encoded as one, and

@@ -81,6 +81,8 @@ pub struct Transition<R: Rules> {
     unsettled: Option<Boot>,
     /// The attempts that are in the history by now.
     set_aside: Vec<Attempt>,
+    /// The clocks by which an outcome was put into the history, so that the record gets the very same.
+    decided_by: Option<(Now, Option<Reference>)>,
     rules: PhantomData<R>,
 }
 
@@ -112,6 +114,7 @@ impl<R: Rules> Transition<R> {
             sent: Boot(0),
             unsettled: None,
             set_aside: Vec::new(),
+            decided_by: None,
             rules: PhantomData,
         }
     }
@@ -200,14 +203,11 @@ impl<R: Rules> Transition<R> {
         }
         let nonce = Nonce { by: self.by, write: self.writes };
         let facts = self.facts.clone().unwrap_or_default();
-        let context = Context {
-            job: &self.job,
-            now,
-            nonce,
-            reference: self.reference.as_ref(),
-            facts: &facts,
-            store: self.store,
+        let (decided_now, reference) = match &self.decided_by {
+            Some((then, reference)) => (*then, reference.as_ref()),
+            None => (now, self.reference.as_ref()),
         };
+        let context = Context { job: &self.job, now: decided_now, nonce, reference, facts: &facts, store: self.store };
         match self.intent.decide::<R>(record, &context) {
             Err(refusal) if !self.has_ended(record) => Step::Refused(refusal),
             Err(_) | Ok(Decision::AlreadyDone) => {
@@ -216,10 +216,22 @@ impl<R: Rules> Transition<R> {
             }
             Ok(Decision::Write { record, aside }) => {
                 match aside.into_iter().find(|outcome| !self.set_aside.contains(&outcome.attempt())) {
-                    Some(outcome) => self.set_aside(now, Box::new(outcome), 0, None),
+                    Some(outcome) => {
+                        self.keep_clocks(now);
+                        self.set_aside(now, Box::new(outcome), 0, None)
+                    }
                     None => self.swap(now, record),
                 }
             }
+        }
+    }
+
+    /// An outcome by hand gets its token in the same swap, by the clock. If that went on while the outcome is put into
+    /// the history, the record would have another, for ever. A lease is never decided by an old clock: its deadline
+    /// rests on it.
+    fn keep_clocks(&mut self, now: Now) {
+        if matches!(self.intent, Intent::Record { .. }) && self.decided_by.is_none() {
+            self.decided_by = Some((now, self.reference.clone()));
         }
     }
 
@@ -271,6 +283,7 @@ impl<R: Rules> Transition<R> {
     /// The record was read, or came with a lost swap.
     fn seen(&mut self, now: Now, entry: Option<Entry>) -> Step {
         self.facts = None;
+        self.decided_by = None;
         match entry.map(|entry| Known::of(entry, &self.job)).transpose() {
             Ok(known) => {
                 self.known = Some(known);

@@ -104,6 +104,32 @@ fn what_the_record_has_no_room_for_is_whole_in_the_history() {
     assert_eq!((whole.artifacts, whole.note), (artifacts, Some(note)));
 }
 
+/// The token of an outcome by hand comes from the clock, which goes on while the outcome is put into the history.
+#[test]
+fn a_long_outcome_by_hand_is_recorded_once_while_the_clock_goes_on() {
+    let mut store = Memory::with_identity();
+    let ending = Ending { note: Some("n".repeat(1_000)), ..good() };
+    let mut claim = claim(1);
+    claim.slot = Choice::At(Wall(5_000));
+    let mut transition = Transition::<Honest>::new(job(), Intent::Record { claim, ending }, id(1), 0);
+    let mut step = transition.begin(now(0));
+    let mut calls = 0;
+    for at in (0..).step_by(7) {
+        step = match step {
+            Step::Call(call) => {
+                calls += 1;
+                transition.answered(now(at), Ok(store.answer(call, at)))
+            }
+            Step::Consult(_) => transition.consulted(now(at), Facts::default()),
+            Step::Done(_) => break,
+            other => panic!("{other:?}"),
+        };
+        assert!(calls < 10, "it never ends");
+    }
+    let whole: Vec<_> = attempts(&store, 5_000).iter().map(Outcome::attempt).collect();
+    assert_eq!(whole, [store.record().ledger.ring[0].attempt()]);
+}
+
 /// Whatever becomes of a write into the history, nothing leaves the record before it is there, and it is there once.
 #[test]
 fn a_history_that_fails_keeps_the_record_as_it_is() {

@@ -7,9 +7,12 @@ mod config;
 mod duration;
 mod events;
 mod exit;
+mod file;
 mod inside;
+mod moment;
 mod nearest;
 mod place;
+mod prometheus;
 mod report;
 mod settings;
 mod show;
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Verb::Status(options) => command::status::run(&arguments.global, options),
         Verb::Runs(options) => command::runs::run(&arguments.global, options),
         Verb::Validate => command::validate::run(&arguments.global),
+        Verb::Why(options) => command::why::run(&arguments.global, options),
     };
     code.unwrap_or_else(|failure| {
         let code = Code::of(&failure, arguments.verb.is_wrapper());

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use fencepost_core::ledger::Status;
-use fencepost_core::name::Name;
+use fencepost_core::name::{Job, Name};
 use fencepost_core::token::Token;
 use serde::Serialize;
 
@@ -76,6 +76,8 @@ pub enum Verb {
     Runs(RunsOptions),
     /// Check the configuration
     Validate,
+    /// Say what became of a slot of a job and why, step by step
+    Why(WhyOptions),
 }
 
 #[derive(Debug, Args)]
@@ -402,6 +404,22 @@ pub struct StatusOptions {
     /// Only this job
     #[arg(value_parser = name)]
     pub job: Option<Name>,
+    /// How to print it (default: table)
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
+    /// Write it to a file instead, at once or not at all; with --format prom
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Table,
+    /// For programs, as --json
+    Json,
+    /// For Prometheus
+    Prom,
 }
 
 #[derive(Debug, Args)]
@@ -412,15 +430,42 @@ pub struct RunsOptions {
     /// Only runs that ended this way; may be given several times
     #[arg(long, value_parser = status, value_name = "STATUS")]
     pub status: Vec<Status>,
+    /// Only slots at or after this: a date, a local time, or an instant such as 2026-03-08T07:30:00Z
+    #[arg(long, value_name = "T")]
+    pub since: Option<String>,
+    /// Only slots at or before this; a date means its whole day
+    #[arg(long, value_name = "T")]
+    pub until: Option<String>,
+    /// The zone of dates and local times, by its IANA name (default: each job's own)
+    #[arg(long, value_name = "ZONE")]
+    pub tz: Option<String>,
     /// At most this many, the newest
     #[arg(short = 'n', long, default_value_t = 50, value_name = "N")]
     pub limit: usize,
 }
 
+#[derive(Debug, Args)]
+pub struct WhyOptions {
+    /// The job's name; with @HOST for a job that is each host's own
+    #[arg(value_parser = Job::parse)]
+    pub job: Job,
+    /// The newest slot at or before this: a date, a local time, or an instant (default: the newest of all)
+    #[arg(long, value_name = "T")]
+    pub at: Option<String>,
+    /// The zone of a date or local time, by its IANA name (default: the job's own)
+    #[arg(long, value_name = "ZONE")]
+    pub tz: Option<String>,
+}
+
 impl Arguments {
     /// Reads the command line, or says what is wrong with it and which code to end with.
     pub fn from_command_line() -> Result<Self, Code> {
-        Self::try_parse().map_err(|error| {
+        let parsed = Self::try_parse().map(|mut arguments| {
+            let wants_json = matches!(&arguments.verb, Verb::Status(options) if options.format == Some(Format::Json));
+            arguments.global.json |= wants_json;
+            arguments
+        });
+        parsed.map_err(|error| {
             let code = match error.kind() {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Code::DONE,
                 _ if asked_for_run() => Code::FAILED,

@@ -11,6 +11,7 @@ pub mod run;
 pub mod runs;
 pub mod status;
 pub mod validate;
+pub mod why;
 
 use std::time::Duration;
 

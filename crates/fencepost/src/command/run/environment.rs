@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use fencepost_core::record::{Lease, Record};
 use fencepost_core::slot::late;
 use fencepost_core::token::RunId;
+use fencepost_core::zone::Zone;
 use fencepost_guard::child::{Environment, Variables};
 use fencepost_guard::scout::{PINNED, Pinned};
 
@@ -13,7 +14,6 @@ use super::again;
 use crate::config::VARIABLE;
 use crate::place::Place;
 use crate::settings::Settings;
-use crate::show;
 
 /// What the child is told. Whatever an outer run had told us is replaced or removed.
 pub fn environment(place: &Place, settings: &Settings, run: RunId) -> Environment {
@@ -40,7 +40,7 @@ pub fn environment(place: &Place, settings: &Settings, run: RunId) -> Environmen
             ("FENCEPOST_SLOT_FROM", covers.map(|covers| zone.show(covers.from))),
             ("FENCEPOST_SLOT_TO", covers.map(|covers| zone.show(covers.to))),
             ("FENCEPOST_SLOT_COUNT", covers.map(|covers| covers.count.to_string())),
-            ("FENCEPOST_KEY", value(|record, lease| format!("{}/{}", record.job, show::time(lease.slot)))),
+            ("FENCEPOST_KEY", value(key)),
             ("FENCEPOST_STORE", Some(store.clone())),
             ("FENCEPOST_STORE_ID", value(|record, _| record.store.to_string())),
             ("FENCEPOST_STORE_PASSWORD", None),
@@ -50,6 +50,14 @@ pub fn environment(place: &Place, settings: &Settings, run: RunId) -> Environmen
         let told = variables.into_iter().map(|(name, value)| (name.into(), value.map(OsString::from)));
         configured.iter().cloned().chain(told).chain([outcome]).chain(pinned(inputs)).collect()
     })
+}
+
+/// The same for every attempt at one slot, on every machine: providers take it for their own idempotency.
+fn key(record: &Record, lease: &Lease) -> String {
+    match record.job.is_once() {
+        true => record.job.name.to_string(),
+        false => format!("{}/{}", record.job, Zone::utc().show(lease.slot)),
+    }
 }
 
 /// Where the job finds what it reads of its upstreams. What an outer run pinned is none of its business.

@@ -23,7 +23,7 @@ use fencepost_guard::scout::Scout;
 use fencepost_guard::signals::Signals;
 use fencepost_guard::terminal::Terminal;
 use fencepost_guard::transact::{count_skip, look, transact};
-use fencepost_guard::{clock, nudge};
+use fencepost_guard::{clock, nudge, retention};
 use fencepost_store::Store;
 
 use self::again::{Again, Ended, Next};
@@ -121,10 +121,12 @@ impl Attempt<'_> {
         };
         let mut child = Child::new(plan, keeper, terminal);
         let voice = Voice::of(global);
-        let mut claimed_slot = None;
+        let (mut claimed_slot, mut granted) = (None, None);
         let mut tell = |note: Note| {
             match &note {
-                Note::Event(Event::Claimed { slot, .. }) => claimed_slot = Some(*slot),
+                Note::Event(Event::Claimed { slot, grants, .. }) => {
+                    (claimed_slot, granted) = (Some(*slot), Some(*grants));
+                }
                 Note::Event(Event::Observed { status, .. }) => {
                     if let Some(skip) = skip_of(*status) {
                         let _ = count_skip(store.as_ref(), &place.local(), &job, run, &place.host.name, skip);
@@ -170,6 +172,9 @@ impl Attempt<'_> {
         events.end(&finish, status.as_str(), code.0);
         let ended = Ended { finish: &finish, status, code, slot: claimed_slot };
         let next = again.next(&settings, &ended, || plan_again(store.as_ref(), &job, &settings));
+        if granted.is_some_and(retention::is_due) {
+            look_after(store.as_ref(), &job, voice, global.verbose);
+        }
         Ok(Outcome { code: again.code(code, &finish), finish, next })
     }
 }
@@ -232,6 +237,22 @@ fn opened(place: &Place, settings: &Settings) -> Result<Arc<dyn Store>, Failure>
 fn skipped(place: &Place, store: &dyn Store, job: &Job, run: RunId, skip: Skip, voice: Voice) {
     if let Err(error) = count_skip(store, &place.local(), job, run, &place.host.name, skip) {
         voice.warn(&format!("{job} was skipped, but the skip could not be counted: {error}"));
+    }
+}
+
+/// Gives up what is old in the job's history, now that everything is said. That is housekeeping: if it cannot be done
+/// today, a later run does it.
+fn look_after(store: &dyn Store, job: &Job, voice: Voice, aloud: bool) {
+    let pruned = look(store, job).and_then(|(record, clock)| {
+        let here = clock::now().wall;
+        let now = clock.map_or(here, |clock| clock.wall.min(here));
+        record.map_or(Ok(0), |record| retention::prune(store, &record, now))
+    });
+    match pruned {
+        _ if !aloud => {}
+        Ok(0) => {}
+        Ok(count) => voice.tell(&format!("{job}: gave up {count} old entries of its history.")),
+        Err(error) => voice.tell(&format!("{job}: old entries of its history could not be given up: {error}")),
     }
 }
 
