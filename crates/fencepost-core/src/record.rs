@@ -231,6 +231,8 @@ impl Record {
         while !self.ledger.ring.is_empty() && encode(self).len() > RECORD_BYTES_MAX {
             given_up.push(self.ledger.ring.remove(0));
         }
+        let newest = given_up.iter().map(|outcome| outcome.slot).max();
+        self.ledger.given_up = self.ledger.given_up.max(newest);
         given_up
     }
 
