@@ -10,6 +10,7 @@
 //! * [`child`], [`hold`]: what a lease is held for.
 //! * [`artifact`], [`pin`]: files as a run finds and leaves them, and copies of what it reads.
 //! * [`scout`]: looks at upstreams and files while the lease is renewed.
+//! * [`once`]: an item of work that a program does once, itself.
 //! * [`attend`]: a command without a lease.
 //! * [`said`]: the private file in which a job says of itself what it has to say.
 //! * [`publish`]: fenced writes, a module per target.
@@ -27,6 +28,7 @@ pub mod hold;
 pub mod host;
 pub mod keeper;
 pub mod local;
+pub mod once;
 pub mod pin;
 pub mod publish;
 pub mod retention;

@@ -12,6 +12,7 @@
 //! * [`explore`]: visits every state.
 //! * [`worlds`]: what is explored completely.
 //! * [`fenced`]: a second world, of writes to a fenced file, with its own bugs.
+//! * [`slots`]: a third world, of slots and items of work, with its own bugs.
 //! * [`bugs`] and [`mutants`]: the known bugs, each of which is found.
 
 pub mod bugs;
@@ -21,6 +22,7 @@ pub mod fenced;
 pub mod invariants;
 pub mod mutants;
 pub mod shell;
+pub mod slots;
 pub mod steps;
 pub mod store;
 pub mod world;

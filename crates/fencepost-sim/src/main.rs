@@ -6,17 +6,18 @@ use std::time::Instant;
 use fencepost_core::lease::Honest;
 use fencepost_sim::config::Config;
 use fencepost_sim::explore::{explore, narrate};
-use fencepost_sim::{fenced, mutants, worlds};
+use fencepost_sim::{fenced, mutants, slots, worlds};
 
-const USAGE: &str = "usage: fencepost-sim explore [--deep | --fenced] | path MUTANT";
+const USAGE: &str = "usage: fencepost-sim explore [--deep | --fenced | --slots] | path MUTANT";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let sound = match arguments[..] {
-        ["explore"] => explore_worlds(&worlds::ALL) & explore_mutants() & explore_fenced(),
-        ["explore", "--deep"] => explore_worlds(&worlds::DEEP) & explore_mutants() & explore_fenced(),
+        ["explore"] => explore_worlds(&worlds::ALL) & explore_mutants() & explore_fenced() & explore_slots(),
+        ["explore", "--deep"] => explore_worlds(&worlds::DEEP) & explore_mutants() & explore_fenced() & explore_slots(),
         ["explore", "--fenced"] => explore_fenced(),
+        ["explore", "--slots"] => explore_slots(),
         ["path", name] => tell_path(name),
         _ => {
             eprintln!("{USAGE}");
@@ -86,7 +87,42 @@ fn explore_fenced() -> bool {
     sound
 }
 
+/// Slots and items of work, and their bugs.
+fn explore_slots() -> bool {
+    println!("\n{:<24} {:>10} {:>6} {:>9}", "slots", "states", "depth", "time");
+    let (mut total, mut sound) = (0, true);
+    for setting in slots::settings::ALL {
+        let begun = Instant::now();
+        let report = setting.explore::<Honest>(None);
+        let seconds = begun.elapsed().as_secs_f64();
+        println!("{:<24} {:>10} {:>6} {seconds:>7.1} s", setting.name, report.states, report.depth);
+        total += report.states;
+        if let Some(found) = report.found {
+            sound = false;
+            println!("{}:\n{}", found.violation, setting.narrate::<Honest>(&found));
+        }
+    }
+    println!("{:<24} {total:>10}\n", "together");
+    println!("{:<24} {:<17} {:>5} {:>8}  found by", "mutant", "setting", "steps", "states");
+    for mutant in slots::mutants::ALL {
+        let report = mutant.explore();
+        let (steps, by) = report.found.map_or((0, "NOT FOUND".to_string()), |found| {
+            (found.path.len(), format!("{:?}: {}", found.violation, found.violation))
+        });
+        sound &= steps > 0;
+        println!("{:<24} {:<17} {steps:>5} {:>8}  {by}", mutant.name, mutant.setting.name, report.states);
+    }
+    sound
+}
+
 fn tell_path(name: &str) -> bool {
+    if let Some(mutant) = slots::mutants::named(name) {
+        let found = mutant.explore().found;
+        if let Some(found) = &found {
+            print!("{}\n{}{}\n", mutant.what, mutant.narrate(found), found.violation);
+        }
+        return found.is_some();
+    }
     if let Some(mutant) = fenced::mutants::named(name) {
         let found = mutant.explore().found;
         if let Some(found) = &found {

@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         Verb::Runs(options) => command::runs::run(&arguments.global, options),
         Verb::Validate => command::validate::run(&arguments.global),
         Verb::Why(options) => command::why::run(&arguments.global, options),
+        Verb::Advise(options) => command::advise::run(&arguments.global, options),
     };
     code.unwrap_or_else(|failure| {
         let code = Code::of(&failure, arguments.verb.is_wrapper());

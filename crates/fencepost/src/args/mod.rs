@@ -78,6 +78,15 @@ pub enum Verb {
     Validate,
     /// Say what became of a slot of a job and why, step by step
     Why(WhyOptions),
+    /// Say which terms suit a job, from how its runs went, and why
+    Advise(AdviseOptions),
+}
+
+#[derive(Debug, Args)]
+pub struct AdviseOptions {
+    /// The job's name (default: all jobs)
+    #[arg(value_parser = name)]
+    pub job: Option<Name>,
 }
 
 #[derive(Debug, Args)]

@@ -9,12 +9,15 @@ use fencepost_core::ledger::{Outcome, Status};
 use fencepost_core::name::Job;
 use fencepost_core::nearest::nearest;
 use fencepost_core::record::{Lease, Record};
+use fencepost_core::schedule::Schedule;
+use fencepost_core::skips::Skips;
+use fencepost_core::slot::Timing;
 use fencepost_core::time::{StoreClock, Wall};
 use fencepost_core::zone::Zone;
 use fencepost_guard::archive::{Slots, next_slot};
 use fencepost_guard::clock;
 use fencepost_guard::scout::history;
-use fencepost_guard::transact::look;
+use fencepost_guard::transact::{look, skips};
 use fencepost_store::Store;
 use serde::Serialize;
 
@@ -77,10 +80,19 @@ struct Case {
     going: Option<Lease>,
     is_over: bool,
     remaining: Option<Duration>,
+    /// The triggers that were waved off.
+    skips: Option<Skips>,
     now: Wall,
 }
 
 impl Case {
+    /// The schedule that the job's last trigger went by, and how far it was evaluated.
+    fn schedule(&self) -> Option<(Schedule, &Timing)> {
+        let timing = self.record.timing.as_ref()?;
+        let schedule = Schedule::parse(&timing.schedule, &Zone::parse(&timing.zone).ok()?).ok()?;
+        Some((schedule, timing))
+    }
+
     fn of(
         store: &dyn Store,
         place: &Place,
@@ -95,7 +107,8 @@ impl Case {
         let slot = newest(store, &record, before)?;
         let attempts = slot.map(|slot| attempts(store, &record, slot)).transpose()?.unwrap_or_default();
         let going = unrecorded(&record).filter(|lease| Some(lease.slot) == slot).cloned();
-        Ok(Self { record, asked_in, at, slot, attempts, going, is_over, remaining, now: clock::now().wall })
+        let skips = skips(store, &record.job)?;
+        Ok(Self { record, asked_in, at, slot, attempts, going, is_over, remaining, skips, now: clock::now().wall })
     }
 
     /// The zone of the slot.

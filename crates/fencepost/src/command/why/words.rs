@@ -3,6 +3,7 @@
 use fencepost_core::ledger::{Consumed, EndedBy, Outcome, Status, Trigger};
 use fencepost_core::record::Lease;
 use fencepost_core::time::Wall;
+use fencepost_core::token::RunId;
 use fencepost_core::zone::Zone;
 
 use super::{Case, Sentence};
@@ -15,16 +16,120 @@ const LATE_MILLIS: u128 = 1_000;
 
 /// The whole chain, in order.
 pub(super) fn all(case: &Case) -> Vec<Sentence> {
-    let mut sentences = which(case);
+    let mut sentences = due(case);
+    sentences.extend(which(case));
     for (number, attempt) in case.attempts.iter().enumerate() {
         sentences.extend(ended(case, number + 1, attempt));
     }
     sentences.extend(case.going.as_ref().map(|lease| going(case, lease)));
+    sentences.extend(case.going.as_ref().and_then(|lease| found_missed(case, lease.run)));
     sentences.extend(case.status().map(|status| follows(case, status)));
     sentences.extend(last_good(case));
     sentences.extend(held(case));
+    sentences.extend(waved_off(case));
     sentences.extend(paused(case));
     sentences
+}
+
+/// Which slot was due by the schedule, which is next, and what became of it if nothing ran for it.
+fn due(case: &Case) -> Vec<Sentence> {
+    let Some((schedule, timing)) = case.schedule() else { return Vec::new() };
+    let zone = schedule.zone();
+    let asked = case.at.as_ref().map(|at| at.end(&case.asked_in)).filter(|end| *end <= case.now);
+    let newest = schedule.at_or_before(asked.map_or(case.now, |end| Wall(end.0 - 1)));
+    let next = schedule.after(case.now).map_or_else(|| "none".to_string(), |next| moment(next, zone));
+    let Some(newest) = newest else {
+        let text = format!("By its schedule, {}, no slot has come yet; the next is {next}.", schedule.describe());
+        return vec![Sentence::new("schedule", text)];
+    };
+    let when = asked.map_or_else(String::new, |_| " at or before then".to_string());
+    let text = format!(
+        "By its schedule, {}, the newest slot{when} was {}, and the next is {next}.",
+        schedule.describe(),
+        moment(newest, zone)
+    );
+    let mut sentences = vec![Sentence::new("schedule", text)];
+    if case.slot == Some(newest) {
+        return sentences;
+    }
+    let slot = format!("The slot {}", moment(newest, zone));
+    let during = case.record.ledger.ring.iter().find(|run| {
+        run.status.is_of_a_run() && run.status != Status::Lost && run.started < newest && newest < run.finished
+    });
+    let is_missed = |run: &&Outcome| {
+        let covers = run.covers.filter(|_| run.status == Status::Missed);
+        covers.is_some_and(|covers| covers.from <= newest && newest <= covers.to)
+    };
+    let going = case.record.lease.as_ref().filter(|lease| {
+        lease.holder.processes.is_some() && !case.is_over && lease.since < newest && lease.slot != newest
+    });
+    sentences.push(match (during, going) {
+        (Some(run), _) => Sentence::new(
+            "overlap",
+            format!(
+                "{slot} passed while run {} was going, for {}: whoever was triggered for it was waved off, and that is final.",
+                run.run,
+                moment(run.slot, zone)
+            ),
+        ),
+        (None, Some(lease)) => Sentence::new(
+            "overlap",
+            format!(
+                "{slot} passed while run {} is going, for {}: whoever is triggered for it is waved off.",
+                lease.run,
+                moment(lease.slot, zone)
+            ),
+        ),
+        (None, None) if newest <= timing.since => Sentence::new(
+            "catch_up",
+            format!("{slot} is from before the job was first seen, resumed or edited: it is not caught up."),
+        ),
+        (None, None) if case.record.ledger.ring.iter().any(|run| is_missed(&run)) => Sentence::new(
+            "catch_up",
+            format!("{slot} was missed: nothing ran for it in time, and it was too late to catch it up."),
+        ),
+        (None, None) if timing.evaluated >= Some(newest) => {
+            Sentence::new("catch_up", format!("{slot} is accounted for, longer ago than the record remembers."))
+        }
+        (None, None) => Sentence::new(
+            "catch_up",
+            format!(
+                "{slot} is open: no trigger has come for it since, or none that ran it. fencepost plan {} says what the \
+                 next one does.",
+                case.record.job
+            ),
+        ),
+    });
+    sentences
+}
+
+/// What the trigger of a run found missed before it began.
+fn found_missed(case: &Case, run: RunId) -> Option<Sentence> {
+    let found = case.record.ledger.ring.iter().find(|found| found.run == run && found.status == Status::Missed)?;
+    let covers = found.covers?;
+    let zone = show::zone(&found.zone);
+    let text = match covers.count {
+        1 => format!("Its trigger found the slot {} missed, too late to be caught up.", moment(covers.to, &zone)),
+        count => format!(
+            "Its trigger found {count} slots missed, from {} to {}, too late to be caught up.",
+            moment(covers.from, &zone),
+            moment(covers.to, &zone)
+        ),
+    };
+    Some(Sentence::new("catch_up", text))
+}
+
+/// Triggers that came to nothing, over all time.
+fn waved_off(case: &Case) -> Vec<Sentence> {
+    let Some(skips) = &case.skips else { return Vec::new() };
+    let counts = [
+        ("duplicate", skips.duplicate, "found the slot done already, or a run at it"),
+        ("overlap", skips.overlap, "came while a run for another slot was going"),
+    ];
+    let sentence = |(about, count, what): (&'static str, u64, &str)| {
+        Sentence::new(about, format!("So far {count} of its triggers {what}, which is no failure."))
+    };
+    counts.into_iter().filter(|(_, count, _)| *count > 0).map(sentence).collect()
 }
 
 /// Which slot is meant, and of which day it is.
@@ -67,6 +172,7 @@ fn ended(case: &Case, number: usize, attempt: &Outcome) -> Vec<Sentence> {
     }
     let mut sentences = vec![began(case, number, attempt)];
     sentences.extend(case.taken_over(attempt).map(|lost| took_over(case, lost)));
+    sentences.extend(found_missed(case, attempt.run));
     sentences.extend(let_through(case, &attempt.upstreams));
     sentences.extend(said(attempt));
     sentences.extend(exit(attempt));

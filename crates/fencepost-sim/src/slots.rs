@@ -1,0 +1,552 @@
+//! A third world: slots, and items of work that are done once.
+//!
+//! Hosts trigger one job around a few slots of a toy schedule, or one item of work. The decisions are the shipped ones:
+//! the claim, the plan inside it, the account and the completion, each carried by the shipped [`Transition`]. That a
+//! lease is sound is another world's business: here everybody knows at once whose processes are gone.
+
+pub mod invariants;
+pub mod mutants;
+pub mod settings;
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
+use std::time::Duration;
+
+use fencepost_core::lease::{Claim, Facts, Honest, Intent, Me, Now, Refusal, Rules};
+use fencepost_core::ledger::{EndedBy, Ending, Status, Trigger};
+use fencepost_core::name::{Job, Key, Name};
+use fencepost_core::plan::{Mode, Terms};
+use fencepost_core::record::{FORMAT, Holder, Identity, Paused, Process, Processes, Record, encode};
+use fencepost_core::register::{Answer, Entry, StoreError, Swapped, Trouble, Version};
+use fencepost_core::schedule::Schedule;
+use fencepost_core::slot::{Asked, Choice, OnLost, OnUnknown, Scheduled};
+use fencepost_core::time::{Boot, Wall};
+use fencepost_core::token::{StoreId, Token};
+use fencepost_core::transition::{Call, Reply, Step as Next, Transition};
+use fencepost_core::zone::Zone;
+
+use crate::explore::{Found, Model, Report, explore_model};
+use crate::world::run_id;
+use invariants::Violation;
+
+/// The first slot, and how far the clock goes in one step: from a slot to halfway before the next.
+pub const START: Wall = Wall(1_790_000_000_000);
+const TICK: Duration = Duration::from_secs(30);
+const SLACK: Duration = Duration::from_secs(10);
+
+/// The bounds of one exploration.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    pub name: &'static str,
+    pub work: Work,
+    pub hosts: u8,
+    /// How many triggers there are, on all hosts.
+    pub triggers: u8,
+    /// How far the clock goes.
+    pub ticks: u8,
+    pub budget: Budget,
+    pub flaw: Option<Flaw>,
+}
+
+/// What is triggered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Every minute, of which so many are caught up.
+    Slots {
+        catch_up: u32,
+        mode: Mode,
+    },
+    Once(OnUnknown),
+}
+
+/// How often each kind of misfortune may still happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Budget {
+    /// Processes that die, anywhere.
+    pub crashes: u8,
+    /// Swaps whose answer is lost.
+    pub losses: u8,
+    /// Commands that fail by themselves.
+    pub failures: u8,
+    /// Pauses, each of which may be ended.
+    pub pauses: u8,
+}
+
+/// A known bug, as a switch of the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// A run is recorded for the moment it began at instead of for its slot.
+    SlotIsNow,
+    /// The slot is chosen before the claim, and not again if the claim has to be repeated.
+    PlanOutside,
+    /// What was missed is accounted for and not written down.
+    MissedUnwritten,
+    /// Whoever is paused is let through.
+    PauseUnseen,
+}
+
+impl Setting {
+    fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    pub fn explore<R: Rules>(&self, sought: Option<Violation>) -> Report<Step, Violation> {
+        explore_model::<World<R>>(self, sought)
+    }
+
+    /// A path as sentences, each with the time at which it happens and how far the slots are accounted for.
+    pub fn narrate<R: Rules>(&self, found: &Found<Step, Violation>) -> String {
+        let mut world = World::<R>::begin(self);
+        let mut text = String::new();
+        for step in &found.path {
+            world = world.take(self, *step);
+            let since = |at: Wall| at.since(START).as_secs();
+            let timing = world.record().and_then(|record| record.timing.as_ref()).and_then(|timing| timing.evaluated);
+            let mark = timing.map_or("-".to_string(), |mark| since(mark).to_string());
+            text += &format!("{:>4} s  {:<44}  accounted for up to {mark}\n", since(world.wall()), step.to_string());
+        }
+        text
+    }
+
+    fn schedule() -> Schedule {
+        let zone = Zone::utc();
+        Schedule::parse(&format!("every 1m from {}", zone.show(START)), &zone).expect("it is a schedule")
+    }
+
+    fn choice(&self) -> Choice {
+        match self.work {
+            Work::Once(on_unknown) => Choice::Once { params: None, on_unknown },
+            Work::Slots { catch_up, mode } => {
+                let terms = Terms { catch_up, mode, slack: SLACK, ..Terms::default() };
+                let (schedule, asked, on_lost) = (Self::schedule(), Asked::Due, OnLost::Rerun);
+                Choice::Due(Box::new(Scheduled { schedule, terms, asked, on_lost }))
+            }
+        }
+    }
+}
+
+/// What a swap that is out is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Purpose {
+    Claim,
+    Account,
+    /// The command of this run ended well, or not.
+    Complete {
+        slot: Wall,
+        well: bool,
+    },
+}
+
+/// What a host is at.
+#[derive(Clone, Debug, Hash)]
+enum Stage<R: Rules> {
+    Idle,
+    /// A swap is on its way.
+    Swapping {
+        run: u8,
+        purpose: Purpose,
+        transition: Rc<Transition<R>>,
+        swap: Rc<Call>,
+    },
+    Running {
+        run: u8,
+        token: Token,
+        /// As the command was told.
+        slot: Wall,
+        /// The item of work has been done.
+        effect: bool,
+    },
+}
+
+/// The record as it stands in the store. Its bytes say it all.
+#[derive(Debug)]
+struct Stored {
+    bytes: Vec<u8>,
+    number: u64,
+    record: Record,
+}
+
+impl Hash for Stored {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.bytes, self.number).hash(state);
+    }
+}
+
+/// The world.
+#[derive(Clone, Debug, Hash)]
+pub struct World<R: Rules> {
+    ticks: u8,
+    stored: Option<Rc<Stored>>,
+    hosts: Vec<Stage<R>>,
+    runs: u8,
+    budget: Budget,
+    ghost: invariants::Ghost,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Trigger {
+        host: u8,
+    },
+    /// The swap arrives, and so does its answer.
+    Serve {
+        host: u8,
+    },
+    /// The answer does not. The swap did, or not.
+    Lose {
+        host: u8,
+        landed: bool,
+    },
+    Crash {
+        host: u8,
+    },
+    /// The item of work is done.
+    Effect {
+        host: u8,
+    },
+    End {
+        host: u8,
+        well: bool,
+    },
+    Tick,
+    Pause,
+    Resume,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Trigger { host } => write!(f, "host {host} is triggered, and reads"),
+            Self::Serve { host } => write!(f, "the swap of host {host} is made"),
+            Self::Lose { host, landed: true } => write!(f, "the swap of host {host} is made, its answer lost"),
+            Self::Lose { host, landed: false } => write!(f, "the swap of host {host} is lost, it does not know"),
+            Self::Crash { host } => write!(f, "the processes of host {host} die"),
+            Self::Effect { host } => write!(f, "the command of host {host} has its effect"),
+            Self::End { host, well: true } => write!(f, "the command of host {host} ends well"),
+            Self::End { host, well: false } => write!(f, "the command of host {host} fails"),
+            Self::Tick => write!(f, "time passes"),
+            Self::Pause => write!(f, "the job is paused"),
+            Self::Resume => write!(f, "the job is resumed"),
+        }
+    }
+}
+
+impl<R: Rules> Model for World<R> {
+    type Config = Setting;
+    type Step = Step;
+    type Violation = Violation;
+
+    fn begin(setting: &Setting) -> Self {
+        Self {
+            ticks: 0,
+            stored: None,
+            hosts: vec![Stage::Idle; usize::from(setting.hosts)],
+            runs: 0,
+            budget: setting.budget,
+            ghost: Default::default(),
+        }
+    }
+
+    fn next(&self, setting: &Setting) -> Vec<Step> {
+        let mut steps = Vec::new();
+        // Hosts that do nothing are all alike.
+        let idle = self.hosts.iter().position(|stage| matches!(stage, Stage::Idle));
+        for (host, stage) in (0..).zip(&self.hosts) {
+            match stage {
+                Stage::Idle if idle == Some(usize::from(host)) && self.runs < setting.triggers => {
+                    steps.push(Step::Trigger { host });
+                }
+                Stage::Idle => continue,
+                Stage::Swapping { .. } => {
+                    steps.push(Step::Serve { host });
+                    if self.budget.losses > 0 {
+                        steps.extend([true, false].map(|landed| Step::Lose { host, landed }));
+                    }
+                }
+                Stage::Running { effect, .. } => {
+                    let is_item = matches!(setting.work, Work::Once(_));
+                    if is_item && !effect {
+                        steps.push(Step::Effect { host });
+                    } else {
+                        steps.push(Step::End { host, well: true });
+                    }
+                    if self.budget.failures > 0 && !effect {
+                        steps.push(Step::End { host, well: false });
+                    }
+                }
+            }
+            if self.budget.crashes > 0 && !matches!(stage, Stage::Idle) {
+                steps.push(Step::Crash { host });
+            }
+        }
+        if self.ticks < setting.ticks {
+            steps.push(Step::Tick);
+        }
+        match self.record() {
+            Some(record) if record.paused.is_some() => steps.push(Step::Resume),
+            Some(_) if self.budget.pauses > 0 => steps.push(Step::Pause),
+            _ => {}
+        }
+        steps
+    }
+
+    fn take(&self, setting: &Setting, step: Step) -> Self {
+        let mut next = self.clone();
+        match step {
+            Step::Trigger { host } => {
+                next.runs += 1;
+                next.trigger(setting, host);
+            }
+            Step::Serve { host } => next.answer(setting, host, true, true),
+            Step::Lose { host, landed } => {
+                next.budget.losses -= 1;
+                next.answer(setting, host, landed, false);
+            }
+            Step::Crash { host } => {
+                next.budget.crashes -= 1;
+                next.hosts[usize::from(host)] = Stage::Idle;
+            }
+            Step::Effect { host } => {
+                if let Stage::Running { effect, .. } = &mut next.hosts[usize::from(host)] {
+                    *effect = true;
+                }
+                next.ghost.note_effect(setting);
+            }
+            Step::End { host, well } => {
+                next.budget.failures -= u8::from(!well);
+                next.complete(setting, host, well);
+            }
+            Step::Tick => next.ticks += 1,
+            Step::Pause => {
+                next.budget.pauses -= 1;
+                next.at_once(setting, Intent::Pause(Paused { since: self.wall(), by: String::new(), note: None }));
+            }
+            Step::Resume => next.at_once(setting, Intent::Resume),
+        }
+        next
+    }
+
+    fn wrong(&self, _setting: &Setting) -> impl Iterator<Item = Violation> {
+        self.ghost.violation.into_iter()
+    }
+}
+
+impl<R: Rules> World<R> {
+    fn wall(&self) -> Wall {
+        START + TICK * u32::from(self.ticks)
+    }
+
+    fn now(&self) -> Now {
+        Now { boot: Boot(u64::from(self.ticks) * TICK.as_millis() as u64), wall: self.wall() }
+    }
+
+    fn record(&self) -> Option<&Record> {
+        self.stored.as_deref().map(|stored| &stored.record)
+    }
+
+    fn trigger(&mut self, setting: &Setting, host: u8) {
+        let run = self.runs;
+        let mut choice = setting.choice();
+        if setting.has(Flaw::PlanOutside) {
+            let standing = fencepost_core::slot::Standing::Stands;
+            match choice.choose::<R>(self.record(), standing, self.wall()) {
+                Ok(chosen) => choice = Choice::Slot { slot: chosen.slot, again: true, on_lost: OnLost::Rerun },
+                Err(_) => return,
+            }
+        }
+        let claim = Claim {
+            run: run_id(run),
+            ttl: Duration::from_secs(60),
+            holder: holder(run),
+            slot: choice,
+            zone: "UTC".to_string(),
+            trigger: Trigger::Manual,
+        };
+        self.start(setting, host, run, Purpose::Claim, Intent::Claim(claim));
+    }
+
+    fn complete(&mut self, setting: &Setting, host: u8, well: bool) {
+        let Stage::Running { run, token, slot, .. } = self.hosts[usize::from(host)] else { return };
+        let (status, code) = if well { (Status::Ok, 0) } else { (Status::Error, 1) };
+        let ending = Ending { exit_code: Some(code), ..Ending::new(status, EndedBy::Child) };
+        let me = Me { token, run: Some(run_id(run)) };
+        let purpose = Purpose::Complete { slot, well };
+        self.start(setting, host, run, purpose, Intent::Complete { me, ending, escaped: false });
+    }
+
+    fn start(&mut self, setting: &Setting, host: u8, run: u8, purpose: Purpose, intent: Intent) {
+        let writes = if matches!(purpose, Purpose::Claim) { 0 } else { 100 * u32::from(run) };
+        let mut transition = Transition::new(job(), intent, run_id(run), writes);
+        let next = transition.begin(self.now());
+        self.go_on(setting, host, run, purpose, transition, next);
+    }
+
+    /// Reads at once, and stops where a swap is to be made.
+    fn go_on(
+        &mut self,
+        setting: &Setting,
+        host: u8,
+        run: u8,
+        purpose: Purpose,
+        mut transition: Transition<R>,
+        mut next: Next,
+    ) {
+        loop {
+            next = match next {
+                Next::Call(Call::Read(key)) => {
+                    let reply = Reply::Read(self.read(&key));
+                    transition.answered(self.now(), Ok(Answer { value: reply, clock: None }))
+                }
+                Next::Call(swap) => {
+                    let (transition, swap) = (Rc::new(transition), Rc::new(swap));
+                    self.hosts[usize::from(host)] = Stage::Swapping { run, purpose, transition, swap };
+                    return;
+                }
+                Next::Consult(record) => transition.consulted(self.now(), self.facts(record.as_deref())),
+                Next::Done(done) => {
+                    let record = done.held.map(|known| known.record);
+                    self.hosts[usize::from(host)] = running(run, purpose, record);
+                    return;
+                }
+                Next::Refused(Refusal::NotNow { account: true, .. }) if purpose == Purpose::Claim => {
+                    let claim = self.claim_of(setting, run);
+                    return self.start(setting, host, run, Purpose::Account, Intent::Account(claim));
+                }
+                // Nothing is due, or another is at it; or what it would complete is another's by now.
+                Next::Refused(_) | Next::Failed(_) => {
+                    self.hosts[usize::from(host)] = Stage::Idle;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn claim_of(&self, setting: &Setting, run: u8) -> Claim {
+        Claim {
+            run: run_id(run),
+            ttl: Duration::from_secs(60),
+            holder: holder(run),
+            slot: setting.choice(),
+            zone: "UTC".to_string(),
+            trigger: Trigger::Manual,
+        }
+    }
+
+    fn read(&self, key: &Key) -> Option<Entry> {
+        if *key == Key::identity() {
+            let bytes = encode(&Identity { v: FORMAT, store: StoreId(run_id(255).0) });
+            return Some(Entry { bytes, version: version(0) });
+        }
+        let stored = self.stored.as_deref()?;
+        Some(Entry { bytes: stored.bytes.clone(), version: version(stored.number) })
+    }
+
+    /// Everybody knows whose processes are gone.
+    fn facts(&self, record: Option<&Record>) -> Facts {
+        let lease = record.and_then(|record| record.lease.as_ref());
+        let is_alive = |run| {
+            self.hosts.iter().any(|stage| match stage {
+                Stage::Idle => false,
+                Stage::Swapping { run: own, .. } | Stage::Running { run: own, .. } => run_id(*own) == run,
+            })
+        };
+        Facts { holder_is_dead: lease.is_some_and(|lease| !is_alive(lease.run)), ..Facts::default() }
+    }
+
+    /// The swap of a host arrives, or not, and its answer comes back, or not.
+    fn answer(&mut self, setting: &Setting, host: u8, arrives: bool, answered: bool) {
+        let Stage::Swapping { run, purpose, transition, swap } = self.hosts[usize::from(host)].clone() else { return };
+        let swapped = arrives.then(|| self.swap(setting, purpose, &swap));
+        let answer = match swapped.filter(|_| answered) {
+            Some(swapped) => Ok(Answer { value: Reply::Swap(swapped), clock: None }),
+            None => Err(StoreError::unknown(Trouble::Unavailable, "The store did not answer.")),
+        };
+        let mut transition = Transition::clone(&transition);
+        let next = transition.answered(self.now(), answer);
+        self.go_on(setting, host, run, purpose, transition, next);
+    }
+
+    fn swap(&mut self, setting: &Setting, purpose: Purpose, swap: &Call) -> Swapped {
+        let Call::Swap { key, expected, new } = swap else { unreachable!("only swaps are kept") };
+        let current = self.read(key);
+        if current.as_ref().map(|entry| &entry.version) != expected.as_ref() {
+            return Swapped::Lost(current);
+        }
+        let bytes = new.clone().expect("records are not removed");
+        let number = self.stored.as_deref().map_or(1, |stored| stored.number + 1);
+        let honest = Record::decode(&bytes, &job()).expect("what is written can be read");
+        let written = self.flawed(setting, purpose, honest.clone());
+        self.ghost.note_landing(
+            setting,
+            purpose,
+            self.stored.as_deref().map(|stored| &stored.record),
+            &honest,
+            &written,
+        );
+        self.stored = Some(Rc::new(Stored { bytes: written.encode(), number, record: written }));
+        Swapped::Won(Some(version(number)))
+    }
+
+    fn flawed(&self, setting: &Setting, purpose: Purpose, mut record: Record) -> Record {
+        if let (true, Purpose::Claim, Some(lease)) = (setting.has(Flaw::SlotIsNow), purpose, &mut record.lease) {
+            lease.slot = self.wall();
+        }
+        if setting.has(Flaw::MissedUnwritten) {
+            record.ledger.ring.retain(|outcome| outcome.status != Status::Missed);
+        }
+        if setting.has(Flaw::PauseUnseen) {
+            record.paused = None;
+        }
+        record
+    }
+
+    fn at_once(&mut self, setting: &Setting, intent: Intent) {
+        let mut transition = Transition::<Honest>::new(job(), intent, run_id(200), u32::from(self.budget.pauses) * 2);
+        let mut next = transition.begin(self.now());
+        loop {
+            next = match next {
+                Next::Call(Call::Read(key)) => {
+                    let reply = Reply::Read(self.read(&key));
+                    transition.answered(self.now(), Ok(Answer { value: reply, clock: None }))
+                }
+                Next::Call(swap) => {
+                    let swapped = self.swap(setting, Purpose::Account, &swap);
+                    transition.answered(self.now(), Ok(Answer { value: Reply::Swap(swapped), clock: None }))
+                }
+                Next::Consult(_) => transition.consulted(self.now(), Facts::default()),
+                Next::Done(_) | Next::Refused(_) | Next::Failed(_) => return,
+            }
+        }
+    }
+}
+
+/// What a host is at once its change is done: a claim is followed by the command.
+fn running<R: Rules>(run: u8, purpose: Purpose, record: Option<Record>) -> Stage<R> {
+    let lease = record.as_ref().and_then(|record| record.lease.as_ref());
+    match (purpose, record.as_ref(), lease) {
+        (Purpose::Claim, Some(record), Some(lease)) if lease.run == run_id(run) => {
+            Stage::Running { run, token: record.token, slot: lease.slot, effect: false }
+        }
+        _ => Stage::Idle,
+    }
+}
+
+fn job() -> Job {
+    Job::shared(Name::new("report").expect("it is a name"))
+}
+
+fn holder(run: u8) -> Holder {
+    let processes = Processes {
+        machine: String::new(),
+        boot: String::new(),
+        pid_namespace: String::new(),
+        wrapper: Process { pid: i32::from(run), started: 0 },
+        keeper: None,
+    };
+    Holder { host: String::new(), processes: Some(processes) }
+}
+
+fn version(number: u64) -> Version {
+    Version(number.to_be_bytes().to_vec())
+}

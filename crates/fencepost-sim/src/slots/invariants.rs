@@ -1,0 +1,168 @@
+//! What must be true of slots and of items of work, in words of their own: nothing here asks the planner.
+
+use std::fmt;
+use std::time::Duration;
+
+use fencepost_core::ledger::{Outcome, Status};
+use fencepost_core::plan::Mode;
+use fencepost_core::record::Record;
+use fencepost_core::slot::OnUnknown;
+use fencepost_core::time::Wall;
+
+use super::{Purpose, SLACK, START, Setting, Work};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Violation {
+    DoneTwice,
+    /// A slot is accounted for, and nothing says how it ended.
+    Silent,
+    /// A slot was run after it was written down as missed, or is in two ranges.
+    MissedAndRun,
+    Miscounted,
+    TooLate,
+    FailedAgain,
+    RunWhilePaused,
+    TwoEffects,
+    /// The record goes back.
+    Forgotten,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::DoneTwice => "a slot was completed twice",
+            Self::Silent => "a slot is accounted for, and nothing says how it ended",
+            Self::MissedAndRun => "a slot was run after it was written down as missed, or was missed twice",
+            Self::Miscounted => "what was missed is miscounted",
+            Self::TooLate => "a slot ran that was too late",
+            Self::FailedAgain => "an older slot that had failed was tried again",
+            Self::RunWhilePaused => "a paused job ran",
+            Self::TwoEffects => "an item of work had its effect twice",
+            Self::Forgotten => "an outcome disappeared",
+        })
+    }
+}
+
+/// What nobody in the world knows.
+#[derive(Clone, Debug, Default, Hash)]
+pub struct Ghost {
+    /// The slots, as the commands were told, whose completion is in the record.
+    completed: Vec<Wall>,
+    effects: u8,
+    paused: bool,
+    pub(super) violation: Option<Violation>,
+}
+
+impl Ghost {
+    fn note(&mut self, wrong: bool, violation: Violation) {
+        if wrong {
+            self.violation = Some(violation);
+        }
+    }
+
+    pub(super) fn note_effect(&mut self, setting: &Setting) {
+        self.effects += 1;
+        let may_repeat = setting.work == Work::Once(OnUnknown::Retry);
+        self.note(self.effects > 1 && !may_repeat, Violation::TwoEffects);
+    }
+
+    /// A record was written: as it should be, and as it is.
+    pub(super) fn note_landing(
+        &mut self,
+        setting: &Setting,
+        purpose: Purpose,
+        before: Option<&Record>,
+        honest: &Record,
+        written: &Record,
+    ) {
+        let had = before.map_or(0, |before| before.ledger.ring.len());
+        self.note(written.ledger.ring.len() < had, Violation::Forgotten);
+        match purpose {
+            Purpose::Claim => self.note_claim(setting, before, honest),
+            Purpose::Complete { slot, well: true } if matches!(setting.work, Work::Slots { .. }) => {
+                let slot = slot_of(slot);
+                self.note(self.completed.contains(&slot), Violation::DoneTwice);
+                self.completed.push(slot);
+                self.completed.sort_unstable();
+            }
+            _ => {}
+        }
+        self.paused = honest.paused.is_some();
+        self.note_accounts(written);
+    }
+
+    fn note_claim(&mut self, setting: &Setting, before: Option<&Record>, honest: &Record) {
+        let Some(lease) = &honest.lease else { return };
+        self.note(self.paused, Violation::RunWhilePaused);
+        let Work::Slots { catch_up, mode } = setting.work else { return };
+        // It was decided before it landed.
+        let now = lease.since;
+        let newest = slot_of(now);
+        let is_late = now.since(lease.slot) > SLACK;
+        let rank = newest.since(lease.slot).as_secs() / MINUTE.as_secs() + 1;
+        let is_allowed = catch_up > 0 && (rank <= u64::from(catch_up) || mode == Mode::Collapse);
+        self.note(is_late && !is_allowed, Violation::TooLate);
+        let Some(before) = before else { return };
+        let last = before.ledger.ring.iter().rfind(|outcome| is_attempt(outcome, lease.slot));
+        // What has died since is another matter.
+        let died = before.lease.as_ref().is_some_and(|dead| dead.slot == lease.slot);
+        let failed = last.is_some_and(|last| last.status == Status::Error) && !died;
+        self.note(failed && lease.slot < newest, Violation::FailedAgain);
+        let was_missed = missed(before).any(|outcome| is_within(outcome, lease.slot));
+        self.note(last.is_none() && was_missed, Violation::MissedAndRun);
+    }
+
+    /// Every slot that is accounted for ended in one way.
+    fn note_accounts(&mut self, record: &Record) {
+        let Some(timing) = &record.timing else { return };
+        let Some(evaluated) = timing.evaluated else { return };
+        let first = Wall(timing.since.0.max(START.0));
+        let mut slot = START;
+        while slot <= evaluated {
+            let attempts = record.ledger.ring.iter().filter(|outcome| is_attempt(outcome, slot)).count();
+            let running = record.lease.as_ref().is_some_and(|lease| lease.slot == slot || covers(lease.covers, slot));
+            let covered =
+                record.ledger.ring.iter().any(|outcome| outcome.status == Status::Ok && covers(outcome.covers, slot));
+            let ranges = missed(record).filter(|outcome| is_within(outcome, slot)).count();
+            let has_ended = attempts > 0 || running || covered || passed(record, slot);
+            self.note(slot > first && !has_ended && ranges == 0, Violation::Silent);
+            self.note(!has_ended && ranges > 1, Violation::MissedAndRun);
+            slot = slot + MINUTE;
+        }
+        for outcome in missed(record) {
+            let Some(range) = outcome.covers else { continue };
+            let slots = range.to.since(range.from).as_secs() / MINUTE.as_secs() + 1;
+            self.note(range.count == 0 || range.count > slots || outcome.slot != range.to, Violation::Miscounted);
+        }
+    }
+}
+
+fn covers(covered: Option<fencepost_core::ledger::Covered>, slot: Wall) -> bool {
+    covered.is_some_and(|covered| (covered.from..=covered.to).contains(&slot))
+}
+
+fn is_attempt(outcome: &Outcome, slot: Wall) -> bool {
+    outcome.slot == slot && outcome.status != Status::Missed
+}
+
+fn missed(record: &Record) -> impl Iterator<Item = &Outcome> {
+    record.ledger.ring.iter().filter(|outcome| outcome.status == Status::Missed)
+}
+
+fn is_within(outcome: &Outcome, slot: Wall) -> bool {
+    covers(outcome.covers, slot)
+}
+
+/// Whether the slot passed while a run was going that came to an end of its own.
+fn passed(record: &Record, slot: Wall) -> bool {
+    let ran = record.ledger.ring.iter().filter(|outcome| !matches!(outcome.status, Status::Missed | Status::Lost));
+    ran.into_iter().any(|outcome| outcome.started < slot && slot < outcome.finished && slot > outcome.slot)
+}
+
+/// The newest slot at a moment. A run that is recorded for the moment it began at was for the slot before.
+fn slot_of(at: Wall) -> Wall {
+    Wall(at.0 - at.since(START).as_millis() as i64 % MINUTE.as_millis() as i64)
+}

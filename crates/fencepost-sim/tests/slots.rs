@@ -1,0 +1,36 @@
+//! Slots and items of work: everything in bounds is visited, and every known bug is found.
+
+use fencepost_core::lease::Honest;
+use fencepost_sim::slots::{mutants, settings};
+
+/// The states and the depth of each setting, so that a change that explores less than it should is caught.
+const SIZES: [(&str, usize, usize); 9] = [
+    ("never", 66_931, 19),
+    ("newest", 119_351, 19),
+    ("three", 124_247, 19),
+    ("collapse", 55_784, 18),
+    ("lossy", 23_824, 15),
+    ("paused", 72_744, 21),
+    ("crowd", 14_762, 16),
+    ("once", 15_875, 15),
+    ("once-retried", 8_841, 14),
+];
+
+#[test]
+fn every_setting_is_sound() {
+    let sizes = settings::ALL.map(|setting| {
+        let report = setting.explore::<Honest>(None);
+        if let Some(found) = report.found {
+            panic!("{}: {}:\n{}", setting.name, found.violation, setting.narrate::<Honest>(&found));
+        }
+        (setting.name, report.states, report.depth)
+    });
+    assert_eq!(sizes, SIZES);
+}
+
+#[test]
+fn every_bug_is_found_by_the_promise_it_breaks() {
+    let is_missed = |mutant: &mutants::Mutant| mutant.explore().found.is_none();
+    let missed: Vec<&str> = mutants::ALL.iter().filter(|mutant| is_missed(mutant)).map(|mutant| mutant.name).collect();
+    assert_eq!(missed, [""; 0]);
+}
