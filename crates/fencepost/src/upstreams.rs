@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use fencepost_core::barrier::{Need, OnEmpty, When};
 use fencepost_core::name::{Job, Name};
+use fencepost_core::record::Record;
 use fencepost_core::schedule::Schedule;
+use fencepost_core::zone::Zone;
 use fencepost_guard::artifact::{Base, Declared};
 use fencepost_guard::scout::LastDue;
 
@@ -71,7 +73,7 @@ pub fn produces(given: &[String], keys: &JobConfig, base: &Base) -> Result<Vec<D
     declared.collect()
 }
 
-/// When the upstreams are due, as far as the configuration knows.
+/// When the upstreams are due, as far as the configuration knows, or else as their last run said.
 pub fn last_due(needs: &[Need], config: Option<&Config>) -> Result<LastDue, Failure> {
     let mut schedules: BTreeMap<Name, Schedule> = BTreeMap::new();
     for need in needs {
@@ -80,7 +82,16 @@ pub fn last_due(needs: &[Need], config: Option<&Config>) -> Result<LastDue, Fail
             schedules.insert(need.job.name.clone(), schedule);
         }
     }
-    Ok(Arc::new(move |job, _record, at| schedules.get(&job.name).map(|schedule| schedule.at_or_before(at))))
+    Ok(Arc::new(move |job, record, at| match schedules.get(&job.name) {
+        Some(schedule) => Some(schedule.at_or_before(at)),
+        None => recorded_schedule(record?).map(|schedule| schedule.at_or_before(at)),
+    }))
+}
+
+/// The schedule that a job's last run went by.
+pub fn recorded_schedule(record: &Record) -> Option<Schedule> {
+    let timing = record.timing.as_ref()?;
+    Schedule::parse(&timing.schedule, &Zone::parse(&timing.zone).ok()?).ok()
 }
 
 pub fn working_directory() -> Result<PathBuf, Failure> {
