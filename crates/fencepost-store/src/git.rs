@@ -75,8 +75,8 @@ impl GitStore {
         if !said.ok {
             return Err(self.unreachable(&said, Fate::NotDone));
         }
-        let read = self.git.local(&["cat-file", "--batch"], format!("{name}\n{name}:value\n").as_bytes());
-        let _ = self.git.local(&["update-ref", "-d", &name], b"");
+        let read = self.git.run(&["cat-file", "--batch"], format!("{name}\n{name}:value\n").as_bytes());
+        let _ = self.git.run(&["update-ref", "-d", &name], b"");
         let objects = read.ok().filter(|said| said.ok).and_then(|said| two_objects(&said.stdout));
         let entry = objects.and_then(|(commit, message, value)| {
             is_ours(&message, key).then(|| Entry { bytes: value, version: Version(commit.into_bytes()) })
@@ -94,7 +94,7 @@ impl GitStore {
     fn commit(&self, key: &Key, expected: Option<&str>, value: &[u8]) -> Result<String, StoreError> {
         let make = |arguments: &[&str], input: &[u8]| {
             let failed = |words: &str| self.failed(Trouble::Refused, words, Fate::NotDone);
-            let said = self.git.local(arguments, input).map_err(|error| failed(&cli::cannot(error)))?;
+            let said = self.git.run(arguments, input).map_err(|error| failed(&cli::cannot(error)))?;
             if !said.ok {
                 return Err(failed(&format!("{} in {}.", said.words(), self.cache.display())));
             }
@@ -145,14 +145,14 @@ impl GitStore {
     }
 
     fn speak(&self, arguments: &[&str]) -> Result<Said, StoreError> {
-        self.git.speak(arguments).map_err(|error| self.failed(Trouble::Refused, &cli::cannot(error), Fate::NotDone))
+        self.git.run(arguments, b"").map_err(|error| self.failed(Trouble::Refused, &cli::cannot(error), Fate::NotDone))
     }
 
     /// Throws away old objects once there are many. The swap is through, so that whatever fails here is no matter.
     fn tidy(&self) {
         let sample = std::fs::read_dir(self.cache.join("objects/17"));
         if sample.is_ok_and(|objects| objects.count() > LOOSE_OBJECTS_MAX) {
-            let _ = self.git.local(&["prune", "--expire=1.hour.ago"], b"");
+            let _ = self.git.run(&["prune", "--expire=1.hour.ago"], b"");
         }
     }
 
@@ -236,11 +236,19 @@ impl Declaring for GitStore {
             let detail = "Whether an acknowledged push survives a crash of the git host is the host's own matter; it does not say.";
             Declared::new("durability", Standing::Unknown, detail)
         };
+        let reads = if self.git.remote().is_file() {
+            Declared::new("reads", Standing::Sound, "A fetch shows what stands there.")
+        } else {
+            let detail =
+                "A host may answer a fetch from a copy that lags. A swap that rests on it is lost, never won twice.";
+            Declared::new("reads", Standing::Weak, detail)
+        };
         let clock =
             "There is no clock: a lease whose holder died ends once somebody has watched it for a whole time-to-live.";
         let pace = "A swap takes as long as a push. A host may limit how many there are.";
         Ok(vec![
             durability,
+            reads,
             Declared::new("clock", Standing::Sound, clock),
             Declared::new("pace", Standing::Weak, pace),
         ])
