@@ -11,7 +11,9 @@ mod cli;
 mod push;
 mod remote;
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use crate::declared::{Declared, Declaring, Standing};
 use crate::{
@@ -116,14 +118,17 @@ impl GitStore {
         // No plus sign: it would push whatever the lease says.
         let refspec = format!("{}:{reference}", commit.unwrap_or_default());
         let mut arguments = vec!["push", "--porcelain", "--no-verify", "--recurse-submodules=no", &lease];
-        if self.git.remote().is_file() {
+        if self.git.remote().path().is_some() {
             // Here we are the server, and what we acknowledge is on the disk.
             arguments.push("--receive-pack=git -c core.fsync=all -c core.fsyncMethod=fsync receive-pack");
         }
         arguments.extend(["--", self.git.remote().url(), &refspec]);
         let said = self.speak(&arguments)?;
         match verdict(&said, &reference) {
-            Verdict::Done => Ok(Swapped::Won(commit.map(|commit| Version(commit.as_bytes().to_vec())))),
+            Verdict::Done => {
+                self.flush()?;
+                Ok(Swapped::Won(commit.map(|commit| Version(commit.as_bytes().to_vec()))))
+            }
             Verdict::Stale => {
                 let current = self.look(key)?;
                 if current.as_ref().map(|entry| entry.version.0.as_slice()) == expected.map(str::as_bytes) {
@@ -142,6 +147,15 @@ impl GitStore {
             Verdict::Silent if never_arrived(&said) => Err(self.unreachable(&said, Fate::NotDone)),
             Verdict::Silent => Err(self.unreachable(&said, Fate::Unknown)),
         }
+    }
+
+    /// Git flushes its files, but not the directories that name them.
+    fn flush(&self) -> Result<(), StoreError> {
+        let Some(path) = self.git.remote().path() else { return Ok(()) };
+        flush_all(&path).map_err(|error| {
+            let text = format!("{} could not be flushed ({error})", path.display());
+            self.failed(Trouble::Unavailable, &text, Fate::Unknown)
+        })
     }
 
     fn speak(&self, arguments: &[&str]) -> Result<Said, StoreError> {
@@ -226,17 +240,17 @@ impl Store for GitStore {
 impl Declaring for GitStore {
     fn declared(&self) -> Result<Vec<Declared>, StoreError> {
         self.scan("meta/", None, 1)?;
-        let durability = if self.git.remote().is_file() {
+        let durability = if self.git.remote().path().is_some() {
             Declared::new(
                 "durability",
                 Standing::Sound,
-                "Objects and refs are flushed before a swap is answered (core.fsync=all).",
+                "Objects, refs and directories are flushed before a swap is answered (core.fsync=all, syncfs).",
             )
         } else {
             let detail = "Whether an acknowledged push survives a crash of the git host is the host's own matter; it does not say.";
             Declared::new("durability", Standing::Unknown, detail)
         };
-        let reads = if self.git.remote().is_file() {
+        let reads = if self.git.remote().path().is_some() {
             Declared::new("reads", Standing::Sound, "A fetch shows what stands there.")
         } else {
             let detail =
@@ -287,6 +301,18 @@ fn object<'a>(bytes: &'a [u8], kind: &str) -> Option<(String, &'a [u8], &'a [u8]
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Flushes the whole file system that a directory is on.
+#[cfg(target_os = "linux")]
+fn flush_all(directory: &Path) -> io::Result<()> {
+    Ok(nix::unistd::syncfs(File::open(directory)?)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn flush_all(directory: &Path) -> io::Result<()> {
+    nix::unistd::sync();
+    File::open(directory)?.sync_all()
 }
 
 /// Where the user keeps what can be fetched again.
