@@ -73,12 +73,17 @@ pub struct Pinned {
 /// What the names of the variables begin with that tell a job where its inputs are.
 pub const PINNED: &str = "FENCEPOST_IN_";
 
+/// The variable that tells a job where the inputs of an upstream are.
+pub fn variable(upstream: &Job) -> String {
+    let name = upstream.to_string().to_ascii_uppercase();
+    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    format!("{PINNED}{name}")
+}
+
 impl Pinned {
     /// The variable that tells the job where it is.
     pub fn variable(&self) -> String {
-        let name = self.upstream.to_string().to_ascii_uppercase();
-        let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-        format!("{PINNED}{name}")
+        variable(&self.upstream)
     }
 }
 
@@ -243,6 +248,8 @@ pub fn history(store: &dyn Store, job: &Job, slot: Wall) -> Result<Vec<Outcome>,
             break;
         }
     }
+    // What is too long for the record is written here at once, before older attempts that leave it later.
+    attempts.sort_by_key(Outcome::attempt);
     Ok(attempts)
 }
 

@@ -70,7 +70,7 @@ impl Settings {
             leave_children: options.leave_children || keys.leave_children == Some(true),
             output_on_failure: options.output_on_failure || keys.output_on_failure == Some(true),
             zone: calendar::zone(options.tz.as_deref(), config, &options.job)?,
-            needs: upstreams::needs(&options.needs, config, &keys, &base)?,
+            needs: needs(options, config, &keys, &base)?,
             needs_wait: options.needs_wait.or(value(&keys.needs_wait)).unwrap_or_default(),
             prepare: options.prepare.as_ref().map(shell).or(keys.prepare.as_ref().map(|line| line.value.argv())),
             produces: upstreams::produces(&options.produces, &keys, &base)?,
@@ -81,6 +81,18 @@ impl Settings {
             keys,
         })
     }
+}
+
+fn needs(
+    options: &RunOptions,
+    config: Option<&Config>,
+    keys: &JobConfig,
+    base: &Base,
+) -> Result<Vec<Need>, Failure> {
+    let needs = upstreams::needs(&options.needs, config, keys, base)?;
+    upstreams::check_self(&needs, &options.job)?;
+    upstreams::check_inputs(&needs)?;
+    Ok(needs)
 }
 
 fn value<T: Copy>(key: &Option<Located<T>>) -> Option<T> {
