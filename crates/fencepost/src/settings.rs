@@ -83,12 +83,7 @@ impl Settings {
     }
 }
 
-fn needs(
-    options: &RunOptions,
-    config: Option<&Config>,
-    keys: &JobConfig,
-    base: &Base,
-) -> Result<Vec<Need>, Failure> {
+fn needs(options: &RunOptions, config: Option<&Config>, keys: &JobConfig, base: &Base) -> Result<Vec<Need>, Failure> {
     let needs = upstreams::needs(&options.needs, config, keys, base)?;
     upstreams::check_self(&needs, &options.job)?;
     upstreams::check_inputs(&needs)?;
