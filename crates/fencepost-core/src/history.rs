@@ -54,8 +54,13 @@ impl Page {
             None => Self { v: FORMAT, job: job.clone(), attempts: Vec::new() },
             Some(bytes) => Self::decode(bytes, job)?,
         };
-        if page.attempts.iter().any(|known| known.attempt() == outcome.attempt()) {
-            return Ok(Added::Known);
+        // What was written here before the record, and then ended otherwise in it, is as the record says.
+        if let Some(known) = page.attempts.iter_mut().find(|known| known.attempt() == outcome.attempt()) {
+            if known.status == outcome.status {
+                return Ok(Added::Known);
+            }
+            *known = outcome.clone();
+            return Ok(Added::Page(encode(&page)));
         }
         if bytes.is_some_and(Self::is_full) {
             return Ok(Added::Full);

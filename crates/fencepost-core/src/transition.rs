@@ -14,7 +14,7 @@ use crate::ledger::Outcome;
 use crate::name::{Job, Key};
 use crate::record::{FORMAT, Identity, Record, decode, encode};
 use crate::register::{Answer, Entry, Fate, StoreError, Swapped, Trouble, Version};
-use crate::time::{Boot, Reference};
+use crate::time::{Boot, Reference, Wall};
 use crate::token::{Nonce, RunId, StoreId, Token};
 
 /// A call to the store.
@@ -81,6 +81,9 @@ pub struct Transition<R: Rules> {
     unsettled: Option<Boot>,
     /// The attempts that are in the history by now.
     set_aside: Vec<(Token, RunId)>,
+    /// The dates, here and of the store, that what is set aside was made with. While it is written time passes, and a
+    /// decision with another date would be about another token.
+    dated: Option<(Wall, Option<Wall>)>,
     rules: PhantomData<R>,
 }
 
@@ -112,6 +115,7 @@ impl<R: Rules> Transition<R> {
             sent: Boot(0),
             unsettled: None,
             set_aside: Vec::new(),
+            dated: None,
             rules: PhantomData,
         }
     }
@@ -200,11 +204,12 @@ impl<R: Rules> Transition<R> {
         }
         let nonce = Nonce { by: self.by, write: self.writes };
         let facts = self.facts.clone().unwrap_or_default();
+        let (here, reference) = self.dated_as_before(now);
         let context = Context {
             job: &self.job,
-            now,
+            now: Now { wall: here, ..now },
             nonce,
-            reference: self.reference.as_ref(),
+            reference: reference.as_ref(),
             facts: &facts,
             store: self.store,
         };
@@ -216,11 +221,24 @@ impl<R: Rules> Transition<R> {
             }
             Ok(Decision::Write { record, aside }) => {
                 match aside.into_iter().find(|outcome| !self.set_aside.contains(&outcome.attempt())) {
-                    Some(outcome) => self.set_aside(now, Box::new(outcome), 0, None),
+                    Some(outcome) => {
+                        self.dated.get_or_insert((here, reference.map(|reference| reference.clock.wall)));
+                        self.set_aside(now, Box::new(outcome), 0, None)
+                    }
                     None => self.swap(now, record),
                 }
             }
         }
+    }
+
+    /// The dates that a decision rests on: those of the first one, if it set something aside.
+    fn dated_as_before(&self, now: Now) -> (Wall, Option<Reference>) {
+        let mut reference = self.reference.clone();
+        let Some((here, store)) = self.dated else { return (now.wall, reference) };
+        if let (Some(reference), Some(wall)) = (&mut reference, store) {
+            reference.clock.wall = wall;
+        }
+        (here, reference)
     }
 
     /// Writes an attempt into the history, beside what stands on that page now.

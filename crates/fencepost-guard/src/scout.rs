@@ -253,10 +253,10 @@ pub fn history(store: &dyn Store, job: &Job, slot: Wall) -> Result<Vec<Outcome>,
     Ok(attempts)
 }
 
-/// The name of a copy: the file's own, or where there are several its path with the slashes kept apart.
+/// The name of a copy: the file's own, or where there are several its path, as it is recorded: without detours.
 fn file_name(path: &str, several: bool) -> PathBuf {
     if several {
-        return PathBuf::from(path.trim_start_matches('/').replace("..", "_"));
+        return PathBuf::from(path.trim_start_matches('/'));
     }
     Path::new(path).file_name().map_or_else(|| PathBuf::from("input"), PathBuf::from)
 }
