@@ -184,7 +184,7 @@ fn a_slot_is_one_instant_whatever_the_clocks_on_the_walls_do() {
 }
 
 /// Calls that a command makes which can fail or be its last.
-const CALLS: [&str; 16] = [
+const CALLS: [&str; 14] = [
     "openat",
     "write",
     "pwrite64",
@@ -197,10 +197,8 @@ const CALLS: [&str; 16] = [
     "flock",
     "rename",
     "fchmod",
-    "mmap",
     "pread64",
     "read",
-    "newfstatat",
 ];
 
 /// Runs a record once for every call of these kinds, each time with the fault at another one.
@@ -298,7 +296,7 @@ fn killed_at_every_system_call_of_a_word_inside_a_run() {
                 format!("strace -qq -o {} -e trace={call} -e inject={call}:signal=SIGKILL:when={when}", log.display());
             let said =
                 desk.say(&["run", "job", "-c", &format!("unset LD_LIBRARY_PATH; {inject} $BINARY record empty; true")]);
-            assert_eq!((said.code, said.stderr.as_str()), (0, ""), "{call} {when}: {said:?}");
+            assert_eq!((said.code, said.stderr.replace("Killed\n", "").as_str()), (0, ""), "{call} {when}: {said:?}");
             assert!([Status::Ok, Status::Empty].contains(&desk.last("job").status));
             number += 1;
             if !fs::read_to_string(log).unwrap().contains("killed by SIGKILL") {
