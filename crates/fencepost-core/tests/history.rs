@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use fencepost_core::artifact::{Artifact, Fingerprint};
-use fencepost_core::history::{Added, Page};
+use fencepost_core::history::{Added, Kind, Page};
 use fencepost_core::lease::{Facts, Honest, Intent};
 use fencepost_core::ledger::{Ending, LISTED_MAX, NOTE_BYTES_MAX, Outcome, RING_OUTCOMES_MAX, Status};
 use fencepost_core::name::Key;
@@ -53,7 +53,8 @@ fn attempts(store: &Memory, slot: i64) -> Vec<Outcome> {
     let mut all = Vec::new();
     for page in 0.. {
         let Some(bytes) = store.bytes(&Key::history(&job(), Wall(slot), page)) else { break };
-        all.extend(Page::decode(&bytes, &job()).unwrap().attempts);
+        let page = Page::decode(&bytes, &job()).unwrap();
+        all.extend(page.attempts.into_iter().chain(page.details));
     }
     all
 }
@@ -165,20 +166,22 @@ fn an_attempt_is_dated_once_however_long_its_history_takes() {
     }
 }
 
-/// A run that died between the history and the record is lost, and stays so when the record gives it up.
+/// What the record never came to know of does not count, and what ended otherwise in it is as the record says.
 #[test]
 fn what_the_record_says_of_an_attempt_is_what_the_history_says_later() {
-    let outcome = |status| Outcome { status, ..attempts_of_one() };
-    let Ok(Added::Page(page)) = Page::add(None, &job(), &outcome(Status::Ok)) else { panic!("a first page") };
-    assert_eq!(Page::add(Some(&page), &job(), &outcome(Status::Ok)), Ok(Added::Known));
-    let Ok(Added::Page(page)) = Page::add(Some(&page), &job(), &outcome(Status::Lost)) else {
-        panic!("it is not told")
-    };
-    let statuses: Vec<_> = Page::decode(&page, &job()).unwrap().attempts.iter().map(|known| known.status).collect();
-    assert_eq!(statuses, [Status::Lost]);
+    let outcome = |status| Outcome { status, ..attempt() };
+    let add = |page: Option<&[u8]>, status, kind| Page::add(page, &job(), &outcome(status), kind).unwrap();
+    let Added::Page(page) = add(None, Status::Ok, Kind::Detail) else { panic!("a first page") };
+    assert_eq!(Page::decode(&page, &job()).unwrap().attempts, []);
+    assert_eq!(add(Some(&page), Status::Ok, Kind::Detail), Added::Known);
+    for status in [Status::Ok, Status::Lost] {
+        let Added::Page(page) = add(Some(&page), status, Kind::Attempt) else { panic!("it is not told") };
+        let page = Page::decode(&page, &job()).unwrap();
+        assert_eq!((page.attempts, page.details.len()), (vec![outcome(status)], 0));
+    }
 }
 
-fn attempts_of_one() -> Outcome {
+fn attempt() -> Outcome {
     let mut store = Memory::with_identity();
     record(&mut store, 1, 5_000, good());
     store.record().ledger.ring.remove(0)

@@ -172,8 +172,7 @@ impl Scout {
         if need.artifacts.iter().all(|path| attempt.artifacts.iter().any(|artifact| artifact.path == *path)) {
             return Ok(());
         }
-        let whole = history(self.store.as_ref(), &need.job, attempt.slot)?;
-        if let Some(whole) = whole.into_iter().find(|known| known.attempt() == attempt.attempt()) {
+        if let Some(whole) = whole(self.store.as_ref(), &need.job, attempt)? {
             *attempt = whole;
         }
         Ok(())
@@ -236,21 +235,33 @@ impl Inspection {
     }
 }
 
-/// All attempts of a slot that are in the history, oldest first.
+/// All attempts of a slot that its job's record has given up, oldest first.
 pub fn history(store: &dyn Store, job: &Job, slot: Wall) -> Result<Vec<Outcome>, StoreError> {
-    let mut attempts = Vec::new();
+    let mut attempts: Vec<_> = pages(store, job, slot)?.into_iter().flat_map(|page| page.attempts).collect();
+    // A full page may be passed over by an attempt that is known on it, so that the pages do not say which was first.
+    attempts.sort_by_key(Outcome::attempt);
+    Ok(attempts)
+}
+
+/// The whole of an attempt that its job's record shows in short.
+pub fn whole(store: &dyn Store, job: &Job, short: &Outcome) -> Result<Option<Outcome>, StoreError> {
+    let pages = pages(store, job, short.slot)?;
+    let mut all = pages.into_iter().flat_map(|page| page.details.into_iter().chain(page.attempts));
+    Ok(all.find(|known| known.attempt() == short.attempt() && known.status == short.status))
+}
+
+fn pages(store: &dyn Store, job: &Job, slot: Wall) -> Result<Vec<Page>, StoreError> {
+    let mut pages = Vec::new();
     for page in 0.. {
         let Some(entry) = store.read(&Key::history(job, slot, page))?.value else { break };
         let decoded = Page::decode(&entry.bytes, job)
             .map_err(|why| unreadable(&format!("the history of {job} under slot {}", slot.0), &why))?;
-        attempts.extend(decoded.attempts);
+        pages.push(decoded);
         if !Page::is_full(&entry.bytes) {
             break;
         }
     }
-    // What is too long for the record is written here at once, before older attempts that leave it later.
-    attempts.sort_by_key(Outcome::attempt);
-    Ok(attempts)
+    Ok(pages)
 }
 
 /// The name of a copy: the file's own, or where there are several its path, as it is recorded: without detours.

@@ -284,6 +284,33 @@ fn a_failing_disk_at_every_system_call_of_record() {
     assert!(faults > 20, "{faults}");
 }
 
+/// A record that is too long for the ring is written in two steps. Until the second is made, nobody believes it.
+#[test]
+fn killed_between_the_history_and_the_record() {
+    let prepare = || {
+        let desk = recorded();
+        desk.done(&["record", "job", "error", "--slot", "2026-01-02T00:00Z"]);
+        desk.write("count", "2");
+        desk
+    };
+    let note = "long ".repeat(100);
+    let arguments = ["record", "job", "ok", "--artifact", "data", "--slot", "2026-01-01T00:00Z", "--note", &note];
+    let believed = std::cell::Cell::new(0);
+    let faults =
+        at_every_call("signal=SIGKILL", &["pwrite64", "fdatasync"], prepare, &arguments, |what, desk, said| {
+            let slot = Zone::utc().parse_time("2026-01-01").unwrap();
+            let is_recorded = desk.record("job").ledger.attempts(slot).next().is_some();
+            let code = desk.say(&["gate", "job@same-slot", "--slot", "2026-01-01T00:00Z"]).code;
+            assert_eq!(code, if is_recorded { 0 } else { 15 }, "{what}");
+            assert!(is_recorded || said.code != 0, "{what}");
+            believed.set(believed.get() + u32::from(!is_recorded && !desk.history("job", slot).is_empty()));
+            // As if it had never been.
+            desk.edit("job", |record| record.ledger.ring.retain(|outcome| outcome.slot != slot));
+        });
+    assert!(faults > 5, "{faults}");
+    assert!(believed.get() > 0, "it was never killed between the two");
+}
+
 /// A word inside a run, killed or failed: the run is judged by what was heard, never by half a line.
 #[test]
 fn killed_at_every_system_call_of_a_word_inside_a_run() {

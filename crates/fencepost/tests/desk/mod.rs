@@ -120,12 +120,13 @@ impl Desk {
         self.record(name).ledger.last().expect("there is an outcome").clone()
     }
 
-    /// What the history holds of a slot, page by page.
+    /// What the history holds of a slot, page by page: what the record gave up, and what it shows in short.
     pub fn history(&self, name: &str, slot: Wall) -> Vec<Outcome> {
         let store = self.store();
         let page = |page| store.read(&Key::history(&job(name), slot, page)).unwrap().value;
         let pages = (0..).map_while(page);
-        pages.flat_map(|entry| Page::decode(&entry.bytes, &job(name)).unwrap().attempts).collect()
+        let pages = pages.map(|entry| Page::decode(&entry.bytes, &job(name)).unwrap());
+        pages.flat_map(|page| page.attempts.into_iter().chain(page.details)).collect()
     }
 
     /// Changes a record as nobody does, for states that take days to come about.
