@@ -4,12 +4,28 @@
 //! often has several pages.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ledger::Outcome;
+use crate::ledger::{Ledger, Outcome};
 use crate::name::Job;
 use crate::record::{FORMAT, Unreadable, decode, encode};
+use crate::time::Wall;
+
+/// How long the history of a slot is kept at least.
+pub const RETENTION: Duration = Duration::from_secs(60 * 24 * 3600);
+
+/// Whether the history of a slot may be given up: it is older by far than the oldest outcome of the record, and than
+/// the present.
+///
+/// The record is what counts, so that one wrong clock erases nothing: it moves one outcome of many. The last good
+/// outcome stays whole for ever, for others may still read what it left.
+pub fn is_spent(ledger: &Ledger, slot: Wall, now: Wall) -> bool {
+    let Some(oldest) = ledger.ring.iter().map(|outcome| outcome.slot).min() else { return false };
+    let is_last_ok = ledger.last_ok.as_ref().is_some_and(|last| last.slot == slot);
+    !is_last_ok && oldest.min(now).since(slot) > RETENTION
+}
 
 /// A page with this many bytes is full. The next attempt begins another.
 const PAGE_BYTES_FULL: usize = 32 * 1024;

@@ -11,10 +11,12 @@ use core::time::Duration;
 
 use thiserror::Error;
 
-use crate::ledger::{EndedBy, Ending, Outcome, Status, Trigger, WHOLE_NOTE_BYTES_MAX, cut};
+use crate::ledger::{Covered, EndedBy, Ending, Outcome, Status, Trigger, WHOLE_NOTE_BYTES_MAX, cut};
 use crate::name::Job;
-use crate::record::{FORMAT, Holder, Lease, Record, StopAsked, Until};
+use crate::plan::{PlanRules, SlotState};
+use crate::record::{FORMAT, Holder, Lease, Paused, Record, StopAsked, Until};
 use crate::said::Published;
+use crate::slot::{self, Choice, Chosen, NotNow, Timing};
 use crate::time::{Boot, Reference, StoreClock, Wall};
 use crate::token::{Nonce, RunId, StoreId, Token};
 
@@ -74,6 +76,13 @@ pub enum Standing {
     Over(Cause),
 }
 
+impl Standing {
+    /// What it means for the slot behind the lease: its run is going, or has died.
+    fn for_slots(&self) -> slot::Standing {
+        if matches!(self, Self::Over(_)) { slot::Standing::Over } else { slot::Standing::Stands }
+    }
+}
+
 /// Why a lease that nobody released is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
@@ -106,7 +115,7 @@ impl Until {
 }
 
 /// The rules. Each is a function of its arguments alone.
-pub trait Rules: Clone + fmt::Debug + PartialEq + Eq + core::hash::Hash {
+pub trait Rules: PlanRules {
     /// A holder stops believing this long after the moment *before* it sent the swap that won, never after the
     /// moment it heard of it: the answer may have taken any time.
     fn deadline(sent: Boot, _answered: Boot, ttl: Duration) -> Boot {
@@ -226,6 +235,12 @@ pub enum Intent {
         claim: Claim,
         ending: Ending,
     },
+    /// Write down which slots are accounted for, where there is none to run.
+    Account(Claim),
+    /// Wave off every trigger from now on.
+    Pause(Paused),
+    /// Let triggers through again. What passed meanwhile is not caught up.
+    Resume,
     /// Release without an outcome: leases by hand.
     Release(Me),
     /// Release whoever holds it.
@@ -242,8 +257,9 @@ pub struct Claim {
     pub run: RunId,
     pub ttl: Duration,
     pub holder: Holder,
-    pub slot: Wall,
+    pub slot: Choice,
     pub zone: String,
+    /// What started it, where no schedule says so.
     pub trigger: Trigger,
 }
 
@@ -278,6 +294,13 @@ pub enum Refusal {
     NotHolder { record: Option<Box<Record>> },
     #[error("nobody holds it")]
     NobodyHolds,
+    /// There is no slot to run.
+    #[error("there is nothing to run")]
+    NotNow {
+        why: NotNow,
+        /// That is to be written down.
+        account: bool,
+    },
     #[error(
         "the store's clock and this host's are more than 24 hours apart (store {store_ms}, here {here_ms}, in \
          milliseconds since 1970), so that no token can be trusted. Set the clock that is wrong, then try again."
@@ -285,6 +308,18 @@ pub enum Refusal {
     ClocksApart { store_ms: i64, here_ms: i64 },
     #[error("there is no token left below 2^53")]
     NoTokenLeft,
+}
+
+impl Refusal {
+    /// Whether a trigger is waved off by it, rather than that something is wrong.
+    pub fn is_a_skip(&self) -> bool {
+        matches!(self, Self::Held { .. } | Self::NotNow { .. })
+    }
+
+    /// Whether something is to be written down before.
+    pub fn accounts(&self) -> bool {
+        matches!(self, Self::NotNow { account: true, .. })
+    }
 }
 
 impl Intent {
@@ -301,6 +336,21 @@ impl Intent {
                 Ok(written(record, Vec::new(), context))
             }
             Self::Record { claim, ending } => claim.record::<R>(record, ending, context),
+            Self::Account(claim) => claim.account::<R>(record, context),
+            Self::Pause(paused) => {
+                let mut record = known_or_first(record, context);
+                record.paused.get_or_insert_with(|| paused.clone());
+                Ok(written(record, Vec::new(), context))
+            }
+            Self::Resume => {
+                let mut record =
+                    record.cloned().filter(|record| record.paused.is_some()).ok_or(Refusal::NobodyHolds)?;
+                record.paused = None;
+                if let Some(timing) = &mut record.timing {
+                    (timing.since, timing.evaluated) = (context.now.wall, None);
+                }
+                Ok(written(record, Vec::new(), context))
+            }
             Self::Complete { me, ending, escaped } => {
                 // Whoever took over wrote an ending of its own for this run. That one is not ours.
                 let shown = |run| record.is_some_and(|record| record.ledger.shows(me.token, run, ending));
@@ -345,14 +395,96 @@ impl Intent {
     }
 }
 
+impl Intent {
+    /// Whether it may be about a job that has no record yet, which needs the store's identity.
+    pub fn may_make_a_record(&self) -> bool {
+        matches!(self, Self::Claim(_) | Self::Record { .. } | Self::Account(_) | Self::Pause(_))
+    }
+}
+
 impl Claim {
     fn decide<R: Rules>(&self, record: Option<&Record>, context: &Context<'_>) -> Result<Decision, Refusal> {
         if record.and_then(|record| record.lease.as_ref()).is_some_and(|lease| lease.run == self.run) {
             return Ok(Decision::AlreadyDone);
         }
-        let (mut next, whole) = self.grant::<R>(record, context)?;
-        next.lease = Some(self.lease::<R>(context));
+        let chosen = self.choose::<R>(record, context)?;
+        let (mut next, mut whole) = self.grant::<R>(record, context)?;
+        if let Some(missed) = chosen.missed {
+            whole.extend(self.write_missed(&mut next, missed, context.now.wall));
+        }
+        next.timing = chosen.timing.clone().or(next.timing);
+        if let Choice::Once { params, .. } = &self.slot {
+            next.params = next.params.or(*params);
+        }
+        next.lease = Some(self.lease::<R>(chosen, context));
         Ok(written(next, whole, context))
+    }
+
+    /// The slot to run. A run that is at the very same slot makes this one a duplicate; at another, an overlap.
+    fn choose<R: Rules>(&self, record: Option<&Record>, context: &Context<'_>) -> Result<Chosen, Refusal> {
+        let now = slot_clock(context);
+        let standing = record.map_or(Standing::Free, |record| self.standing::<R>(record, context));
+        if let Some(Paused { since, by, note }) = record.and_then(|record| record.paused.clone()) {
+            return Err(Refusal::NotNow { why: NotNow::Paused { since, by, note }, account: false });
+        }
+        if let (Standing::Held { remaining }, Some(record)) = (&standing, record) {
+            let held = record.lease.as_ref().filter(|lease| lease.holder.processes.is_some()).map(|lease| lease.slot);
+            return match (held, self.slot.current::<R>(record, now)) {
+                (Some(slot), Some(current)) if slot == current => {
+                    let why = NotNow::Duplicate { slot, state: Status::Running, exit_code: None };
+                    Err(Refusal::NotNow { why, account: false })
+                }
+                _ => Err(Refusal::Held { record: Box::new(record.clone()), remaining: *remaining }),
+            };
+        }
+        let over = standing.for_slots();
+        self.slot.choose::<R>(record, over, now).map_err(|why| {
+            let account = self.slot.accounts::<R>(record, over, now);
+            Refusal::NotNow { why, account }
+        })
+    }
+
+    /// Writes down that the schedule was seen, and what of it will never run.
+    fn account<R: Rules>(&self, record: Option<&Record>, context: &Context<'_>) -> Result<Decision, Refusal> {
+        match self.choose::<R>(record, context) {
+            Err(Refusal::NotNow { why, account: true }) => {
+                let mut next = known_or_first(record, context);
+                let (timing, plan) = match &self.slot {
+                    Choice::Due(due) => {
+                        let standing = record.map_or(Standing::Free, |record| self.standing::<R>(record, context));
+                        due.plan::<R>(record, standing.for_slots(), slot_clock(context))
+                    }
+                    _ => return Ok(Decision::AlreadyDone),
+                };
+                let missed = match why {
+                    NotNow::NotDue { missed, .. } => missed,
+                    _ => None,
+                };
+                next.timing = Some(Timing { since: plan.since, evaluated: plan.evaluated, ..timing });
+                let whole = missed.map(|missed| self.write_missed(&mut next, missed, context.now.wall));
+                Ok(written(next, whole.unwrap_or_default(), context))
+            }
+            Err(Refusal::NotNow { .. }) => Ok(Decision::AlreadyDone),
+            Err(refusal) => Err(refusal),
+            // Something is due by now.
+            Ok(_) => Ok(Decision::AlreadyDone),
+        }
+    }
+
+    /// One line for all slots that will never run, however many they are.
+    fn write_missed(&self, record: &mut Record, missed: Covered, now: Wall) -> Vec<Outcome> {
+        let note = match missed.count {
+            1 => "nothing ran for it, and it is too late".into(),
+            count => alloc::format!("nothing ran for these {count} slots, and it is too late"),
+        };
+        let ending = Ending::new(Status::Missed, EndedBy::Fencepost).with_note(note);
+        let outcome =
+            Outcome { slot: missed.to, covers: Some(missed), ..self.outcome(record, missed.to, ending.clone(), now) };
+        write_down(record, outcome, &ending)
+    }
+
+    fn standing<R: Rules>(&self, record: &Record, context: &Context<'_>) -> Standing {
+        R::standing(record, context.reference.map(|r| &r.clock), context.facts, context.now.boot)
     }
 
     /// Claims and completes at once. Nobody holds it in between, so that there is nothing to renew or to lose.
@@ -367,7 +499,12 @@ impl Claim {
         }
         let (mut next, mut whole) = self.grant::<R>(record, context)?;
         next.lease = None;
-        let outcome = self.outcome(&next, ending.clone(), context.now.wall);
+        let slot = match &self.slot {
+            Choice::At(slot) | Choice::Slot { slot, .. } => *slot,
+            Choice::Due(due) => due.schedule.at_or_before(context.now.wall).unwrap_or(context.now.wall),
+            Choice::Once { .. } => slot::ONCE,
+        };
+        let outcome = self.outcome(&next, slot, ending.clone(), context.now.wall);
         whole.extend(write_down(&mut next, outcome, ending));
         Ok(written(next, whole, context))
     }
@@ -378,20 +515,14 @@ impl Claim {
         record: Option<&Record>,
         context: &Context<'_>,
     ) -> Result<(Record, Vec<Outcome>), Refusal> {
-        let standing = record.map_or(Standing::Free, |record| {
-            R::standing(record, context.reference.map(|r| &r.clock), context.facts, context.now.boot)
-        });
+        let standing = record.map_or(Standing::Free, |record| self.standing::<R>(record, context));
         if let (Standing::Held { remaining }, Some(record)) = (&standing, record) {
             return Err(Refusal::Held { record: Box::new(record.clone()), remaining: *remaining });
         }
         let date = trusted_date(context)?;
         let token =
             R::mint(record.map(|record| record.token), date, context.facts.high_water).ok_or(Refusal::NoTokenLeft)?;
-        let mut next = match (record, context.store) {
-            (Some(record), _) => record.clone(),
-            (None, Some(store)) => first_record(store, context),
-            (None, None) => unreachable!("the store's identity is asked for before a first claim"),
-        };
+        let mut next = known_or_first(record, context);
         let whole = match standing {
             Standing::Over(cause) => {
                 end_run(&mut next, lost(&alloc::format!("{cause}; run {} took over", self.run)), context.now.wall)
@@ -403,9 +534,9 @@ impl Claim {
         Ok((next, whole))
     }
 
-    fn outcome(&self, record: &Record, ending: Ending, now: Wall) -> Outcome {
+    fn outcome(&self, record: &Record, slot: Wall, ending: Ending, now: Wall) -> Outcome {
         Outcome {
-            slot: self.slot,
+            slot,
             zone: self.zone.clone(),
             status: ending.status,
             token: record.token,
@@ -424,16 +555,17 @@ impl Claim {
         }
     }
 
-    fn lease<R: Rules>(&self, context: &Context<'_>) -> Lease {
+    fn lease<R: Rules>(&self, chosen: Chosen, context: &Context<'_>) -> Lease {
         Lease {
             run: self.run,
             ttl: self.ttl,
             renewals: 0,
             until: R::until(context.reference, context.now.boot, self.ttl),
             holder: self.holder.clone(),
-            slot: self.slot,
+            slot: chosen.slot,
             zone: self.zone.clone(),
-            trigger: self.trigger,
+            trigger: if matches!(self.slot, Choice::Due(_)) { chosen.trigger } else { self.trigger },
+            covers: chosen.covers,
             since: context.now.wall,
             stop_asked: None,
         }
@@ -451,6 +583,19 @@ fn trusted_date(context: &Context<'_>) -> Result<Wall, Refusal> {
     Ok(store)
 }
 
+/// The date that slots are judged by: the store's where it has a clock, so that all machines agree on what is due.
+fn slot_clock(context: &Context<'_>) -> Wall {
+    context.reference.map_or(context.now.wall, |reference| reference.at_most(context.now.boot).wall)
+}
+
+fn known_or_first(record: Option<&Record>, context: &Context<'_>) -> Record {
+    match (record, context.store) {
+        (Some(record), _) => record.clone(),
+        (None, Some(store)) => first_record(store, context),
+        (None, None) => unreachable!("the store's identity is asked for before a first record"),
+    }
+}
+
 fn first_record(store: StoreId, context: &Context<'_>) -> Record {
     Record {
         v: FORMAT,
@@ -463,6 +608,9 @@ fn first_record(store: StoreId, context: &Context<'_>) -> Record {
         ledger: Default::default(),
         resources: Default::default(),
         upstreams: Default::default(),
+        timing: None,
+        paused: None,
+        params: None,
     }
 }
 
@@ -518,9 +666,14 @@ fn end_run(record: &mut Record, ending: Ending, finished: Wall) -> Vec<Outcome> 
         note: ending.note.clone(),
         artifacts: ending.artifacts.clone(),
         upstreams: ending.upstreams.clone(),
-        covers: None,
+        covers: lease.covers,
         clipped: false,
     };
+    // A run that stands for several slots accounts for them all by ending well.
+    let covered = lease.covers.map(|covers| covers.to).filter(|_| SlotState::from(ending.status) == SlotState::Done);
+    if let (Some(covered), Some(timing)) = (covered, &mut record.timing) {
+        timing.evaluated = timing.evaluated.max(Some(covered));
+    }
     write_down(record, outcome, &ending)
 }
 

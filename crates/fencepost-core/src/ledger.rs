@@ -63,6 +63,12 @@ impl Status {
         }
     }
 
+    /// Whether a run ended so, rather than that there was none.
+    pub fn is_of_a_run(self) -> bool {
+        let skipped = matches!(self, Self::SkippedOverlap | Self::SkippedDuplicate | Self::SkippedPaused);
+        !skipped && self != Self::Missed
+    }
+
     pub const ALL: [Self; 13] = [
         Self::Ok,
         Self::Empty,
@@ -223,10 +229,15 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
+/// What tells one outcome from every other.
+pub type Attempt = (Wall, Token, RunId);
+
 impl Outcome {
     /// Which attempt this is.
-    pub fn attempt(&self) -> (Token, RunId) {
-        (self.token, self.run)
+    ///
+    /// What a run found missed is written down by it as well, under another slot.
+    pub fn attempt(&self) -> Attempt {
+        (self.slot, self.token, self.run)
     }
 
     /// As much of it as a record keeps.
@@ -274,17 +285,17 @@ impl Ledger {
     }
 
     /// Whether the ring holds this attempt.
-    pub fn has(&self, attempt: (Token, RunId)) -> bool {
+    pub fn has(&self, attempt: Attempt) -> bool {
         self.ring.iter().any(|known| known.attempt() == attempt)
     }
 
     pub fn of_run(&self, run: RunId) -> Option<&Outcome> {
-        self.ring.iter().rev().find(|outcome| outcome.run == run)
+        self.ring.iter().rev().find(|outcome| outcome.run == run && outcome.status.is_of_a_run())
     }
 
     /// The attempts of a slot that the ring holds, oldest first. The last of them is the slot's outcome.
     pub fn attempts(&self, slot: Wall) -> impl DoubleEndedIterator<Item = &Outcome> {
-        self.ring.iter().filter(move |outcome| outcome.slot == slot)
+        self.ring.iter().filter(move |outcome| outcome.slot == slot && outcome.status != Status::Missed)
     }
 
     /// How many good runs in a row, up to the newest, left these very artifacts.

@@ -6,6 +6,8 @@
 //!
 //! * [`zone`]: time zones by name, and dates in them.
 //! * [`schedule`]: when a job is due.
+//! * [`slot`]: which slot a run is for.
+//! * [`plan`]: which slots run now, which are dropped, and why.
 //! * [`name`]: what a job may be called, and the one encoding of names into store keys.
 //! * [`time`]: the three clocks, kept apart by type.
 //! * [`register`]: what a store answers.
@@ -38,12 +40,14 @@ pub mod lease;
 pub mod ledger;
 pub mod name;
 pub mod nearest;
+pub mod plan;
 pub mod record;
 pub mod register;
 pub mod run;
 pub mod said;
 pub mod schedule;
 pub mod skips;
+pub mod slot;
 pub mod time;
 pub mod token;
 pub mod transition;

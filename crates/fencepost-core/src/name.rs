@@ -14,6 +14,11 @@ pub const NAME_CHARS_MAX: usize = 128;
 /// The most characters of a job's name and its host together, so that the encoded key still fits into a file name.
 const JOB_CHARS_MAX: usize = 160;
 
+/// How a slot is written in a key of the history, so that keys sort by slot until the year 33,000.
+const HISTORY_SLOT_DIGITS: usize = 15;
+const HISTORY_SLOTS_END: i64 = 999_999_999_999_999;
+const HISTORY_PAGES_END: u32 = 999_999;
+
 /// A name that a person gave: 1 to 128 ASCII letters, digits and `. _ - / :`, without a leading dot or dash and
 /// without `..`. It is checked once, here, and is harmless everywhere after.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -82,11 +87,23 @@ pub struct Job {
     pub name: Name,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     host: Option<String>,
+    /// It is the key of an item of work that is done once, which is a job with one slot.
+    #[serde(default, skip_serializing_if = "is_false")]
+    once: bool,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl Job {
     pub fn shared(name: Name) -> Self {
-        Self { name, host: None }
+        Self { name, host: None, once: false }
+    }
+
+    /// The item of work with this key, apart from every job of that name.
+    pub fn once(key: Name) -> Self {
+        Self { name: key, host: None, once: true }
     }
 
     /// The job of one host. Host names are not ours to choose, so that what a name may not hold becomes a dash.
@@ -103,15 +120,28 @@ impl Job {
             let reason = format!("with the host {host:?} it has {chars} characters, more than {JOB_CHARS_MAX}");
             return Err(NameError { name: format!("{:?}", name.as_str()), reason });
         }
-        Ok(Self { name, host: Some(host.to_string()) })
+        Ok(Self { name, host: Some(host.to_string()), once: false })
     }
 
     /// Reads what [`Display`](fmt::Display) wrote: a name, or a name and a host.
     pub fn parse(text: &str) -> Result<Self, NameError> {
+        if let Some(key) = text.strip_prefix(ONCE) {
+            return Name::new(key).map(Self::once);
+        }
         match text.split_once('@') {
             None => Name::new(text).map(Self::shared),
             Some((name, host)) => Self::of_host(Name::new(name)?, host),
         }
+    }
+
+    /// Its name without the mark of an item of work, which keys tell by where they stand.
+    fn unmarked(&self) -> String {
+        let text = self.to_string();
+        text.strip_prefix(ONCE).map_or(text.clone(), String::from)
+    }
+
+    pub fn is_once(&self) -> bool {
+        self.once
     }
 
     pub fn host(&self) -> Option<&str> {
@@ -119,8 +149,14 @@ impl Job {
     }
 }
 
+/// What the name of an item of work begins with, which no name of a job can.
+const ONCE: &str = "once=";
+
 impl fmt::Display for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.once {
+            f.write_str(ONCE)?;
+        }
         match &self.host {
             None => write!(f, "{}", self.name),
             Some(host) => write!(f, "{}@{host}", self.name),
@@ -141,24 +177,41 @@ impl Key {
 
     /// A job's record.
     pub fn job(job: &Job) -> Self {
+        if job.once {
+            return Self(format!("once/{}", encode(job.name.as_str())));
+        }
         Self(format!("job/{}", encode(&job.to_string())))
     }
 
     /// A job's skipped triggers, apart from its record so that a skip never disturbs a renewal.
     pub fn skips(job: &Job) -> Self {
-        Self(format!("skips/{}", encode(&job.to_string())))
+        let space = if job.once { "once-skips" } else { "skips" };
+        Self(format!("{space}/{}", encode(&job.unmarked())))
     }
 
     /// Outcomes of one slot that a job's record has no room for. A page that is full has another behind it. The keys of
     /// a job sort by slot.
     pub fn history(job: &Job, slot: crate::time::Wall, page: u32) -> Self {
         let page = if page == 0 { String::new() } else { format!("_{page:06}") };
-        Self(format!("{}{:015}{page}", Self::histories(job), slot.0.max(0)))
+        Self(format!("{}{:0width$}{page}", Self::histories(job), slot.0.max(0), width = HISTORY_SLOT_DIGITS))
     }
 
     /// What all keys of a job's history begin with.
     pub fn histories(job: &Job) -> String {
-        format!("history/{}/", encode(&job.to_string()))
+        let space = if job.once { "once-history" } else { "history" };
+        format!("{space}/{}/", encode(&job.unmarked()))
+    }
+
+    /// A place in a job's history just before a slot, for a scan that begins with it. There is none before the first.
+    pub fn before_history(job: &Job, slot: crate::time::Wall) -> Option<Self> {
+        let slot = slot.0.min(HISTORY_SLOTS_END);
+        (slot > 0).then(|| Self::history(job, crate::time::Wall(slot - 1), HISTORY_PAGES_END))
+    }
+
+    /// The slot that a key of a history is about.
+    pub fn slot(&self) -> Option<crate::time::Wall> {
+        let last = self.0.strip_prefix("history/")?.rsplit('/').next()?;
+        last.get(..HISTORY_SLOT_DIGITS)?.parse().ok().map(crate::time::Wall)
     }
 
     /// A resource that commands are run on. People call resources anything: what is a name is encoded as one, and

@@ -12,9 +12,11 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::ledger::{Barred, Ledger, Outcome, RING_OUTCOMES_MAX, Trigger, cut};
+use crate::artifact::Fingerprint;
+use crate::ledger::{Barred, Covered, Ledger, Outcome, RING_OUTCOMES_MAX, Trigger, cut};
 use crate::name::Job;
 use crate::said::Published;
+use crate::slot::Timing;
 use crate::time::{Era, Wall, as_millis};
 use crate::token::{Nonce, RunId, StoreId, Token};
 
@@ -51,6 +53,25 @@ pub struct Record {
     /// How often each upstream kept the job from working: the gauge of who is unstable.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub upstreams: BTreeMap<String, Gauge>,
+    /// How far its schedule has been evaluated, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timing: Option<Timing>,
+    /// Its triggers are waved off until somebody resumes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Paused>,
+    /// The parameters of an item of work that is done once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub params: Option<Fingerprint>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Paused {
+    pub since: Wall,
+    /// The host it was paused from.
+    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// How often one upstream kept a job from working.
@@ -92,6 +113,9 @@ pub struct Lease {
     pub slot: Wall,
     pub zone: String,
     pub trigger: Trigger,
+    /// More slots that the run stands for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub covers: Option<Covered>,
     /// For people only.
     pub since: Wall,
     /// Somebody asked the holder to stop and hand over.

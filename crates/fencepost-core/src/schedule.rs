@@ -4,9 +4,11 @@
 //! civil day, whatever the clocks do, and because the plan goes backwards in time.
 
 mod cron;
+mod dst;
 mod every;
 mod field;
 mod walk;
+mod words;
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -18,6 +20,8 @@ use thiserror::Error;
 
 use crate::time::Wall;
 use crate::zone::Zone;
+
+pub use dst::{ChangeKind, ClockChange, Effect};
 
 use cron::{Cron, END, FIRST};
 use every::Every;
@@ -85,19 +89,21 @@ impl Schedule {
     /// The instants after `at`, in order.
     pub fn forward(&self, at: Wall) -> impl Iterator<Item = Wall> {
         let mut walk = self.walk(at);
-        core::iter::successors(self.after(at), move |&last| match &mut walk {
-            Some(walk) => walk.first(second(last) + 1).map(wall),
+        let mut next = move |last: Wall| match &mut walk {
+            Some(walk) => walk.first(second(last).saturating_add(1)).map(wall),
             None => self.after(last),
-        })
+        };
+        core::iter::successors(next(at), move |&last| next(last))
     }
 
     /// The instants not after `at`, the last first.
     pub fn backward(&self, at: Wall) -> impl Iterator<Item = Wall> {
         let mut walk = self.walk(at);
-        core::iter::successors(self.at_or_before(at), move |&last| match &mut walk {
-            Some(walk) => walk.last(second(last) - 1).map(wall),
-            None => self.before(last),
-        })
+        let mut back = move |to: Wall| match &mut walk {
+            Some(walk) => walk.last(second(to)).map(wall),
+            None => self.at_or_before(to),
+        };
+        core::iter::successors(back(at), move |&last| back(Wall(last.0.saturating_sub(1))))
     }
 
     /// How many instants there are after `after` and up to `to`. It is exact and does not walk over them: ten years of
@@ -130,6 +136,17 @@ impl Schedule {
             let _ = write!(text, "{byte:02x}");
             text
         })
+    }
+
+    /// When it fires, in words.
+    pub fn describe(&self) -> String {
+        match &self.kind {
+            Kind::Cron(cron) => format!("{}, {} time", cron.words(), self.zone),
+            Kind::Every(every) if every.from == Wall(0) => format!("every {}", words::length(every.length)),
+            Kind::Every(every) => {
+                format!("every {} from {}", words::length(every.length), self.zone.show(every.from))
+            }
+        }
     }
 
     fn walk(&self, at: Wall) -> Option<Walk<'_>> {

@@ -13,8 +13,30 @@ use crate::token::{Nonce, Token};
 pub struct Skips {
     pub v: u32,
     pub nonce: Nonce,
+    /// Another run was going.
     pub overlap: u64,
-    pub last: LastSkip,
+    /// The slot was done already, or somebody was at it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub duplicate: u64,
+    /// The job was paused.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub paused: u64,
+    /// The last one for another run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<LastSkip>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// Why a trigger was waved off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Skip {
+    /// The run with this token was in the way.
+    Overlap(Token),
+    Duplicate,
+    Paused,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -29,19 +51,26 @@ pub struct LastSkip {
 }
 
 impl Skips {
-    /// One more trigger was turned away by the run with `token`.
-    pub fn add(before: Option<&Self>, nonce: Nonce, at: Wall, host: String, token: Token) -> Self {
-        let in_a_row = match before {
-            Some(skips) if skips.last.token == token => skips.last.in_a_row + 1,
-            _ => 1,
-        };
-        let overlap = before.map_or(0, |skips| skips.overlap) + 1;
-        Self { v: FORMAT, nonce, overlap, last: LastSkip { at, host, token, in_a_row } }
+    /// One more trigger was waved off.
+    pub fn add(before: Option<&Self>, nonce: Nonce, at: Wall, host: String, skip: Skip) -> Self {
+        let none = Self { v: FORMAT, nonce, overlap: 0, duplicate: 0, paused: 0, last: None };
+        let mut skips = Self { nonce, ..before.cloned().unwrap_or(none) };
+        match skip {
+            Skip::Duplicate => skips.duplicate += 1,
+            Skip::Paused => skips.paused += 1,
+            Skip::Overlap(token) => {
+                let same = skips.last.as_ref().filter(|last| last.token == token);
+                let in_a_row = same.map_or(0, |last| last.in_a_row) + 1;
+                skips.overlap += 1;
+                skips.last = Some(LastSkip { at, host, token, in_a_row });
+            }
+        }
+        skips
     }
 
     /// How many triggers in a row were skipped, if the newest grant is still the one that was in the way.
     pub fn streak(&self, newest: Token) -> Option<u64> {
-        (self.last.token == newest).then_some(self.last.in_a_row)
+        self.last.as_ref().filter(|last| last.token == newest).map(|last| last.in_a_row)
     }
 
     /// Skips among all triggers.

@@ -10,12 +10,12 @@ use core::marker::PhantomData;
 
 use crate::history::{Added, Kind, Page};
 use crate::lease::{Context, Decision, Facts, Intent, Now, Refusal, Rules, Settle};
-use crate::ledger::Outcome;
+use crate::ledger::{Attempt, Outcome};
 use crate::name::{Job, Key};
 use crate::record::{FORMAT, Identity, Record, decode, encode};
 use crate::register::{Answer, Entry, Fate, StoreError, Swapped, Trouble, Version};
-use crate::time::{Boot, Reference, Wall};
-use crate::token::{Nonce, RunId, StoreId, Token};
+use crate::time::{Boot, Reference};
+use crate::token::{Nonce, RunId, StoreId};
 
 /// A call to the store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -80,10 +80,9 @@ pub struct Transition<R: Rules> {
     /// Before the first swap was sent whose fate is still unknown: it may have landed, or land yet.
     unsettled: Option<Boot>,
     /// The attempts that are in the history by now.
-    set_aside: Vec<(Token, RunId)>,
-    /// The dates, here and of the store, that what is set aside was made with. While it is written time passes, and a
-    /// decision with another date would be about another token.
-    dated: Option<(Wall, Option<Wall>)>,
+    set_aside: Vec<Attempt>,
+    /// The clocks by which an outcome was put into the history, so that the record gets the very same.
+    decided_by: Option<(Now, Option<Reference>)>,
     rules: PhantomData<R>,
 }
 
@@ -115,7 +114,7 @@ impl<R: Rules> Transition<R> {
             sent: Boot(0),
             unsettled: None,
             set_aside: Vec::new(),
-            dated: None,
+            decided_by: None,
             rules: PhantomData,
         }
     }
@@ -195,7 +194,7 @@ impl<R: Rules> Transition<R> {
     fn proceed(&mut self, now: Now) -> Step {
         let Some(known) = &self.known else { return self.read(now, Out::Record) };
         let record = known.as_ref().map(|known| &known.record);
-        let claiming = matches!(self.intent, Intent::Claim(_) | Intent::Record { .. });
+        let claiming = self.intent.may_make_a_record();
         if claiming && self.facts.is_none() {
             return Step::Consult(record.map(|record| Box::new(record.clone())));
         }
@@ -204,15 +203,11 @@ impl<R: Rules> Transition<R> {
         }
         let nonce = Nonce { by: self.by, write: self.writes };
         let facts = self.facts.clone().unwrap_or_default();
-        let (here, reference) = self.dated_as_before(now);
-        let context = Context {
-            job: &self.job,
-            now: Now { wall: here, ..now },
-            nonce,
-            reference: reference.as_ref(),
-            facts: &facts,
-            store: self.store,
+        let (decided_now, reference) = match &self.decided_by {
+            Some((then, reference)) => (*then, reference.as_ref()),
+            None => (now, self.reference.as_ref()),
         };
+        let context = Context { job: &self.job, now: decided_now, nonce, reference, facts: &facts, store: self.store };
         match self.intent.decide::<R>(record, &context) {
             Err(refusal) if !self.has_ended(record) => Step::Refused(refusal),
             Err(_) | Ok(Decision::AlreadyDone) => {
@@ -222,7 +217,7 @@ impl<R: Rules> Transition<R> {
             Ok(Decision::Write { record, aside }) => {
                 match aside.into_iter().find(|outcome| !self.set_aside.contains(&outcome.attempt())) {
                     Some(outcome) => {
-                        self.dated.get_or_insert((here, reference.map(|reference| reference.clock.wall)));
+                        self.keep_clocks(now);
                         let stays = record.as_ref().is_some_and(|record| record.ledger.has(outcome.attempt()));
                         let kind = if stays { Kind::Detail } else { Kind::Attempt };
                         self.set_aside(now, Box::new(outcome), kind, 0, None)
@@ -233,14 +228,13 @@ impl<R: Rules> Transition<R> {
         }
     }
 
-    /// The dates that a decision rests on: those of the first one, if it set something aside.
-    fn dated_as_before(&self, now: Now) -> (Wall, Option<Reference>) {
-        let mut reference = self.reference.clone();
-        let Some((here, store)) = self.dated else { return (now.wall, reference) };
-        if let (Some(reference), Some(wall)) = (&mut reference, store) {
-            reference.clock.wall = wall;
+    /// An outcome by hand gets its token in the same swap, by the clock. If that went on while the outcome is put into
+    /// the history, the record would have another, for ever. A lease is never decided by an old clock: its deadline
+    /// rests on it.
+    fn keep_clocks(&mut self, now: Now) {
+        if matches!(self.intent, Intent::Record { .. }) && self.decided_by.is_none() {
+            self.decided_by = Some((now, self.reference.clone()));
         }
-        (here, reference)
     }
 
     /// Writes an attempt into the history, beside what stands on that page now.
@@ -291,6 +285,7 @@ impl<R: Rules> Transition<R> {
     /// The record was read, or came with a lost swap.
     fn seen(&mut self, now: Now, entry: Option<Entry>) -> Step {
         self.facts = None;
+        self.decided_by = None;
         match entry.map(|entry| Known::of(entry, &self.job)).transpose() {
             Ok(known) => {
                 self.known = Some(known);

@@ -8,9 +8,9 @@ use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::str::FromStr;
 
+use jiff::Timestamp;
 use jiff::civil::{self, DateTime};
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone, TimeZoneDatabase};
-use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -107,15 +107,8 @@ impl Zone {
         let at = from_second(second);
         let offset = seconds(self.rules.to_offset(at));
         let mut stretch = Stretch { start: i64::MIN, end: i64::MAX, offset, before: offset, after: offset };
-        // Some changes are of the name alone.
-        let nanosecond = SignedDuration::from_nanos(1);
-        for change in self.rules.preceding(at.saturating_add(nanosecond).unwrap_or(at)) {
-            let start = change.timestamp();
-            let before = seconds(self.rules.to_offset(start.saturating_sub(nanosecond).unwrap_or(start)));
-            if before != offset {
-                (stretch.start, stretch.before) = (start.as_second(), before);
-                break;
-            }
+        if let Some((start, before)) = self.change_up_to(second) {
+            (stretch.start, stretch.before) = (start, before);
         }
         for change in self.rules.following(at) {
             if seconds(change.offset()) != offset {
@@ -124,6 +117,23 @@ impl Zone {
             }
         }
         stretch
+    }
+
+    /// The last change of the offset at or before a second, and the offset before it.
+    ///
+    /// Some changes are of the name alone. Looking back, jiff 0.2.39 skips a last change that its rule for the future
+    /// does not explain (America/Ciudad_Juarez, 2022-11-30), so that from where it leads one goes forward again. Only
+    /// whole seconds are asked for: of an instant before 1970 it cuts the fraction off in the wrong direction.
+    fn change_up_to(&self, second: i64) -> Option<(i64, i64)> {
+        let offset_at = |second: i64| seconds(self.rules.to_offset(from_second(second)));
+        let changed =
+            |start: i64| Some((start, offset_at(start - 1))).filter(|(_, before)| *before != offset_at(start));
+        let earlier = self.rules.preceding(from_second(second.saturating_add(1)));
+        earlier.map(|change| change.timestamp()).find_map(|earliest| {
+            let later = self.rules.following(earliest).map(|change| change.timestamp().as_second());
+            let later = later.take_while(|start| *start <= second);
+            core::iter::once(earliest.as_second()).chain(later).filter_map(changed).last()
+        })
     }
 }
 

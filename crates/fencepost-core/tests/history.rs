@@ -9,6 +9,7 @@ use fencepost_core::lease::{Facts, Honest, Intent};
 use fencepost_core::ledger::{Ending, LISTED_MAX, NOTE_BYTES_MAX, Outcome, RING_OUTCOMES_MAX, Status};
 use fencepost_core::name::Key;
 use fencepost_core::register::{Fate, StoreError, Trouble};
+use fencepost_core::slot::Choice;
 use fencepost_core::time::Wall;
 use fencepost_core::transition::{Call, Done, Step, Transition};
 
@@ -45,7 +46,7 @@ fn carry(
 
 fn record(store: &mut Memory, run: u128, slot: i64, ending: Ending) {
     let mut claim = claim(run);
-    claim.slot = Wall(slot);
+    claim.slot = Choice::At(Wall(slot));
     carry(store, Intent::Record { claim, ending }, run, |_| None);
 }
 
@@ -104,6 +105,32 @@ fn what_the_record_has_no_room_for_is_whole_in_the_history() {
     assert_eq!((whole.artifacts, whole.note), (artifacts, Some(note)));
 }
 
+/// The token of an outcome by hand comes from the clock, which goes on while the outcome is put into the history.
+#[test]
+fn a_long_outcome_by_hand_is_recorded_once_while_the_clock_goes_on() {
+    let mut store = Memory::with_identity();
+    let ending = Ending { note: Some("n".repeat(1_000)), ..good() };
+    let mut claim = claim(1);
+    claim.slot = Choice::At(Wall(5_000));
+    let mut transition = Transition::<Honest>::new(job(), Intent::Record { claim, ending }, id(1), 0);
+    let mut step = transition.begin(now(0));
+    let mut calls = 0;
+    for at in (0..).step_by(7) {
+        step = match step {
+            Step::Call(call) => {
+                calls += 1;
+                transition.answered(now(at), Ok(store.answer(call, at)))
+            }
+            Step::Consult(_) => transition.consulted(now(at), Facts::default()),
+            Step::Done(_) => break,
+            other => panic!("{other:?}"),
+        };
+        assert!(calls < 10, "it never ends");
+    }
+    let whole: Vec<_> = attempts(&store, 5_000).iter().map(Outcome::attempt).collect();
+    assert_eq!(whole, [store.record().ledger.ring[0].attempt()]);
+}
+
 /// Whatever becomes of a write into the history, nothing leaves the record before it is there, and it is there once.
 #[test]
 fn a_history_that_fails_keeps_the_record_as_it_is() {
@@ -115,7 +142,7 @@ fn a_history_that_fails_keeps_the_record_as_it_is() {
             }
             let mut first = true;
             let mut claim = claim(99);
-            claim.slot = Wall(99_000);
+            claim.slot = Choice::At(Wall(99_000));
             let intent = Intent::Record { claim, ending: good() };
             carry(&mut store, intent, 99, |call| match call {
                 Call::Swap { key, .. } if key.as_str().starts_with("history/") && first => {

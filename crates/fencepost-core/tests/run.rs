@@ -50,7 +50,7 @@ fn a_claim_says_what_was_granted_and_whom_it_took_over() {
     let record = bench.store.record();
     let note = format!("its processes died; run {} took over", id(2));
     let took_over = Some(TookOver { run: id(1), note });
-    assert_eq!(bench.events(), [&Event::Claimed { token: record.token, grants: 2, took_over }]);
+    assert_eq!(bench.events(), [&Event::Claimed { token: record.token, grants: 2, slot: wall(0), took_over }]);
 }
 
 #[test]

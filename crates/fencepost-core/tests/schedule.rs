@@ -125,3 +125,242 @@ fn a_day_that_was_left_out_has_no_slot() {
     let before = friday.zone().parse_time("2011-12-24").unwrap();
     assert_eq!(friday.zone().show(friday.after(before).unwrap()), "2012-01-06T12:00:00+14:00");
 }
+
+#[test]
+fn what_is_written_is_what_comes() {
+    let table: &[(&str, &str, &[&str])] = &[
+        ("30 7 * * *", "2026-01-01", &["2026-01-01T07:30:00", "2026-01-02T07:30:00"]),
+        ("15 30 7 * * *", "2026-01-01", &["2026-01-01T07:30:15", "2026-01-02T07:30:15"]),
+        ("0 0 * * sun", "2026-01-01", &["2026-01-04T00:00:00", "2026-01-11T00:00:00"]),
+        ("0 0 * * 7", "2026-01-01", &["2026-01-04T00:00:00", "2026-01-11T00:00:00"]),
+        ("0 0 * * FRI-SUN", "2026-01-01", &["2026-01-02T00:00:00", "2026-01-03T00:00:00", "2026-01-04T00:00:00"]),
+        ("0 0 * * 5-7", "2026-01-04", &["2026-01-04T00:00:00", "2026-01-09T00:00:00"]),
+        ("0 0 1 jan,JUL *", "2026-01-01", &["2026-01-01T00:00:00", "2026-07-01T00:00:00", "2027-01-01T00:00:00"]),
+        (
+            "20-40/10 8 * * *",
+            "2026-01-01",
+            &["2026-01-01T08:20:00", "2026-01-01T08:30:00", "2026-01-01T08:40:00", "2026-01-02T08:20:00"],
+        ),
+        ("0 0 29 2 *", "2026-01-01", &["2028-02-29T00:00:00", "2032-02-29T00:00:00"]),
+        // The last days, and days before them.
+        ("0 0 L * *", "2026-01-15", &["2026-01-31T00:00:00", "2026-02-28T00:00:00", "2026-03-31T00:00:00"]),
+        ("0 0 L-2 2 *", "2028-01-01", &["2028-02-27T00:00:00", "2029-02-26T00:00:00"]),
+        // 2026-02-28 is a Saturday, 2026-05-31 a Sunday.
+        (
+            "0 0 LW * *",
+            "2026-02-01",
+            &["2026-02-27T00:00:00", "2026-03-31T00:00:00", "2026-04-30T00:00:00", "2026-05-29T00:00:00"],
+        ),
+        // 2026-08-15 is a Saturday, 2026-11-15 a Sunday.
+        (
+            "0 0 15W * *",
+            "2026-08-01",
+            &["2026-08-14T00:00:00", "2026-09-15T00:00:00", "2026-10-15T00:00:00", "2026-11-16T00:00:00"],
+        ),
+        // 2026-08-01 is a Saturday: the nearest weekday of the same month. 2026-05-31 is a Sunday.
+        ("0 0 1W 8 *", "2026-07-01", &["2026-08-03T00:00:00"]),
+        ("0 0 31W * *", "2026-05-01", &["2026-05-29T00:00:00", "2026-07-31T00:00:00"]),
+        ("0 0 * * FRI#2", "2026-01-01", &["2026-01-09T00:00:00", "2026-02-13T00:00:00"]),
+        ("0 0 * * 5#5", "2026-01-01", &["2026-01-30T00:00:00", "2026-05-29T00:00:00"]),
+        ("0 0 * * FRIL", "2026-01-01", &["2026-01-30T00:00:00", "2026-02-27T00:00:00"]),
+        ("0 0 * * 5#L", "2026-01-01", &["2026-01-30T00:00:00", "2026-02-27T00:00:00"]),
+        // Both days given: either. One of them a star, even with a step: both.
+        ("0 0 13 * FRI", "2026-01-01", &["2026-01-02T00:00:00", "2026-01-09T00:00:00", "2026-01-13T00:00:00"]),
+        ("0 0 */2 * MON", "2026-01-01", &["2026-01-05T00:00:00", "2026-01-19T00:00:00", "2026-02-09T00:00:00"]),
+        ("0 0 ? * MON", "2026-01-01", &["2026-01-05T00:00:00", "2026-01-12T00:00:00"]),
+        ("@yearly", "2026-01-02", &["2027-01-01T00:00:00"]),
+        ("@weekly", "2026-01-02", &["2026-01-04T00:00:00"]),
+        ("@Monthly", "2026-01-02", &["2026-02-01T00:00:00"]),
+        ("@hourly", "2026-01-02", &["2026-01-02T00:00:00", "2026-01-02T01:00:00"]),
+        ("every 45m", "2026-01-01", &["2026-01-01T00:00:00", "2026-01-01T00:45:00", "2026-01-01T01:30:00"]),
+        ("every 1h 30m", "2026-01-01", &["2026-01-01T00:00:00", "2026-01-01T01:30:00"]),
+        ("every 1d from 2026-03-08T02:30", "2026-01-01", &["2026-03-08T02:30:00", "2026-03-09T02:30:00"]),
+        ("Every 36h from 2026-01-01T01:00:00+09:00", "2026-01-01", &["2026-01-02T04:00:00", "2026-01-03T16:00:00"]),
+    ];
+    for (text, from, expected) in table {
+        let schedule = schedule(text, "UTC");
+        let start = Wall(Zone::utc().parse_time(from).unwrap().0 - 1);
+        let found: Vec<Wall> = schedule.forward(start).take(expected.len()).collect();
+        let shown: Vec<String> = found.iter().map(|slot| Zone::utc().show(*slot).replace("+00:00", "")).collect();
+        assert_eq!(shown, *expected, "{text}");
+        let mut back: Vec<Wall> = schedule.backward(*found.last().unwrap()).take(expected.len()).collect();
+        back.reverse();
+        assert_eq!(back, found, "{text}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_field_and_what_was_meant() {
+    for (text, part) in [
+        ("", "it is empty"),
+        ("* * * *", "it has 4 fields"),
+        ("* * * * * * 2026", "a year is not supported"),
+        ("daily", "a word such as @daily"),
+        ("60 * * * *", "the minute is \"60\": expected 0 to 59"),
+        ("61 0 0 * * *", "the second is \"61\": expected 0 to 59"),
+        ("0 24 * * *", "the hour is \"24\": expected 0 to 23"),
+        ("0 0 0 * *", "the day-of-month is \"0\": expected 1 to 31"),
+        ("0 0 * 13 *", "the month is \"13\": expected 1 to 12 or JAN to DEC"),
+        ("0 0 * JANN *", "did you mean JAN?"),
+        ("0 0 * september *", "did you mean SEP?"),
+        ("0 0 * * 8", "the day-of-week is \"8\": expected 0 to 7 or SUN to SAT"),
+        ("0 0 * * MOM", "did you mean MON?"),
+        ("0 0 * * tuesday", "did you mean TUE?"),
+        ("0 0 * * MON-FIR", "did you mean FRI?"),
+        ("*/0 * * * *", "a step is a number from 1 on"),
+        ("*/x * * * *", "a step is a number from 1 on"),
+        ("*/90 * * * *", "for every 90m, write: every 90m"),
+        ("0 */36 * * *", "for every 36h, write: every 36h"),
+        ("5/15 * * * *", "write 5-59/15"),
+        ("0 22-2 * * *", "the range goes backwards; write 22-23,0-2"),
+        ("0 0 * * FRI-MON", "the range goes backwards; write FRI-6,0-MON"),
+        ("1,,2 * * * *", "the minute is \"\""),
+        ("-5 * * * *", "the minute is \"-5\""),
+        ("+5 * * * *", "the minute is \"+5\""),
+        ("H * * * *", "the minute is \"H\": expected 0 to 59"),
+        ("0 0 32W * *", "expected 1W to 31W"),
+        ("0 0 L-31 * *", "expected L-1 to L-30"),
+        ("0 0 * * 5#6", "expected #1 to #5"),
+        ("0 0 * * L", "L needs a day"),
+        ("@dayly", "did you mean @daily?"),
+        ("@reboot", "@reboot names no time"),
+        ("@every 5m", "write: every 5m"),
+        ("@sometimes", "expected @hourly"),
+        ("every", "is not a length of time"),
+        ("every day", "did you mean @daily, or every 1d?"),
+        ("every 45", "is not a length of time"),
+        ("every 0s", "not between 1s and 3660d"),
+        ("every -5m", "not between 1s and 3660d"),
+        ("every 1mo", "has no fixed length"),
+        ("every 5m from noon", "\"noon\" is not a time"),
+        ("0 0 31 2 *", "it can never fire, for FEB never has the day-of-month \"31\""),
+        ("0 0 30,31 2 *", "it can never fire"),
+        ("0 0 31 4,6,9,11 *", "it can never fire, for APR, JUN, SEP, NOV never"),
+        ("0 0 L-30 2 *", "it can never fire"),
+    ] {
+        let error = Schedule::parse(text, &Zone::utc()).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains(part), "{text}: {error}");
+        assert!(error.contains("is not a schedule"), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_schedule_is_told_in_words() {
+    for (text, words) in [
+        ("0 7 * * *", "at 07:00 every day"),
+        ("30 7,19 * * MON-FRI", "at 07:30 and 19:30 on Monday to Friday"),
+        ("* * * * *", "every minute"),
+        ("*/10 * * * *", "every 10 minutes"),
+        ("30 * * * *", "at minute 30 of every hour"),
+        ("*/15 9-17 * * 1-5", "every 15 minutes from 09:00 to 18:00 on Monday to Friday"),
+        ("0 */2 * * *", "at minute 0 of every 2 hours"),
+        ("*/5 * * * * *", "every 5 seconds"),
+        ("0 6 L * *", "at 06:00 on the last day of the month"),
+        ("0 6 15W,LW * *", "at 06:00 on the weekday nearest to day 15 and the last weekday of the month"),
+        ("0 6 * * FRI#2,MONL", "at 06:00 on the second Friday of the month and the last Monday of the month"),
+        ("0 6 13 * FRI", "at 06:00 on day 13 and on Friday"),
+        (
+            "0 6 */2 * SUN",
+            "at 06:00 on Sunday if it is day 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29 and 31",
+        ),
+        ("0 0 1 1,6-8 *", "at 00:00 on day 1 in January and June to August"),
+        ("0 0 * * SAT,SUN", "at 00:00 on Saturday and Sunday"),
+    ] {
+        assert_eq!(schedule(text, "Asia/Tokyo").describe(), format!("{words}, Asia/Tokyo time"), "{text}");
+    }
+    assert_eq!(schedule("every 90m", "Asia/Tokyo").describe(), "every 1 hour and 30 minutes");
+    assert_eq!(
+        schedule("every 1d from 2026-01-01", "Asia/Tokyo").describe(),
+        "every 1 day from 2026-01-01T00:00:00+09:00"
+    );
+}
+
+#[test]
+fn a_fingerprint_changes_with_the_instants_and_not_with_the_spelling() {
+    let print = |text: &str, zone: &str| schedule(text, zone).fingerprint();
+    for (left, right) in [
+        ("0 7 * * MON", "0  7 * * 1 "),
+        ("@daily", "0 0 * * *"),
+        ("0 0 7 * * *", "0 7 * * *"),
+        ("0 0 * * 0", "@weekly"),
+        ("0 0 1-31 * *", "@daily"),
+        ("every 60m", "every 1h"),
+    ] {
+        assert_eq!(print(left, "UTC"), print(right, "UTC"), "{left} {right}");
+    }
+    let all = [
+        "0 7 * * *",
+        "0 8 * * *",
+        "0 7 * * 1",
+        "0 7 1 * *",
+        "0 7 1 * 1",
+        "0 7 */30 * 1",
+        "0 7 L * *",
+        "0 7 LW * *",
+        "0 7 1W * *",
+        "0 7 * * 1L",
+        "0 7 * * 1#1",
+        "0 7 * * 1#2",
+        "*/2 * * * *",
+        "0-59/2 * * * *",
+        "0,2,4,6,8,10,12,14,16,18,20,22,24,26,28,30,32,34,36,38,40,42,44,46,48,50,52,54,56,58 0-23 * * *",
+        "every 2m",
+        "every 2m from 2026-01-01",
+    ];
+    let mut prints: Vec<String> = all.iter().map(|text| print(text, "UTC")).collect();
+    prints.push(print("0 7 * * *", "Asia/Tokyo"));
+    assert!(prints.iter().all(|print| print.len() == 16));
+    prints.sort();
+    prints.dedup();
+    // A step over a star and over the same range are one schedule.
+    assert_eq!(prints.len(), all.len());
+    // It is stored: it must not change from version to version.
+    assert_eq!(print("0 7 * * *", "Asia/Tokyo"), "ac151ee73b5f275e");
+}
+
+#[test]
+fn a_change_of_the_clocks_is_told_before_it_comes() {
+    const YEAR: std::time::Duration = std::time::Duration::from_secs(365 * 86_400);
+    for (text, zone, words) in [
+        (
+            "30 2 * * *",
+            "America/New_York",
+            "on 2026-03-08 the clocks skip 02:00 to 03:00, and what falls into that runs once, at 2026-03-08T03:00:00-04:00",
+        ),
+        (
+            "30 1 * * *",
+            "America/New_York",
+            "on 2026-11-01 the clocks show 01:00 to 02:00 twice, and what falls into that runs once, the first time, from 2026-11-01T01:30:00-04:00 on",
+        ),
+        (
+            "*/10 * * * *",
+            "Europe/London",
+            "on 2026-03-29 the clocks skip 01:00 to 02:00, and 6 times of the interval do not come",
+        ),
+        (
+            "0 1 * * *",
+            "Europe/London",
+            "on 2026-03-29 the clocks skip 01:00 to 02:00, and what falls into that runs once, at 2026-03-29T02:00:00+01:00",
+        ),
+        (
+            "30 23 * * *",
+            "America/Nuuk",
+            "on 2026-03-28 the clocks skip 23:00 to 00:00, and what falls into that runs once, at 2026-03-28T22:59:59-02:00",
+        ),
+        ("0 0 1 10-11 *", "Europe/London", ""),
+        ("0 7 * * *", "America/New_York", ""),
+        ("* * * * *", "Asia/Tokyo", ""),
+        ("every 5m", "America/New_York", ""),
+    ] {
+        let schedule = schedule(text, zone);
+        let now = Zone::utc().parse_time("2026-01-01").unwrap();
+        let told = schedule.dst_within(now, YEAR).map(|change| change.to_string()).unwrap_or_default();
+        assert_eq!(told, words, "{text} {zone}");
+    }
+    let apia = schedule("0 12 * * *", "Pacific/Apia");
+    let told = apia.dst_within(apia.zone().parse_time("2011-12-20").unwrap(), YEAR).unwrap();
+    assert!(told.to_string().contains("there is no slot for that day"), "{told}");
+    let weekly = schedule("30 2 * * SUN", "America/New_York");
+    let from = weekly.zone().parse_time("2026-03-08T03:00").unwrap();
+    assert_eq!(weekly.dst_within(from, YEAR), None, "02:30 is not skipped again within the year, nor shown twice");
+}

@@ -230,6 +230,7 @@ impl Walk {
             Finish::Stopped { .. } | Finish::Unrecorded { .. } | Finish::WithoutLease { .. } => {}
             Finish::StoreFailed(_) | Finish::Refused(_) => {}
             Finish::Fenced { .. } => panic!("walk {number}: it published nothing"),
+            Finish::NotNow(_) => panic!("walk {number}: it has no schedule"),
             Finish::Barred { .. } => panic!("walk {number}: it needs nothing"),
             Finish::Nested => panic!("walk {number}: it is inside nothing"),
         }

@@ -5,6 +5,7 @@
 //! * [`local`]: what this host remembers by itself.
 //! * [`transact`]: one change of a record, on the spot.
 //! * [`gate`]: skips are counted one at a time, so that they leave the store to its holder.
+//! * [`archive`], [`retention`]: the history of a job, read back for people, and given up when it is old.
 //! * [`drive`]: the loop that performs what a run decides.
 //! * [`child`], [`hold`]: what a lease is held for.
 //! * [`artifact`], [`pin`]: files as a run finds and leaves them, and copies of what it reads.
@@ -15,6 +16,7 @@
 //! * [`keeper`]: the process that runs the job and ends it by its deadline, whatever becomes of the wrapper.
 //! * [`terminal`]: who reads from the terminal, the job or whoever started us.
 
+pub mod archive;
 pub mod artifact;
 pub mod attend;
 pub mod child;
@@ -27,6 +29,7 @@ pub mod keeper;
 pub mod local;
 pub mod pin;
 pub mod publish;
+pub mod retention;
 pub mod said;
 pub mod scout;
 pub mod signals;

@@ -4,9 +4,9 @@ use fencepost_core::lease::{Honest, Intent, Refusal};
 use fencepost_core::name::{Job, Key};
 use fencepost_core::record::{Record, decode};
 use fencepost_core::register::{StoreError, Trouble};
-use fencepost_core::skips::Skips;
+use fencepost_core::skips::{Skip, Skips};
 use fencepost_core::time::StoreClock;
-use fencepost_core::token::{Nonce, RunId, Token};
+use fencepost_core::token::{Nonce, RunId};
 use fencepost_core::transition::{Done, Known, Step, Transition, unreadable};
 use fencepost_store::{Answer, Store, Swapped};
 use thiserror::Error;
@@ -68,14 +68,14 @@ pub fn skips(store: &dyn Store, job: &Job) -> Result<Option<Skips>, StoreError> 
     entry.map(|entry| decode(&entry.bytes).map_err(|why| unreadable(&format!("the skips of {job}"), &why))).transpose()
 }
 
-/// Counts a trigger that was turned away by the run with `token`.
+/// Counts a trigger that was waved off.
 pub fn count_skip(
     store: &dyn Store,
     local: &Local,
     job: &Job,
     by: RunId,
     host: &str,
-    token: Token,
+    skip: Skip,
 ) -> Result<Skips, StoreError> {
     let _gate = local.skip_gate();
     let key = Key::skips(job);
@@ -84,7 +84,7 @@ pub fn count_skip(
         let before = entry.as_ref().map(|entry| decode::<Skips>(&entry.bytes)).transpose();
         let before = before.map_err(|why| unreadable(&format!("the skips of {job}"), &why))?;
         let nonce = Nonce { by, write };
-        let next = Skips::add(before.as_ref(), nonce, clock::now().wall, host.to_string(), token);
+        let next = Skips::add(before.as_ref(), nonce, clock::now().wall, host.to_string(), skip);
         let expected = entry.as_ref().map(|entry| &entry.version);
         match store.swap(&key, expected, Some(&fencepost_core::record::encode(&next)))? {
             Answer { value: Swapped::Won(_), .. } => return Ok(next),

@@ -252,14 +252,14 @@ impl Scene {
         let at = |minute: Minute| Wall(world.midnight.0 + minute * 60_000);
         let asker = Asker { slot: at(self.asker), zone: world.zone.clone() };
         let due = |when: Wall| SLOTS.iter().map(|&slot| at(slot)).filter(|&slot| slot <= when).max();
-        let (when, due): (When, Option<&dyn Fn(Wall) -> Option<Wall>>) = match self.rule {
-            Rule::LastDue => (When::LastDue, None),
-            Rule::LastDueOfSchedule => (When::LastDue, Some(&due)),
-            Rule::SameDay => (When::SameDay, None),
-            Rule::SameSlot => (When::SameSlot, None),
-            Rule::Within => (When::Within(Duration::from_secs(WITHIN as u64 * 60)), None),
-            Rule::Any => (When::Any, None),
+        let when = match self.rule {
+            Rule::LastDue | Rule::LastDueOfSchedule => When::LastDue,
+            Rule::SameDay => When::SameDay,
+            Rule::SameSlot => When::SameSlot,
+            Rule::Within => When::Within(Duration::from_secs(WITHIN as u64 * 60)),
+            Rule::Any => When::Any,
         };
+        let due = (self.rule == Rule::LastDueOfSchedule).then_some(&due as &dyn Fn(Wall) -> Option<Wall>);
         let on_empty = if self.proceed_on_empty { OnEmpty::Proceed } else { OnEmpty::Skip };
         let artifacts = if self.found == Found::Unnamed { Vec::new() } else { vec![PATH.to_string()] };
         let need = Need { job: job(), when, artifacts, on_empty };
@@ -300,6 +300,9 @@ fn upstream(attempts: &[(usize, Ended)], going: Option<(usize, Going)>, zone: &s
         ledger,
         resources: Default::default(),
         upstreams: Default::default(),
+        timing: Default::default(),
+        paused: Default::default(),
+        params: Default::default(),
     };
     Upstream { record: Some(record), lease_is_over, history: Vec::new() }
 }
@@ -346,6 +349,7 @@ fn lease(number: u64, slot: Wall, zone: &str) -> Lease {
         until: None,
         holder: Holder { host: String::new(), processes: Some(processes) },
         slot,
+        covers: None,
         zone: zone.to_string(),
         trigger: Trigger::Schedule,
         since: slot,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fencepost_core::lease::{Cause, Facts, Me, Rules, Settle, Sighting, Standing};
+use fencepost_core::plan::PlanRules;
 use fencepost_core::record::{Lease, Record, Until};
 use fencepost_core::time::{Boot, Era, Reference, StoreClock, Wall, millis};
 use fencepost_core::token::Token;
@@ -12,6 +13,8 @@ macro_rules! bug {
     ($name:ident { $($rule:item)* }) => {
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
         pub struct $name;
+
+        impl PlanRules for $name {}
 
         impl Rules for $name {
             $($rule)*

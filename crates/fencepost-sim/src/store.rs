@@ -148,5 +148,8 @@ fn unused_record(store: StoreId) -> Record {
         ledger: Default::default(),
         resources: Default::default(),
         upstreams: Default::default(),
+        timing: None,
+        paused: None,
+        params: None,
     }
 }

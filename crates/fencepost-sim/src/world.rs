@@ -12,6 +12,7 @@ use fencepost_core::ledger::{Status, Trigger};
 use fencepost_core::record::{Holder, Process as Pid, Processes};
 use fencepost_core::register::Answer;
 use fencepost_core::run::{Input, Overlap, Run, Stages, Terms};
+use fencepost_core::slot::Choice;
 use fencepost_core::time::{Boot, Era, StoreClock, Wall};
 use fencepost_core::token::{RunId, Token};
 use fencepost_core::transition::{Call, Reply};
@@ -250,7 +251,7 @@ fn terms(config: &Config, host: usize, boots: u8, run: u8) -> Terms {
         run: run_id(run),
         ttl: config.ttl,
         holder: Holder { host: host.to_string(), processes: Some(processes) },
-        slot: EPOCH,
+        slot: Choice::At(EPOCH),
         zone: String::new(),
         trigger: Trigger::Schedule,
     };
@@ -266,6 +267,7 @@ fn terms(config: &Config, host: usize, boots: u8, run: u8) -> Terms {
         inside: None,
         stages: Stages::default(),
         empty_exit: None,
+        observe: false,
         stuck_after: None,
     }
 }

@@ -1,7 +1,8 @@
-//! Which file systems can be trusted with a lock.
+//! Which file systems can be trusted with a lock, and which folders with anything.
 
+use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::sys::statfs::{Statfs, statfs};
 
@@ -40,6 +41,48 @@ fn shared_by_magic(magic: u32) -> Option<&'static str> {
         0x786f_4256 => "a VirtualBox shared folder",
         _ => return None,
     })
+}
+
+/// Folders that are carried to other machines behind our back: there is no place where a check could be made.
+const SYNC_FOLDERS: [(&str, &str); 8] = [
+    ("Dropbox", "Dropbox"),
+    ("OneDrive", "OneDrive"),
+    ("Google Drive", "Google Drive"),
+    ("GoogleDrive", "Google Drive"),
+    ("My Drive", "Google Drive"),
+    ("Mobile Documents", "iCloud Drive"),
+    ("iCloud Drive", "iCloud Drive"),
+    ("CloudStorage", "a cloud provider"),
+];
+
+/// What a folder holds if it is synchronised.
+const SYNC_MARKS: [(&str, &str); 4] = [
+    (".stfolder", "Syncthing"),
+    (".dropbox", "Dropbox"),
+    (".dropbox.cache", "Dropbox"),
+    (".849C9593-D756-4E56-8D6E-42412F2A707B", "OneDrive"),
+];
+
+/// The service that carries the directory away, and by what it was recognised.
+pub fn sync_folder(directory: &Path) -> Option<(&'static str, PathBuf)> {
+    directory.ancestors().find_map(|above| {
+        let name = above.file_name().unwrap_or_default().to_string_lossy();
+        // A second account's folder is called "OneDrive - Company" or "Dropbox (Company)".
+        let matches = |folder: &str| {
+            name.strip_prefix(folder)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(" -") || rest.starts_with(" ("))
+        };
+        let by_name = SYNC_FOLDERS.iter().find(|(folder, _)| matches(folder));
+        let by_mark = || SYNC_MARKS.iter().find(|(mark, _)| is_mark(&above.join(mark)));
+        by_name
+            .map(|(_, service)| (*service, above.to_path_buf()))
+            .or_else(|| by_mark().map(|(mark, service)| (*service, above.join(mark))))
+    })
+}
+
+/// A directory `.dropbox` is where Dropbox keeps its settings, in every home directory; the mark is a file.
+fn is_mark(mark: &Path) -> bool {
+    fs::metadata(mark).is_ok_and(|found| found.is_file() || !mark.ends_with(".dropbox"))
 }
 
 #[cfg(test)]

@@ -3,22 +3,34 @@
 //! A store has three methods and no opinions. It does not know what a lease is, never repeats a call by itself, and
 //! says of a call that failed whether it may have happened.
 
+mod access;
 pub mod conformance;
+mod declared;
 pub mod file_system;
 #[cfg(feature = "sqlite")]
 mod host_clock;
 pub mod layer;
 mod memory;
 mod open;
-#[cfg(feature = "sqlite")]
-mod sqlite;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod pool;
+mod redact;
 
 use std::sync::Arc;
 
+pub use access::{Access, Secret};
+pub use declared::{Declared, Declaring, Standing};
 pub use memory::MemoryStore;
-pub use open::{OpenError, open, redacted};
+#[cfg(feature = "http")]
+pub use open::backends::http::HttpStore;
+#[cfg(feature = "postgres")]
+pub use open::backends::postgres;
+#[cfg(feature = "redis")]
+pub use open::backends::redis;
 #[cfg(feature = "sqlite")]
-pub use sqlite::SqliteStore;
+pub use open::backends::sqlite::SqliteStore;
+pub use open::{OpenError, declared, minimum_ttl, open, open_with, redacted};
+pub use redact::redacted_text;
 
 pub use fencepost_core::name::Key;
 pub use fencepost_core::register::{Answer, Entry, Fate, StoreError, Swapped, Trouble, Version};
@@ -92,4 +104,15 @@ fn refuse_unsound(key: &Key, new: Option<&[u8]>) -> Result<(), StoreError> {
         return Err(StoreError::not_done(Trouble::Refused, detail));
     }
     Ok(())
+}
+
+/// Random, because a counter would start again when a key is removed and the database restored.
+#[allow(dead_code, reason = "the store in memory alone has no use for it")]
+fn fresh_version() -> Result<Version, StoreError> {
+    let mut bytes = vec![0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        let detail = format!("The system gives no random numbers ({error}); nothing was changed.");
+        StoreError::not_done(Trouble::Unavailable, detail)
+    })?;
+    Ok(Version(bytes))
 }

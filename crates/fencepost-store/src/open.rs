@@ -1,8 +1,29 @@
 //! From a URL to a store: the only list of backends.
 
+/// The backends, each in a file of its own beside this one.
+#[path = "."]
+pub mod backends {
+    #[cfg(feature = "dir")]
+    pub mod dir;
+    #[cfg(feature = "git")]
+    pub mod git;
+    #[cfg(feature = "http")]
+    pub mod http;
+    #[cfg(feature = "postgres")]
+    pub mod postgres;
+    #[cfg(feature = "redis")]
+    pub mod redis;
+    #[cfg(feature = "sqlite")]
+    pub mod sqlite;
+}
+
+use std::path::Path;
+use std::time::Duration;
+
 use thiserror::Error;
 
-use crate::{Store, StoreError};
+use crate::file_system::shared_file_system;
+use crate::{Access, Declared, Declaring, Store, StoreError};
 
 /// Why there is no store.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -17,6 +38,29 @@ pub enum OpenError {
 
 /// Opens the store that `url` names. Errors hold no password.
 pub fn open(url: &str) -> Result<Box<dyn Store>, OpenError> {
+    open_with(url, &Access::default())
+}
+
+/// Opens the store that `url` names, by what `access` adds to it. Errors hold no password.
+pub fn open_with(url: &str, access: &Access) -> Result<Box<dyn Store>, OpenError> {
+    Ok(backend(url, access)?)
+}
+
+/// What the settings of the store say that cannot be proved by using it.
+pub fn declared(url: &str, access: &Access) -> Result<Vec<Declared>, OpenError> {
+    Ok(backend(url, access)?.declared()?)
+}
+
+/// The shortest time-to-live that makes sense with the store: one that takes seconds for a swap, or cannot be asked
+/// often, does not serve short leases.
+pub fn minimum_ttl(url: &str) -> Duration {
+    let Some((scheme, rest)) = split(url) else { return Duration::ZERO };
+    let known = SCHEMES.iter().find(|known| known.name == scheme);
+    known.map_or(Duration::ZERO, |known| (known.minimum_ttl)(rest))
+}
+
+/// The one arm per backend.
+fn backend(url: &str, access: &Access) -> Result<Box<dyn Declaring>, OpenError> {
     let usage = |text: String| Err(OpenError::Usage(text));
     let Some((scheme, rest)) = split(url) else {
         return usage(without_scheme(url));
@@ -24,13 +68,27 @@ pub fn open(url: &str) -> Result<Box<dyn Store>, OpenError> {
     let Some(known) = SCHEMES.iter().find(|known| known.name == scheme) else {
         return usage(unknown_scheme(url, scheme));
     };
-    match (known.name, rest) {
+    match (known.name, rest, access) {
         #[cfg(feature = "sqlite")]
-        ("sqlite", path) => {
+        ("sqlite", path, _) => {
             let path = sqlite_path(path).map_err(OpenError::Usage)?;
-            Ok(Box::new(crate::SqliteStore::open(path)?))
+            Ok(Box::new(backends::sqlite::SqliteStore::open(path)?))
         }
-        (name, _) => usage(format!(
+        #[cfg(feature = "dir")]
+        ("dir", path, access) => Ok(Box::new(backends::dir::DirStore::open(path, access)?)),
+        #[cfg(feature = "git")]
+        ("git+ssh" | "git+https" | "git+file", _, access) => Ok(Box::new(backends::git::GitStore::open(url, access)?)),
+        #[cfg(feature = "postgres")]
+        ("postgres", _, access) => {
+            Ok(Box::new(backends::postgres::PostgresStore::open(url, access.password.as_ref())?))
+        }
+        #[cfg(feature = "redis")]
+        ("redis" | "rediss", _, access) => {
+            Ok(Box::new(backends::redis::RedisStore::open(url, access.password.as_ref())?))
+        }
+        #[cfg(feature = "http")]
+        ("http" | "https", _, access) => Ok(Box::new(backends::http::HttpStore::open(url, access.password.as_ref())?)),
+        (name, ..) => usage(format!(
             "{:?} names a {name} store, which this fencepost is built without. It is built with: {}.",
             redacted(url),
             built_in().map(|known| known.example).collect::<Vec<_>>().join(", ")
@@ -61,20 +119,49 @@ struct Scheme {
     name: &'static str,
     example: &'static str,
     built_in: bool,
+    /// By what stands behind the scheme.
+    minimum_ttl: fn(&str) -> Duration,
+}
+
+const fn scheme(name: &'static str, example: &'static str, built_in: bool) -> Scheme {
+    Scheme { name, example, built_in, minimum_ttl: |_| Duration::ZERO }
 }
 
 const SCHEMES: &[Scheme] = &[
-    Scheme { name: "sqlite", example: "sqlite:/var/lib/fencepost/store.db", built_in: cfg!(feature = "sqlite") },
-    Scheme { name: "dir", example: "dir:/mnt/shared/fencepost", built_in: false },
-    Scheme { name: "git+ssh", example: "git+ssh://git@host/repository.git", built_in: false },
-    Scheme { name: "git+https", example: "git+https://host/repository.git", built_in: false },
-    Scheme { name: "git+file", example: "git+file:///srv/repository.git", built_in: false },
-    Scheme { name: "postgres", example: "postgres://user@host/database", built_in: false },
-    Scheme { name: "redis", example: "redis://host:6379", built_in: false },
-    Scheme { name: "rediss", example: "rediss://host:6379", built_in: false },
-    Scheme { name: "http", example: "http://localhost:8787", built_in: false },
-    Scheme { name: "https", example: "https://fencepost.example.workers.dev", built_in: false },
+    scheme("sqlite", "sqlite:/var/lib/fencepost/store.db", cfg!(feature = "sqlite")),
+    Scheme {
+        minimum_ttl: |path| if is_shared(path) { FILE_SERVER_TTL_MIN } else { Duration::ZERO },
+        ..scheme("dir", "dir:/mnt/shared/fencepost", cfg!(feature = "dir"))
+    },
+    Scheme {
+        minimum_ttl: |_| GIT_TTL_MIN,
+        ..scheme("git+ssh", "git+ssh://git@host/repository.git", cfg!(feature = "git"))
+    },
+    Scheme {
+        minimum_ttl: |_| GIT_TTL_MIN,
+        ..scheme("git+https", "git+https://host/repository.git", cfg!(feature = "git"))
+    },
+    Scheme {
+        minimum_ttl: |_| GIT_TTL_MIN,
+        ..scheme("git+file", "git+file:///srv/repository.git", cfg!(feature = "git"))
+    },
+    scheme("postgres", "postgres://user@host/database", cfg!(feature = "postgres")),
+    scheme("redis", "redis://host:6379", cfg!(feature = "redis")),
+    scheme("rediss", "rediss://host:6379", cfg!(feature = "redis")),
+    scheme("http", "http://localhost:8787", cfg!(feature = "http")),
+    scheme("https", "https://fencepost.example.workers.dev", cfg!(feature = "http")),
 ];
+
+/// The clients of a file server may show a listing that is a minute old.
+const FILE_SERVER_TTL_MIN: Duration = Duration::from_secs(180);
+
+/// A push takes seconds, and a host does not take one every minute for ever.
+const GIT_TTL_MIN: Duration = Duration::from_secs(600);
+
+fn is_shared(path: &str) -> bool {
+    let nearest = Path::new(path).ancestors().find(|above| above.is_dir());
+    nearest.is_some_and(|directory| shared_file_system(directory).is_ok_and(|kind| kind.is_some()))
+}
 
 /// Schemes whose rest is a path, which may hold any character and holds no password.
 const PATHS: &[&str] = &["sqlite", "dir", "git+file"];
@@ -94,7 +181,7 @@ fn split(url: &str) -> Option<(&str, &str)> {
 }
 
 #[cfg(feature = "sqlite")]
-fn sqlite_path(rest: &str) -> Result<&std::path::Path, String> {
+fn sqlite_path(rest: &str) -> Result<&Path, String> {
     let example = "for example sqlite:/var/lib/fencepost/store.db";
     if rest.is_empty() {
         return Err(format!("sqlite: lacks the path of a file, {example}."));
@@ -109,7 +196,7 @@ fn sqlite_path(rest: &str) -> Result<&std::path::Path, String> {
         let path = rest.trim_start_matches('/');
         return Err(format!("sqlite:{rest} names a host: write sqlite:{path} or sqlite:/{path}."));
     }
-    Ok(std::path::Path::new(rest))
+    Ok(Path::new(rest))
 }
 
 fn without_scheme(url: &str) -> String {
@@ -206,8 +293,8 @@ mod tests {
         ];
         for (url, shown) in table {
             assert_eq!(redacted(url), shown);
-            if !url.starts_with("sqlite") {
-                assert!(!usage(url).contains("s3cret"), "{}", usage(url));
+            if let Err(error) = open(url) {
+                assert!(!error.to_string().contains("s3cret"), "{error}");
             }
         }
     }
@@ -224,8 +311,10 @@ mod tests {
             ("postgresql://h/d", "did you mean postgres,"),
             ("git://h/r", "did you mean git+"),
             ("mysql://h/d", "known are sqlite, dir, git+ssh"),
-            ("dir:/mnt/x", "names a dir store, which this fencepost is built without"),
-            ("redis://h", "built with: sqlite:/var"),
+            ("dir:", "lacks the path"),
+            ("dir:~/x", "whole path"),
+            ("http://h", "is not encrypted"),
+            ("https://h?x=1", "the only option"),
             ("sqlite:", "lacks the path"),
             ("sqlite::memory:", "guards nothing"),
             ("sqlite:~/x.db", "whole path"),

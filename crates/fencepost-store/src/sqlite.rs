@@ -15,8 +15,10 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
+use crate::declared::{Declared, Declaring, Standing};
 use crate::{
-    Answer, Entry, Key, SCAN_KEYS_MAX, Store, StoreError, Swapped, Trouble, Version, host_clock, refuse_unsound,
+    Answer, Entry, Key, SCAN_KEYS_MAX, Store, StoreError, Swapped, Trouble, Version, fresh_version, host_clock,
+    refuse_unsound,
 };
 use failure::{Stage, failure, foreign_content};
 use place::{FileId, file_id};
@@ -134,6 +136,19 @@ impl Store for SqliteStore {
     }
 }
 
+impl Declaring for SqliteStore {
+    fn declared(&self) -> Result<Vec<Declared>, StoreError> {
+        let log = "A commit is flushed before it is answered (write-ahead log, synchronous = FULL).";
+        let reach = "It is one machine's: its processes share it, other machines cannot.";
+        let clock = "Leases are judged by the kernel's boot clock, which setting the date does not move.";
+        Ok(vec![
+            Declared::new("durability", Standing::Sound, log),
+            Declared::new("reach", Standing::Sound, reach),
+            Declared::new("clock", Standing::Sound, clock),
+        ])
+    }
+}
+
 impl OpenedFiles {
     fn at(path: &Path, log_path: &Path) -> Option<Self> {
         Some(Self { database: file_id(path)?, log: file_id(log_path)? })
@@ -165,14 +180,4 @@ fn keys(connection: &Connection, prefix: &str, after: &str, limit: usize) -> rus
     )?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     statement.query_map(params![prefix, after, limit], |row| row.get(0))?.collect()
-}
-
-/// Random, because a counter would start again when a key is removed and the database restored.
-fn fresh_version() -> Result<Version, StoreError> {
-    let mut bytes = vec![0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        let detail = format!("The system gives no random numbers ({error}); nothing was changed.");
-        StoreError::not_done(Trouble::Unavailable, detail)
-    })?;
-    Ok(Version(bytes))
 }

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
+use fencepost_core::artifact::Fingerprint;
 use fencepost_core::name::Name;
+use fencepost_core::plan;
 use fencepost_core::schedule::Schedule;
+use fencepost_core::slot::{Asked, Choice, OnLost, OnUnknown, Scheduled};
 use fencepost_core::time::Wall;
 use fencepost_core::zone::{Date, Zone};
 
-use crate::config::{Config, JobConfig};
+use crate::args::RunOptions;
+use crate::config::{self, CatchUpMode, CatchUpOrder, Config, JobConfig, Located, SlotUnit};
 use crate::exit::Failure;
 
 /// The zone of a job: the one of the command line, the job's, the configuration's, or UTC. Never the machine's.
@@ -24,14 +28,17 @@ pub fn zone(given: Option<&str>, config: Option<&Config>, name: &Name) -> Result
 
 /// When a job of the configuration is due, if it says so.
 pub fn schedule(config: &Config, name: &Name) -> Result<Option<Schedule>, Failure> {
-    let keys: &JobConfig = config.job(name);
     let zone = zone(None, Some(config), name)?;
+    schedule_in(config, config.job(name), &zone)
+}
+
+fn schedule_in(config: &Config, keys: &JobConfig, zone: &Zone) -> Result<Option<Schedule>, Failure> {
     if let Some(written) = &keys.schedule {
-        let parsed = Schedule::parse(&written.value, &zone);
+        let parsed = Schedule::parse(&written.value, zone);
         return parsed.map(Some).map_err(|error| config.mistake(written, error.to_string(), None));
     }
     let Some(every) = &keys.every else { return Ok(None) };
-    let parsed = Schedule::parse(&every_text(every.value), &zone);
+    let parsed = Schedule::parse(&every_text(every.value), zone);
     parsed.map(Some).map_err(|error| config.mistake(every, error.to_string(), None))
 }
 
@@ -74,4 +81,176 @@ pub fn asked_slot(slot: Option<&str>, date: Option<&str>, zone: &Zone, now: Wall
 pub fn last_due(config: Option<&Config>, name: &Name, now: Wall) -> Result<Option<Wall>, Failure> {
     let Some(config) = config.filter(|config| config.jobs.contains_key(name)) else { return Ok(None) };
     Ok(schedule(config, name)?.and_then(|schedule| schedule.at_or_before(now)))
+}
+
+/// How the slot of a run is found.
+#[derive(Clone, Debug)]
+pub enum SlotRule {
+    /// There are no slots: every run stands for itself.
+    None {
+        on_lost: OnLost,
+    },
+    /// The day, hour or minute in which it starts.
+    Unit {
+        unit: SlotUnit,
+        again: bool,
+        on_lost: OnLost,
+    },
+    Instant {
+        slot: Wall,
+        again: bool,
+        on_lost: OnLost,
+    },
+    Due(Box<Scheduled>),
+    /// An item of work that is done once.
+    Once {
+        params: Option<Fingerprint>,
+        on_unknown: OnUnknown,
+    },
+}
+
+impl SlotRule {
+    /// What a run that starts now claims.
+    pub fn choice(&self, zone: &Zone, now: Wall) -> Choice {
+        match self {
+            Self::None { .. } => Choice::At(now),
+            Self::Unit { unit, again, on_lost } => {
+                Choice::Slot { slot: begun(*unit, zone, now), again: *again, on_lost: *on_lost }
+            }
+            Self::Instant { slot, again, on_lost } => Choice::Slot { slot: *slot, again: *again, on_lost: *on_lost },
+            Self::Due(scheduled) => Choice::Due(scheduled.clone()),
+            Self::Once { params, on_unknown } => Choice::Once { params: *params, on_unknown: *on_unknown },
+        }
+    }
+
+    /// The same slot once more, after it failed.
+    pub fn retry(&self, slot: Wall) -> Choice {
+        let on_lost = match self {
+            Self::None { on_lost } | Self::Unit { on_lost, .. } | Self::Instant { on_lost, .. } => *on_lost,
+            Self::Due(scheduled) => scheduled.on_lost,
+            Self::Once { params, on_unknown } => return Choice::Once { params: *params, on_unknown: *on_unknown },
+        };
+        Choice::Slot { slot, again: false, on_lost }
+    }
+
+    pub fn scheduled(&self) -> Option<&Scheduled> {
+        match self {
+            Self::Due(scheduled) => Some(scheduled),
+            _ => None,
+        }
+    }
+}
+
+/// The start of the day, hour or minute, by the clocks of the zone.
+fn begun(unit: SlotUnit, zone: &Zone, now: Wall) -> Wall {
+    let day = zone.start_of_day(zone.date(now));
+    let unit = match unit {
+        SlotUnit::Day => return day,
+        SlotUnit::Hour => 3_600_000,
+        SlotUnit::Minute => 60_000,
+    };
+    Wall(now.0 - (now.0 - day.0).rem_euclid(unit))
+}
+
+/// What the command line says about slots, or else the configuration.
+pub fn slot_rule(
+    options: &RunOptions,
+    config: Option<&Config>,
+    keys: &JobConfig,
+    zone: &Zone,
+) -> Result<SlotRule, Failure> {
+    let on_lost = match options.on_lost.or(keys.on_lost) {
+        Some(config::OnLost::Halt) => OnLost::Halt,
+        _ => OnLost::Rerun,
+    };
+    if let Some(text) = &options.slot {
+        return named_slot(text, options.again, on_lost, zone);
+    }
+    let schedule = match (&options.schedule, options.every) {
+        (Some(text), _) => Some(parse(text, zone)?),
+        (None, Some(every)) => Some(parse(&every_text(every), zone)?),
+        (None, None) => match config.filter(|config| config.jobs.contains_key(&options.job)) {
+            Some(config) => schedule_in(config, keys, zone)?,
+            None => None,
+        },
+    };
+    let Some(schedule) = schedule else {
+        return match keys.slot {
+            Some(unit) => Ok(SlotRule::Unit { unit, again: options.again, on_lost }),
+            None if options.now || options.again => Err(Failure::Usage(format!(
+                "{} has no schedule and no slots, so that there is nothing to do again or early. Leave --now and \
+                 --again out, or give --schedule or --slot.",
+                options.job
+            ))),
+            None => Ok(SlotRule::None { on_lost }),
+        };
+    };
+    let asked = match (options.now, options.again) {
+        (true, _) => Asked::Now,
+        (_, true) => Asked::Again,
+        _ => Asked::Due,
+    };
+    let given = CatchUp {
+        slack: options.slack,
+        catch_up: options.catch_up,
+        within: options.catch_up_within,
+        mode: options.catch_up_mode,
+        order: options.catch_up_order,
+        spacing: options.catch_up_spacing,
+    };
+    Ok(SlotRule::Due(Box::new(Scheduled { schedule, terms: given.terms(keys)?, asked, on_lost })))
+}
+
+/// What a command line may say about catching up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CatchUp {
+    pub slack: Option<Duration>,
+    pub catch_up: Option<u32>,
+    pub within: Option<Duration>,
+    pub mode: Option<CatchUpMode>,
+    pub order: Option<CatchUpOrder>,
+    pub spacing: Option<Duration>,
+}
+
+impl CatchUp {
+    pub fn terms(self, keys: &JobConfig) -> Result<plan::Terms, Failure> {
+        let key = |key: &Option<Located<Duration>>| key.as_ref().map(|key| key.value);
+        let built_in = plan::Terms::default();
+        let terms = plan::Terms {
+            catch_up: self.catch_up.or(keys.catch_up).unwrap_or(built_in.catch_up),
+            within: self.within.or(key(&keys.catch_up_within)),
+            mode: match self.mode.or(keys.catch_up_mode) {
+                Some(CatchUpMode::Collapse) => plan::Mode::Collapse,
+                _ => plan::Mode::Each,
+            },
+            order: match self.order.or(keys.catch_up_order) {
+                Some(CatchUpOrder::Newest) => plan::Order::NewestFirst,
+                _ => plan::Order::OldestFirst,
+            },
+            spacing: self.spacing.or(key(&keys.catch_up_spacing)).unwrap_or(built_in.spacing),
+            slack: self.slack.or(key(&keys.slack)).unwrap_or(built_in.slack),
+        };
+        terms.check().map_err(|error| Failure::Usage(format!("--catch-up: {error}")))?;
+        Ok(terms)
+    }
+}
+
+fn named_slot(text: &str, again: bool, on_lost: OnLost, zone: &Zone) -> Result<SlotRule, Failure> {
+    let unit = match text {
+        "day" => Some(SlotUnit::Day),
+        "hour" => Some(SlotUnit::Hour),
+        "minute" => Some(SlotUnit::Minute),
+        _ => None,
+    };
+    if let Some(unit) = unit {
+        return Ok(SlotRule::Unit { unit, again, on_lost });
+    }
+    let slot = zone
+        .parse_time(text)
+        .map_err(|error| Failure::Usage(format!("--slot is day, hour, minute or a time, and {error}")))?;
+    Ok(SlotRule::Instant { slot, again, on_lost })
+}
+
+pub fn parse(text: &str, zone: &Zone) -> Result<Schedule, Failure> {
+    Schedule::parse(text, zone).map_err(|error| Failure::Usage(format!("--schedule: {error}")))
 }

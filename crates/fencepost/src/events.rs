@@ -76,9 +76,9 @@ impl Events {
 
 fn described(event: &Event) -> (&'static str, Value) {
     match event {
-        Event::Claimed { token, grants, took_over } => {
+        Event::Claimed { token, grants, slot, took_over } => {
             let took_over = took_over.as_ref().map(|from| json!({ "run": from.run, "reason": from.note }));
-            ("claimed", json!({ "token": token, "grants": grants, "took_over": took_over }))
+            ("claimed", json!({ "token": token, "grants": grants, "slot": show::time(*slot), "took_over": took_over }))
         }
         Event::Waiting { record, .. } => ("waiting", json!({ "holder": record.lease.as_ref().map(|l| l.run) })),
         Event::AskedToStop { record } => ("asked_to_stop", json!({ "holder": record.lease.as_ref().map(|l| l.run) })),
@@ -88,6 +88,13 @@ fn described(event: &Event) -> (&'static str, Value) {
         Event::Frozen => ("frozen", json!({})),
         Event::Thawed => ("thawed", json!({})),
         Event::CompletionFailed { error } => ("completion_failed", json!({ "message": error.detail })),
+        Event::Observed { status, reason } => ("observed", json!({ "status": status.as_str(), "reason": reason })),
+        Event::Missed { missed } => (
+            "missed",
+            json!({
+                "slot_from": show::time(missed.from), "slot_to": show::time(missed.to), "count": missed.count
+            }),
+        ),
         Event::Stuck { count } => ("stuck", json!({ "count": count })),
         Event::WithoutLease { error } => ("without_lease", json!({ "message": error.detail })),
     }

@@ -6,6 +6,7 @@ use fencepost_core::contract::Judgement;
 use fencepost_core::ledger::Status;
 use fencepost_core::register::StoreError;
 use fencepost_core::run::{Finish, Why};
+use fencepost_core::slot::NotNow;
 
 /// What the process ends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ impl Code {
     pub const BARRED: Self = Self(14);
     /// The barrier says halt, by hand.
     pub const HALTED: Self = Self(15);
+    /// An earlier attempt died between its effect and its record, by hand.
+    pub const UNKNOWN: Self = Self(17);
     /// A declared artifact is missing or untouched, by hand.
     pub const NO_OUTPUT: Self = Self(18);
     /// The command ended with 0 after it had said that it failed.
@@ -62,9 +65,26 @@ impl Code {
             Finish::NotSpawned(failure) if failure.not_found => Self::NOT_FOUND,
             Finish::NotSpawned(_) => Self::CANNOT_EXECUTE,
             Finish::Held { .. } => skip,
+            Finish::NotNow(NotNow::Lost { .. }) => Self(Self::UNKNOWN.0 + Self::UNDER_RUN),
+            Finish::NotNow(NotNow::TooOld { .. } | NotNow::OtherParameters) => Self::FAILED,
+            Finish::NotNow(_) => skip,
             Finish::Interrupted(signal) => Self::of_child(128 + signal),
             Finish::Nested | Finish::StoreFailed(_) | Finish::Refused(_) | Finish::Unrecorded { .. } => Self::FAILED,
         }
+    }
+
+    /// The code of an item of work: what is done replays the code it was done with.
+    pub fn of_once(finish: &Finish) -> Self {
+        match finish {
+            Finish::Held { .. } => Self::HELD,
+            Finish::NotNow(NotNow::Duplicate { exit_code, .. }) => Self::of_child(exit_code.unwrap_or(0)),
+            other => Self::of_run(other, Self::DONE),
+        }
+    }
+
+    /// An earlier attempt died between its effect and its record, under a wrapper.
+    pub fn of_unknown() -> Self {
+        Self(Self::UNKNOWN.0 + Self::UNDER_RUN)
     }
 
     /// The child's own code, unless something else says more: that there was nothing, or no artifact.

@@ -7,9 +7,12 @@ mod config;
 mod duration;
 mod events;
 mod exit;
+mod file;
 mod inside;
+mod moment;
 mod nearest;
 mod place;
+mod prometheus;
 mod report;
 mod settings;
 mod show;
@@ -31,9 +34,14 @@ fn main() -> ExitCode {
         Verb::Publish(verb) => command::publish::run(&arguments.global, verb),
         Verb::Record(options) => command::record::run(&arguments.global, options),
         Verb::Gate(options) => command::gate::run(&arguments.global, options),
+        Verb::Once(options) => command::once::run(&arguments.global, options),
+        Verb::Plan(options) => command::plan::run(&arguments.global, options),
+        Verb::Pause(options) => command::pause::pause(&arguments.global, options),
+        Verb::Resume(options) => command::pause::resume(&arguments.global, options),
         Verb::Status(options) => command::status::run(&arguments.global, options),
         Verb::Runs(options) => command::runs::run(&arguments.global, options),
         Verb::Validate => command::validate::run(&arguments.global),
+        Verb::Why(options) => command::why::run(&arguments.global, options),
     };
     code.unwrap_or_else(|failure| {
         let code = Code::of(&failure, arguments.verb.is_wrapper());

@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Write};
 use fencepost_core::ledger::Status;
 use fencepost_core::record::Record;
 use fencepost_core::run::{Event, Finish, Why};
+use fencepost_core::slot::NotNow;
 use fencepost_core::time::Wall;
 use fencepost_guard::drive::Note;
 use serde_json::json;
@@ -82,6 +83,14 @@ impl Voice {
             Event::CompletionFailed { error } => {
                 self.trouble(&format!("{job}: its end could not be recorded yet: {error} Trying again."));
             }
+            Event::Observed { status, reason } => {
+                self.trouble(&format!("{job}: observing only; it would have been {status}: {reason}"));
+            }
+            Event::Missed { missed } => self.trouble(&format!(
+                "{job} missed {} that nothing will run for any more, the last at {}.",
+                count(usize::try_from(missed.count).unwrap_or(usize::MAX), "slot", "slots"),
+                show::second(missed.to)
+            )),
             Event::Stuck { count } => self.trouble(&format!(
                 "{job} is ok, but has left the very same bytes {count} times in a row. Is it stuck?"
             )),
@@ -137,6 +146,10 @@ pub fn finish_json(code: Code, job: &str, finish: &Finish, now: Wall) {
         }
         Finish::Ended { .. } | Finish::WithoutLease { .. } | Finish::Held { .. } => return,
         Finish::Barred { halt: false, .. } => return,
+        Finish::NotNow(NotNow::Lost { .. }) => "unknown",
+        Finish::NotNow(NotNow::TooOld { .. }) => "too_old",
+        Finish::NotNow(NotNow::OtherParameters) => "other_parameters",
+        Finish::NotNow(_) => return,
         Finish::Barred { halt: true, .. } => "halted",
         Finish::Fenced { .. } => "fenced",
         Finish::Stopped { why: Why::Timeout, .. } => "timeout",
@@ -188,6 +201,26 @@ fn ending(job: &str, finish: &Finish, now: Wall) -> Option<(Voice, String)> {
         )),
         Finish::Interrupted(signal) => {
             Some((Voice::Everything, format!("{job}: interrupted by signal {signal}; nothing was run.")))
+        }
+        Finish::NotNow(why) => {
+            let text = format!("{job}: nothing was run: {}", why.words());
+            match why {
+                NotNow::Lost { .. } if job.starts_with("once=") => trouble(format!(
+                    "{text} Look whether the effect is there, then say --on-unknown retry, or let a command look: \
+                     --on-unknown verify=CMD."
+                )),
+                NotNow::Lost { .. } => trouble(format!(
+                    "{text} Look what became of it, then run it again by --again, or let such slots be repeated by \
+                     --on-lost rerun."
+                )),
+                NotNow::OtherParameters => trouble(text),
+                NotNow::TooOld { .. } => trouble(format!("{text} If it is to run all the same, say --again.")),
+                NotNow::Paused { .. } => {
+                    Some((Voice::Everything, format!("{text} Let it go on: fencepost resume {job}")))
+                }
+                NotNow::NotDue { .. } => Some((Voice::Everything, format!("{job}: {}", why.words()))),
+                NotNow::Duplicate { .. } => Some((Voice::Everything, text)),
+            }
         }
         Finish::Barred { halt, barred, recorded } => {
             let reasons = barred.iter().map(|barred| barred.reason.as_str()).collect::<Vec<_>>().join(" ");

@@ -9,13 +9,16 @@ use fencepost_core::name::Name;
 use fencepost_core::zone::Zone;
 use fencepost_guard::artifact::{Base, Declared};
 
-use crate::args::{OverlapChoice, RunOptions, StoreErrorChoice};
-use crate::calendar;
+use crate::args::{OnceOptions, OverlapChoice, RunOptions, StoreErrorChoice};
+use crate::calendar::{self, SlotRule};
 use crate::command::check_ttl;
 use crate::config::{Config, GRACE, GRACES_PER_TTL, JobConfig, Located, TTL};
 use crate::duration;
 use crate::exit::Failure;
 use crate::upstreams;
+
+/// How long a retry waits at first.
+const RETRY_BACKOFF: Duration = Duration::from_secs(10);
 
 /// Everything that may be said about a run, decided.
 #[derive(Debug)]
@@ -36,6 +39,11 @@ pub struct Settings {
     pub output_on_failure: bool,
     /// The zone whose days count.
     pub zone: Zone,
+    pub slot: SlotRule,
+    pub retries: u32,
+    pub retry_backoff: Duration,
+    pub catch_up_spacing: Duration,
+    pub observe: bool,
     pub base: Base,
     pub needs: Vec<Need>,
     pub needs_wait: Duration,
@@ -54,6 +62,7 @@ impl Settings {
     pub fn of(options: &RunOptions, config: Option<&Config>) -> Result<Self, Failure> {
         let keys = config.map(|config| config.job(&options.job).clone()).unwrap_or_default();
         let base = upstreams::base(config)?;
+        let zone = calendar::zone(options.tz.as_deref(), config, &options.job)?;
         let shell = |script: &OsString| vec!["/bin/sh".into(), "-c".into(), script.clone()];
         let ttl = options.ttl.or(value(&keys.ttl)).unwrap_or(TTL);
         Ok(Self {
@@ -69,7 +78,12 @@ impl Settings {
             on_store_error: options.on_store_error.or(keys.on_store_error).unwrap_or(StoreErrorChoice::Fail),
             leave_children: options.leave_children || keys.leave_children == Some(true),
             output_on_failure: options.output_on_failure || keys.output_on_failure == Some(true),
-            zone: calendar::zone(options.tz.as_deref(), config, &options.job)?,
+            slot: calendar::slot_rule(options, config, &keys, &zone)?,
+            retries: options.retries.or(keys.retries).unwrap_or(0),
+            retry_backoff: options.retry_backoff.or(value(&keys.retry_backoff)).unwrap_or(RETRY_BACKOFF),
+            catch_up_spacing: options.catch_up_spacing.or(value(&keys.catch_up_spacing)).unwrap_or_default(),
+            observe: options.observe || keys.observe == Some(true),
+            zone,
             needs: needs(options, config, &keys, &base)?,
             needs_wait: options.needs_wait.or(value(&keys.needs_wait)).unwrap_or_default(),
             prepare: options.prepare.as_ref().map(shell).or(keys.prepare.as_ref().map(|line| line.value.argv())),
@@ -79,6 +93,50 @@ impl Settings {
             base,
             remark: remark(&options.job, config),
             keys,
+        })
+    }
+}
+
+impl Settings {
+    /// What an item of work goes by that is done once: no configuration, no slots, nothing but the command.
+    pub fn of_once(options: &OnceOptions, slot: SlotRule) -> Result<Self, Failure> {
+        let argv = match &options.shell {
+            Some(script) => vec!["/bin/sh".into(), "-c".into(), script.clone()],
+            None if options.command.is_empty() => {
+                let example = format!("fencepost once {} -- ./charge.sh", options.key);
+                return Err(Failure::Usage(format!("There is no command to run. Write it after --, as in: {example}")));
+            }
+            None => options.command.clone(),
+        };
+        let ttl = options.ttl.unwrap_or(TTL);
+        Ok(Self {
+            argv,
+            working_directory: None,
+            environment: Vec::new(),
+            ttl,
+            grace: grace(ttl, options.grace)?,
+            timeout: options.timeout,
+            wait: options.wait,
+            skip_exit: 0,
+            overlap: OverlapChoice::Skip,
+            on_store_error: StoreErrorChoice::Fail,
+            leave_children: false,
+            output_on_failure: false,
+            zone: Zone::utc(),
+            slot,
+            retries: 0,
+            retry_backoff: RETRY_BACKOFF,
+            catch_up_spacing: Duration::ZERO,
+            observe: false,
+            base: Base::new(&upstreams::working_directory()?),
+            needs: Vec::new(),
+            needs_wait: Duration::ZERO,
+            prepare: None,
+            produces: Vec::new(),
+            empty_exit: None,
+            stuck_after: None,
+            remark: None,
+            keys: JobConfig::default(),
         })
     }
 }

@@ -3,34 +3,62 @@
 use std::io::Write;
 use std::time::Duration;
 
+use fencepost_core::artifact::Artifact;
 use fencepost_core::lease::{Facts, Honest, Rules, Standing};
-use fencepost_core::ledger::{Outcome, Status};
+use fencepost_core::ledger::{Consumed, LISTED_MAX, Outcome, Status};
 use fencepost_core::record::{Lease, Record};
 use fencepost_core::time::{Boot, StoreClock, Wall};
+use fencepost_core::zone::Zone;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::duration;
 
-/// RFC 3339 with its offset. A job without a zone of its own lives in UTC.
+/// RFC 3339 in UTC, for what belongs to no job's day.
 pub fn time(moment: Wall) -> String {
     Timestamp::from_millisecond(moment.0).map_or_else(|_| format!("{}ms", moment.0), |moment| format!("{moment:.3}"))
 }
 
-/// The civil date of a moment in UTC.
-pub fn date(moment: Wall) -> String {
-    time(moment).split('T').next().unwrap_or_default().to_string()
+/// The zone that a record names. One that this fencepost does not know is shown in UTC.
+pub fn zone(name: &str) -> Zone {
+    Zone::parse(name).unwrap_or_else(|_| Zone::utc())
 }
 
 /// A moment, to the second, and how long ago it was.
-pub fn time_for_people(moment: Wall, now: Wall) -> String {
-    format!("{} ({} ago)", second(moment), duration::show(now.since(moment)))
+pub fn time_for_people(moment: Wall, now: Wall, zone: &Zone) -> String {
+    format!("{} ({} ago)", second_in(moment, zone), duration::show(now.since(moment)))
+}
+
+/// A moment in UTC, to the second.
+pub fn second(moment: Wall) -> String {
+    second_in(moment, &Zone::utc())
 }
 
 /// A moment, to the second.
-pub fn second(moment: Wall) -> String {
-    let shown = Timestamp::from_millisecond(moment.0 - moment.0.rem_euclid(1000)).map(|moment| format!("{moment:.0}"));
-    shown.unwrap_or_default().replace('T', " ")
+pub fn second_in(moment: Wall, zone: &Zone) -> String {
+    let shown = zone.show(Wall(moment.0 - moment.0.rem_euclid(1000))).replace('T', " ");
+    shown.strip_suffix("+00:00").map(|start| format!("{start}Z")).unwrap_or(shown)
+}
+
+/// A text on one line, and nothing in it that a terminal would obey.
+pub fn flat(text: &str) -> String {
+    text.split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Artifacts as people compare them: size, and how the fingerprint begins. Of very many the first will do.
+pub fn artifacts(artifacts: &[Artifact]) -> Vec<String> {
+    let one = |artifact: &Artifact| {
+        let start = &artifact.sha256.to_string()[..12];
+        format!("{} ({} bytes, SHA-256 {start}…)", flat(&artifact.path), artifact.size)
+    };
+    let mut shown: Vec<String> = artifacts.iter().take(LISTED_MAX).map(one).collect();
+    if artifacts.len() > LISTED_MAX {
+        shown.push(format!("and {} more", artifacts.len() - LISTED_MAX));
+    }
+    shown
 }
 
 /// How long a lease lasts at least, and until when, as far as the store's clock tells.
@@ -44,12 +72,13 @@ pub fn remaining(record: &Record, clock: Option<&StoreClock>) -> Option<Duration
 
 /// One sentence about who holds a lease: host, process, since when, until when.
 pub fn holder(lease: &Lease, remaining: Option<Duration>, now: Wall) -> String {
+    let zone = zone(&lease.zone);
     let process = lease.holder.pid().map_or_else(|| "by hand".to_string(), |pid| format!("pid {pid}"));
     let until = match remaining {
-        Some(left) => format!("until {} unless renewed", second(now + left)),
+        Some(left) => format!("until {} unless renewed", second_in(now + left, &zone)),
         None => format!("for {} after its last renewal", duration::show(lease.ttl)),
     };
-    format!("{} ({process}), since {}, {until}", lease.holder.host, time_for_people(lease.since, now))
+    format!("{} ({process}), since {}, {until}", lease.holder.host, time_for_people(lease.since, now, &zone))
 }
 
 /// What `lease …` prints as JSON.
@@ -100,32 +129,64 @@ pub struct RunJson {
     pub duration_ms: Option<u64>,
     pub exit_code: Option<i32>,
     pub ended_by: Option<&'static str>,
-    pub artifacts: [(); 0],
-    pub upstreams: [(); 0],
+    pub artifacts: Vec<Artifact>,
+    pub upstreams: Vec<ConsumedJson>,
     pub note: Option<String>,
+    /// Where one outcome stands for several slots.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slot_from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slot_to: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+}
+
+/// What a run read of another job.
+#[derive(Debug, Serialize)]
+pub struct ConsumedJson {
+    pub job: String,
+    pub slot: String,
+    pub run: String,
+    pub sha256: Option<String>,
+}
+
+impl ConsumedJson {
+    fn new(consumed: &Consumed, zone: &Zone) -> Self {
+        Self {
+            job: consumed.job.clone(),
+            slot: zone.show(consumed.slot),
+            run: consumed.run.to_string(),
+            sha256: consumed.sha256.map(|sha256| sha256.to_string()),
+        }
+    }
 }
 
 impl RunJson {
     pub fn ended(record: &Record, outcome: &Outcome) -> Self {
+        let zone = zone(&outcome.zone);
+        let covers = outcome.covers.as_ref();
         Self {
             v: 1,
             job: record.job.to_string(),
-            slot: time(outcome.slot),
-            date: date(outcome.slot),
+            slot: zone.show(outcome.slot),
+            date: zone.date(outcome.slot).to_string(),
             timezone: outcome.zone.clone(),
             status: outcome.status.as_str(),
             token: outcome.token.number(),
             run: outcome.run.to_string(),
             host: outcome.host.clone(),
             trigger: outcome.trigger.as_str(),
-            started: time(outcome.started),
-            finished: Some(time(outcome.finished)),
+            started: zone.show(outcome.started),
+            finished: Some(zone.show(outcome.finished)),
             duration_ms: Some(fencepost_core::time::millis(outcome.finished.since(outcome.started))),
             exit_code: outcome.exit_code,
             ended_by: Some(outcome.ended_by.as_str()),
-            artifacts: [],
-            upstreams: [],
+            artifacts: outcome.artifacts.clone(),
+            upstreams: outcome.upstreams.iter().map(|consumed| ConsumedJson::new(consumed, &zone)).collect(),
             note: outcome.note.clone(),
+            slot_from: covers.map(|covers| zone.show(covers.from)),
+            slot_to: covers.map(|covers| zone.show(covers.to)),
+            count: covers.map(|covers| covers.count),
         }
     }
 
@@ -136,24 +197,28 @@ impl RunJson {
         if lease.holder.processes.is_none() || recorded {
             return None;
         }
+        let zone = zone(&lease.zone);
         Some(Self {
             v: 1,
             job: record.job.to_string(),
-            slot: time(lease.slot),
-            date: date(lease.slot),
+            slot: zone.show(lease.slot),
+            date: zone.date(lease.slot).to_string(),
             timezone: lease.zone.clone(),
             status: if is_over { Status::Lost } else { Status::Running }.as_str(),
             token: record.token.number(),
             run: lease.run.to_string(),
             host: lease.holder.host.clone(),
             trigger: lease.trigger.as_str(),
-            started: time(lease.since),
+            started: zone.show(lease.since),
             finished: None,
             duration_ms: None,
             exit_code: None,
             ended_by: None,
-            artifacts: [],
-            upstreams: [],
+            artifacts: Vec::new(),
+            upstreams: Vec::new(),
+            slot_from: None,
+            slot_to: None,
+            count: None,
             note: is_over.then(|| "it did not end properly; the next run takes over".to_string()),
         })
     }
@@ -163,6 +228,12 @@ impl RunJson {
 pub fn line(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}
+
+/// Prints lines that are written already.
+pub fn text(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 /// Prints a value as one line of JSON.

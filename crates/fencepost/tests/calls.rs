@@ -72,7 +72,7 @@ fn run_once(store: Arc<dyn Store>, site: &Site, job: &Job, needs: &[&str]) {
         run: RunId(uuid::Uuid::now_v7()),
         ttl: Duration::from_secs(300),
         holder: host.holder(std::process::id() as i32, None),
-        slot: clock::now().wall,
+        slot: fencepost_core::slot::Choice::At(clock::now().wall),
         zone: "UTC".to_string(),
         trigger: Trigger::Manual,
     };
@@ -87,6 +87,7 @@ fn run_once(store: Arc<dyn Store>, site: &Site, job: &Job, needs: &[&str]) {
         leaves_outcome: true,
         stages: Stages { inspect: !needs.is_empty(), ..Stages::default() },
         empty_exit: None,
+        observe: false,
         stuck_after: None,
         inside: None,
     };

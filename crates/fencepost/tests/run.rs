@@ -117,7 +117,7 @@ fn the_child_is_told_its_run_and_no_password() {
     let said = Said::of(command.output().unwrap());
     let told: Vec<(&str, &str)> = said.stdout.lines().filter_map(|line| line.split_once('=')).collect();
     let names: Vec<&str> = told.iter().map(|(name, _)| name.trim_start_matches("FENCEPOST_")).collect();
-    let expected = "JOB RUN TOKEN SLOT DATE TRIGGER LATE_SECONDS KEY STORE STORE_ID OUTCOME STATE_DIR";
+    let expected = "JOB RUN TOKEN SLOT DATE TRIGGER LATE_SECONDS KEY STORE STORE_ID OUTCOME STATE_DIR TZ";
     assert_eq!(names, sorted(expected), "{said:?}");
     let value = |name: &str| told.iter().find(|(told, _)| told.ends_with(name)).unwrap().1;
     let last = &site.runs(&[])[0];

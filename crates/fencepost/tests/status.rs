@@ -6,7 +6,7 @@ use common::{Said, Site, contains, keys, sorted};
 use serde_json::{Value, json};
 
 const STATUS: &str = "v store config jobs resources";
-const JOB: &str = "job token grants holder last last_ok next_slot streak counts";
+const JOB: &str = "job token grants holder last last_ok next_slot streak counts upstreams";
 const HOLDER: &str = "run host pid since until";
 const RUN: &str = "v job slot date timezone status token run host trigger started finished duration_ms exit_code \
                    ended_by artifacts upstreams note";
@@ -31,6 +31,7 @@ fn status_has_the_fields_of_the_contract() {
     assert_eq!(keys(&job["last"]), sorted(RUN), "{job}");
     assert_eq!(job["streak"], json!({ "status": "error", "count": 2 }));
     assert_eq!(job["counts"], json!({ "ok": 1, "error": 2 }));
+    assert_eq!(job["upstreams"], json!([]));
     assert_eq!(holder.finish().code, 0);
     assert_eq!(site.job("j")["holder"], json!(null));
 }
@@ -86,7 +87,7 @@ fn runs_have_the_fields_of_the_contract() {
     assert_eq!(json!(fields(&["artifacts", "upstreams"])), json!([[], []]));
     assert!(run["token"].is_u64() && run["duration_ms"].is_u64(), "{run}");
     for moment in fields(&["slot", "started", "finished"]) {
-        assert!(moment.as_str().is_some_and(|text| text.ends_with('Z') && text.contains('T')), "{run}");
+        assert!(moment.as_str().is_some_and(|text| text.ends_with("+00:00") && text.contains('T')), "{run}");
     }
     assert!(run["slot"].as_str().unwrap().starts_with(run["date"].as_str().unwrap()), "{run}");
 }
@@ -111,7 +112,7 @@ fn runs_are_shown_newest_first_and_can_be_chosen() {
     assert_eq!(codes(&["--status", "lost"]), Vec::<String>::new());
     let said = site.say(&["runs", "a"]);
     assert_eq!(said.stdout.lines().next(), Some(format!("store   sqlite:{}", site.database().display()).as_str()));
-    contains(&said.stdout, &["STARTED", "STATUS", "EXIT", "TOKEN", "HOST", "NOTE", "error", "ok"]);
+    contains(&said.stdout, &["SLOT", "STATUS", "EXIT", "TOKEN", "HOST", "NOTE", "error", "ok"]);
     contains(&site.say(&["runs", "--status", "lost"]).stdout, &["No runs."]);
 }
 
@@ -160,4 +161,38 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     }
     let said = site.shell(r#""$BINARY" runs | head -1"#);
     assert_eq!((said.code, said.stdout.lines().count(), said.stderr.as_str()), (0, 1, ""));
+}
+
+#[test]
+fn an_upstream_that_keeps_a_job_from_working_is_counted_with_its_last_reason() {
+    let site = Site::new();
+    site.say(&["run", "quiet", "--empty-exit", "75", "-c", "exit 75"]);
+    for upstream in ["broken", "broken", "quiet"] {
+        site.say(&["run", "j", "--tz", "Asia/Tokyo", "--needs", &format!("{upstream}@any"), "--", "true"]);
+    }
+    let job = site.job("j");
+    assert_eq!(job["counts"], json!({ "halted": 2, "skipped_barrier": 1 }));
+    let gauges = job["upstreams"].as_array().unwrap();
+    assert_eq!(keys(&gauges[0]), sorted("job halts skips at reason"));
+    let shown: Vec<_> = gauges.iter().map(|gauge| json!([gauge["job"], gauge["halts"], gauge["skips"]])).collect();
+    assert_eq!(json!(shown), json!([["broken", 2, 0], ["quiet", 0, 1]]));
+    contains(gauges[0]["reason"].as_str().unwrap(), &["broken has never run"]);
+    assert!(gauges[0]["at"].as_str().unwrap().ends_with("+09:00"), "{job}");
+    contains(&site.say(&["status", "j"]).stdout, &["upstream broken halted it 2 ×, skipped it 0 ×", "never run"]);
+    contains(&site.say(&["status"]).stdout, &["UPSTREAM", "HALTS", "SKIPS", "REASON", "quiet had nothing"]);
+}
+
+#[test]
+fn one_job_shows_what_its_last_good_run_left() {
+    let site = Site::new();
+    let path = site.path("out.txt");
+    let path = path.to_str().unwrap();
+    let said = site.say(&["run", "j", "--produces", path, "-c", &format!("echo hello > {path}")]);
+    assert_eq!(said.code, 0, "{said:?}");
+    site.say(&["run", "j", "--", "false"]);
+    let start = "5891b5b522d5";
+    contains(&site.say(&["status", "j"]).stdout, &["last ok", "left     ", &format!("(6 bytes, SHA-256 {start}…)")]);
+    let artifact = site.job("j")["last_ok"]["artifacts"][0].clone();
+    assert_eq!(keys(&artifact), sorted("path size sha256"));
+    assert!(artifact["sha256"].as_str().unwrap().starts_with(start), "{artifact}");
 }

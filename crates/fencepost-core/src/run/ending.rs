@@ -43,7 +43,11 @@ impl<R: Rules> Run<R> {
                 by_us(Status::Fenced).with_note(format!("a publish was refused: {why}"))
             }
             (Some(why), _, _) => by_us(why.status()).with_note(why.note()),
-            (None, Some(failure), _) => by_us(Status::Error).with_note(failure.text.clone()),
+            // Nothing ran, which the code says that a shell would show.
+            (None, Some(failure), _) => Ending {
+                exit_code: Some(if failure.not_found { 127 } else { 126 }),
+                ..by_us(Status::Error).with_note(failure.text.clone())
+            },
             (None, None, Some(halt)) => {
                 let status = if halt { Status::Halted } else { Status::SkippedBarrier };
                 by_us(status).with_note(reasons(&self.child.barred))
@@ -53,13 +57,18 @@ impl<R: Rules> Run<R> {
                 Ending { note, artifacts, ..Ending::new(status, ended_by) }
             }
         };
+        let note = match self.observed.as_slice() {
+            [] => ending.note.clone(),
+            observed => Some(format!("observed: {}. {}", observed.join("; "), ending.note.clone().unwrap_or_default())),
+        };
+        let ending = Ending { note, ..ending };
         let note = match self.child.escaped.as_slice() {
             [] => ending.note,
             escaped => Some(format!("could not be ended: {}. {}", escaped.join(", "), ending.note.unwrap_or_default())),
         };
         Ending {
             note,
-            exit_code,
+            exit_code: exit_code.or(ending.exit_code),
             upstreams: self.child.upstreams.clone(),
             barred: self.child.barred.clone(),
             published: self.child.published.clone(),

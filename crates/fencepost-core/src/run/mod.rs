@@ -12,10 +12,11 @@ use core::time::Duration;
 
 use crate::contract::{Produced, Recorded};
 use crate::lease::{Honest, Intent, Me, Now, Refusal, Rules};
-use crate::ledger::{Barred, Consumed, EndedBy, Outcome, Status};
+use crate::ledger::{Barred, Consumed, Covered, EndedBy, Outcome, Status};
 use crate::record::{Record, StopAsked};
 use crate::register::{StoreError, Trouble};
 use crate::said::Published;
+use crate::slot::NotNow;
 use crate::time::{Boot, Reference};
 use crate::token::RunId;
 use crate::transition::{Done, Known, Step, Transition};
@@ -53,6 +54,10 @@ pub struct Run<R: Rules = Honest> {
     looks: u32,
     /// The holder that was asked to stop. Another that slipped in after it is asked as well.
     asked_to_stop: Option<RunId>,
+    /// There is no slot to run, which is being written down.
+    not_now: Option<NotNow>,
+    /// What would have been done, were it not only observed.
+    observed: Vec<String>,
     stage: Stage,
     child: Child,
     retry_at: Option<Boot>,
@@ -110,6 +115,8 @@ impl<R: Rules> Run<R> {
             wait_until: None,
             looks: 0,
             asked_to_stop: None,
+            not_now: None,
+            observed: Vec::new(),
             stage: Stage::Claimed,
             child: Child::default(),
             retry_at: None,
@@ -180,6 +187,11 @@ impl<R: Rules> Run<R> {
 
     /// Until when the child may run, for the driver to check the keeper by.
     pub fn deadline(&self) -> Option<Boot> {
+        self.lease_deadline().filter(|_| !self.terms.observe)
+    }
+
+    /// Until when the lease is believed in.
+    fn lease_deadline(&self) -> Option<Boot> {
         self.mine.as_ref().map(|mine| mine.deadline)
     }
 
@@ -240,6 +252,17 @@ impl<R: Rules> Run<R> {
 
     fn done(&mut self, now: Now, done: Done, completes: bool, out: &mut Vec<Output>) {
         match self.phase {
+            Phase::Claiming if self.not_now.is_some() => {
+                let missed = done.held.as_ref().and_then(|known| missed_by(&known.record, self.terms.claim.run));
+                out.extend(missed.map(|missed| Output::Tell(Event::Missed { missed })));
+                match self.not_now.take() {
+                    Some(why) if self.terms.observe => {
+                        self.observe_skip(now, &Refusal::NotNow { why, account: false }, out);
+                    }
+                    Some(why) => self.finish(Finish::NotNow(why), out),
+                    None => {}
+                }
+            }
             Phase::Claiming if !self.holds(&done) => self.asked(now, done, out),
             Phase::Claiming => self.claimed(now, done, out),
             Phase::Running => self.renewed(now, done, out),
@@ -271,7 +294,7 @@ impl<R: Rules> Run<R> {
     fn claimed(&mut self, now: Now, done: Done, out: &mut Vec<Output>) {
         let Some(record) = done.held.as_ref().map(|known| known.record.clone()) else { return };
         self.hold(now, done);
-        let deadline = self.deadline().unwrap_or(now.boot);
+        let deadline = self.lease_deadline().unwrap_or(now.boot);
         if let Some(signal) = self.interrupted {
             let text = format!("interrupted by signal {signal} before it started");
             self.child.not_spawned = Some(NotSpawned { not_found: false, text });
@@ -281,9 +304,12 @@ impl<R: Rules> Run<R> {
             // The answer took so long that the lease is nearly over. It is renewed before anything starts under it.
             return self.start_renewal(now, out);
         }
-        let took_over = record.ledger.last().filter(|last| was_taken_over(last, &record));
+        let slot = record.lease.as_ref().map_or(now.wall, |lease| lease.slot);
+        let took_over = record.ledger.ring.iter().rev().take(2).find(|last| was_taken_over(last, &record));
         let took_over = took_over.map(|last| TookOver { run: last.run, note: last.note.clone().unwrap_or_default() });
-        out.push(Output::Tell(Event::Claimed { token: record.token, grants: record.grants, took_over }));
+        out.push(Output::Tell(Event::Claimed { token: record.token, grants: record.grants, slot, took_over }));
+        let missed = missed_by(&record, self.terms.claim.run);
+        out.extend(missed.map(|missed| Output::Tell(Event::Missed { missed })));
         self.phase = Phase::Running;
         self.give_up_at = None;
         self.advance(now, out);
@@ -377,6 +403,7 @@ impl<R: Rules> Run<R> {
 
     fn tick_running(&mut self, now: Now, out: &mut Vec<Output>) {
         if self.child.timeout_at.is_some_and(|at| now.boot >= at) && self.child.stopped.is_none() {
+            self.child.timeout_at = None;
             self.stop(Why::Timeout, out);
         }
         if self.child.frozen_since.is_some_and(|since| now.boot >= since + self.terms.grace) {
@@ -403,8 +430,12 @@ impl<R: Rules> Run<R> {
 
     fn refused(&mut self, now: Now, refusal: Refusal, out: &mut Vec<Output>) {
         match (&self.phase, refusal) {
+            (Phase::Claiming, refusal) if self.terms.observe && refusal.is_a_skip() && !refusal.accounts() => {
+                self.observe_skip(now, &refusal, out);
+            }
             (Phase::Claiming, Refusal::Held { record, remaining }) => self.held(now, record, remaining, out),
             (Phase::Claiming, Refusal::NobodyHolds | Refusal::NotHolder { .. }) => self.look(now, out),
+            (Phase::Claiming, Refusal::NotNow { why, account }) => self.not_now(now, why, account, out),
             (Phase::Claiming, other) => self.finish(Finish::Refused(other), out),
             (Phase::Running, Refusal::NotHolder { record }) => self.taken(record, out),
             (Phase::Running, _) => self.taken(None, out),
@@ -418,6 +449,15 @@ impl<R: Rules> Run<R> {
             }
             (Phase::Waiting { .. } | Phase::Finished, _) => {}
         }
+    }
+
+    /// There is no slot to run. What is to be written down about that comes first.
+    fn not_now(&mut self, now: Now, why: NotNow, account: bool, out: &mut Vec<Output>) {
+        if !account || self.not_now.is_some() {
+            return self.finish(Finish::NotNow(why), out);
+        }
+        self.not_now = Some(why);
+        self.start(Intent::Account(self.terms.claim.clone()), now, out);
     }
 
     /// The lease is another's: wave off, wait, or ask it to stop.
@@ -493,12 +533,36 @@ impl<R: Rules> Run<R> {
     }
 
     fn run_without_lease(&mut self, now: Now, error: StoreError, out: &mut Vec<Output>) {
+        out.push(Output::Tell(Event::WithoutLease { error }));
+        self.begin_without_lease(now, out);
+    }
+
+    fn begin_without_lease(&mut self, now: Now, out: &mut Vec<Output>) {
         self.transition = None;
         // A claim may have been won and its renewal failed. Nothing is run under what is nearly over.
         self.mine = None;
         self.phase = Phase::Running;
-        out.push(Output::Tell(Event::WithoutLease { error }));
+        self.give_up_at = None;
         self.advance(now, out);
+    }
+
+    /// Somebody only wants to know what would be decided: it is said, and the job runs all the same.
+    fn observe_skip(&mut self, now: Now, refusal: &Refusal, out: &mut Vec<Output>) {
+        let status = match refusal {
+            Refusal::NotNow { why, .. } => why.status(),
+            _ => Status::SkippedOverlap,
+        };
+        let reason = match refusal {
+            Refusal::NotNow { why, .. } => why.words(),
+            other => format!("{other}"),
+        };
+        self.observed(status, reason, out);
+        self.begin_without_lease(now, out);
+    }
+
+    fn observed(&mut self, status: Status, reason: String, out: &mut Vec<Output>) {
+        self.observed.push(format!("{status}: {reason}"));
+        out.push(Output::Tell(Event::Observed { status, reason }));
     }
 
     /// Whoever waits for a lease also waits for the store, if it may come back by itself.
@@ -517,6 +581,9 @@ impl<R: Rules> Run<R> {
     }
 
     fn stopping(&mut self, why: Why, out: &mut Vec<Output>) {
+        if self.terms.observe && why != Why::KeeperDied {
+            return self.observed(why.status(), why.note(), out);
+        }
         if self.child.stopped.is_none() {
             self.child.stopped = Some(why.clone());
             out.push(Output::Tell(Event::Stopping(why)));
@@ -525,18 +592,26 @@ impl<R: Rules> Run<R> {
 
     fn stop(&mut self, why: Why, out: &mut Vec<Output>) {
         self.stopping(why, out);
-        out.push(Output::Stop);
+        if self.child.stopped.is_some() {
+            out.push(Output::Stop);
+        }
     }
 
     fn kill(&mut self, why: Why, out: &mut Vec<Output>) {
         self.stopping(why, out);
-        out.push(Output::Kill);
+        if self.child.stopped.is_some() {
+            out.push(Output::Kill);
+        }
     }
 
     /// Whatever it was being stopped for before: there is nothing left to renew, to release or to record.
     fn taken(&mut self, record: Option<Box<Record>>, out: &mut Vec<Output>) {
         self.child.stopped = None;
         self.kill(Why::Taken { record }, out);
+        if self.terms.observe {
+            // It goes on without a lease, and has nothing left to renew.
+            self.mine = None;
+        }
     }
 
     fn interrupt(&mut self, signal: i32, now: Now, out: &mut Vec<Output>) {
@@ -565,6 +640,12 @@ fn silent_store() -> StoreError {
         Trouble::Unavailable,
         "The store has not answered for 30 seconds. The lease may have been taken all the same; it ends by itself.",
     )
+}
+
+/// The slots that a run found missed, if it wrote any down.
+fn missed_by(record: &Record, run: RunId) -> Option<Covered> {
+    let of_run = |outcome: &&Outcome| outcome.run == run && outcome.status == Status::Missed;
+    record.ledger.ring.iter().rev().find(of_run).and_then(|outcome| outcome.covers)
 }
 
 /// Whether the last outcome was written by the very claim that made the current lease.

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use super::{Exit, Grant, NotSpawned, Output, Passage, Phase, Run, Why};
 use crate::contract::Produced;
 use crate::lease::{Now, Rules};
+use crate::ledger::Status;
 use crate::said::Said;
 use crate::time::Boot;
 
@@ -111,6 +112,14 @@ impl<R: Rules> Run<R> {
                 self.child.upstreams = upstreams;
                 return self.advance(now, out);
             }
+            Passage::Skip { barred } | Passage::Halt { barred } if self.terms.observe => {
+                for barred in &barred {
+                    let status = if barred.halt { Status::Halted } else { Status::SkippedBarrier };
+                    self.observed(status, barred.reason.clone(), out);
+                }
+                self.child.barred = barred;
+                return self.advance(now, out);
+            }
             Passage::Skip { barred } => (self.child.halt, self.child.barred) = (Some(false), barred),
             Passage::Halt { barred } => (self.child.halt, self.child.barred) = (Some(true), barred),
         }
@@ -140,6 +149,7 @@ impl<R: Rules> Run<R> {
 
     fn grant(&self) -> Option<Grant> {
         let mine = self.mine.as_ref()?;
-        Some(Grant { record: Box::new(mine.known.record.clone()), deadline: mine.deadline })
+        let deadline = if self.terms.observe { Boot(u64::MAX) } else { mine.deadline };
+        Some(Grant { record: Box::new(mine.known.record.clone()), deadline })
     }
 }

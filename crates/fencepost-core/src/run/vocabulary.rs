@@ -8,12 +8,13 @@ use core::time::Duration;
 
 use crate::contract::{Judgement, Produced};
 use crate::lease::{Claim, Facts, Refusal};
-use crate::ledger::{Barred, Consumed, Status};
+use crate::ledger::{Barred, Consumed, Covered, Status};
 use crate::name::Job;
 use crate::record::{Record, StopAsked};
 use crate::register::{Answer, StoreError};
 use crate::said::{Published, Said};
-use crate::time::Boot;
+use crate::slot::NotNow;
+use crate::time::{Boot, Wall};
 use crate::token::{RunId, Token};
 use crate::transition::{Call, Reply};
 
@@ -37,6 +38,8 @@ pub struct Terms {
     pub stages: Stages,
     /// The exit code by which the job says that there was nothing.
     pub empty_exit: Option<i32>,
+    /// Decide and record everything, but skip, halt and stop nothing.
+    pub observe: bool,
     /// Say so when this many good runs in a row have left the same artifacts.
     pub stuck_after: Option<u64>,
 }
@@ -163,6 +166,7 @@ pub enum Event {
     Claimed {
         token: Token,
         grants: u64,
+        slot: Wall,
         took_over: Option<TookOver>,
     },
     Waiting {
@@ -186,6 +190,15 @@ pub enum Event {
     },
     WithoutLease {
         error: StoreError,
+    },
+    /// What would have been done, were it not only observed.
+    Observed {
+        status: Status,
+        reason: String,
+    },
+    /// Slots that nothing ran for, and that it is too late for.
+    Missed {
+        missed: Covered,
     },
     /// So many good runs in a row have left the very same artifacts.
     Stuck {
@@ -275,6 +288,8 @@ pub enum Finish {
         record: Box<Record>,
         remaining: Option<Duration>,
     },
+    /// There is no slot to run: it is done, or not due, or the job is paused.
+    NotNow(NotNow),
     /// The holder is the very run inside which this one was started.
     Nested,
     /// The store failed before anything was run.

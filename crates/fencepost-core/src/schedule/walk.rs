@@ -16,8 +16,10 @@ pub struct Window {
     from: i64,
     /// The end of the local times that count here.
     below: i64,
-    after_gap: Option<i64>,
-    before_gap: Option<i64>,
+    /// The instant right after a gap, if fixed times come then.
+    pub after_gap: Option<i64>,
+    /// The last second before a gap, if fixed times come then.
+    pub before_gap: Option<i64>,
 }
 
 impl Window {
@@ -105,7 +107,7 @@ impl<'a> Walk<'a> {
             if let Some(found) = self.window.first(self.cron, second) {
                 return Some(found);
             }
-            second = self.window.stretch.end;
+            second = self.window.stretch.end.max(second + 1);
             if !(FIRST..END).contains(&second) {
                 return None;
             }
@@ -119,7 +121,8 @@ impl<'a> Walk<'a> {
             if let Some(found) = self.window.last(self.cron, second) {
                 return Some(found);
             }
-            second = self.window.stretch.start.saturating_sub(1);
+            // Never stays where it is, whatever the database says.
+            second = self.window.stretch.start.saturating_sub(1).min(second - 1);
             if !(FIRST..END).contains(&second) {
                 return None;
             }
@@ -132,7 +135,7 @@ impl<'a> Walk<'a> {
         while from <= to.min(END) {
             self.go(from);
             count += self.window.count(self.cron, from, to);
-            from = self.window.stretch.end;
+            from = self.window.stretch.end.max(from + 1);
         }
         count
     }

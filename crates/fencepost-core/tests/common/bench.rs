@@ -20,6 +20,7 @@ pub fn terms(run: u128) -> Terms {
         inside: None,
         stages: Stages::default(),
         empty_exit: None,
+        observe: false,
         stuck_after: None,
     }
 }

@@ -11,6 +11,7 @@ use fencepost_core::ledger::{EndedBy, Ending, Status, Trigger};
 use fencepost_core::name::{Job, Key, Name};
 use fencepost_core::record::{FORMAT, Holder, Identity, Lease, Process, Processes, Record, StopAsked, Until, encode};
 use fencepost_core::register::{Answer, Entry, StoreError, Swapped, Trouble, Version};
+use fencepost_core::slot::Choice;
 use fencepost_core::time::{Boot, Era, Reference, StoreClock, Wall};
 use fencepost_core::token::{Nonce, RunId, StoreId, Token};
 use fencepost_core::transition::{Call, Reply};
@@ -102,7 +103,7 @@ pub fn claim(run: u128) -> Claim {
         run: id(run),
         ttl: ms(TTL_MS),
         holder: holder(),
-        slot: wall(0),
+        slot: Choice::At(wall(0)),
         zone: "UTC".to_string(),
         trigger: Trigger::Schedule,
     }
@@ -121,6 +122,9 @@ pub fn free(last: u64) -> Record {
         ledger: Default::default(),
         resources: Default::default(),
         upstreams: Default::default(),
+        timing: None,
+        paused: None,
+        params: None,
     }
 }
 
@@ -135,6 +139,7 @@ pub fn held(of: u64, run: u128) -> Record {
         slot: wall(0),
         zone: "UTC".to_string(),
         trigger: Trigger::Schedule,
+        covers: None,
         since: wall(0),
         stop_asked: None,
     };

@@ -9,7 +9,6 @@ mod cli;
 pub mod hook;
 mod message;
 mod push;
-mod redact;
 mod remote;
 
 use std::path::Path;
@@ -18,6 +17,7 @@ use std::time::Duration;
 
 use fencepost_core::fence::{Fence, Level, Strict, Verdict, judge};
 use fencepost_core::name::{Job, Key};
+use fencepost_store::redacted_text;
 
 use super::{PublishError, Receipt, Request, digest};
 use cli::Git;
@@ -137,7 +137,7 @@ impl Target {
     /// The sentence for a push that the server, or git, did not want.
     fn failed(&self, outcome: &Outcome, words: &str) -> PublishError {
         let Self { remote: Remote { shown, name, .. }, fence_ref, .. } = self;
-        let name = redact::text(name);
+        let name = redacted_text(name);
         PublishError::Failed(match outcome {
             Outcome::Behind(branch) => format!(
                 "{branch} on {shown} has commits that are not in ours, and they are not overwritten; nothing was pushed. \

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use fencepost_core::fence::Level;
-use fencepost_store::file_system::shared_file_system;
+use fencepost_store::file_system::{shared_file_system, sync_folder};
 use nix::sys::statvfs::statvfs;
 
 use super::PublishError;
@@ -178,48 +178,6 @@ fn check_name(target: &Path, directory: &Path) -> Result<(), PublishError> {
         ));
     }
     Ok(())
-}
-
-/// Folders that are carried to other machines behind our back: there is no place where a check could be made.
-const SYNC_FOLDERS: [(&str, &str); 8] = [
-    ("Dropbox", "Dropbox"),
-    ("OneDrive", "OneDrive"),
-    ("Google Drive", "Google Drive"),
-    ("GoogleDrive", "Google Drive"),
-    ("My Drive", "Google Drive"),
-    ("Mobile Documents", "iCloud Drive"),
-    ("iCloud Drive", "iCloud Drive"),
-    ("CloudStorage", "a cloud provider"),
-];
-
-/// What a folder holds if it is synchronised.
-const SYNC_MARKS: [(&str, &str); 4] = [
-    (".stfolder", "Syncthing"),
-    (".dropbox", "Dropbox"),
-    (".dropbox.cache", "Dropbox"),
-    (".849C9593-D756-4E56-8D6E-42412F2A707B", "OneDrive"),
-];
-
-/// The service that carries the directory away, and by what it was recognised.
-fn sync_folder(directory: &Path) -> Option<(&'static str, PathBuf)> {
-    directory.ancestors().find_map(|above| {
-        let name = above.file_name().unwrap_or_default().to_string_lossy();
-        // A second account's folder is called "OneDrive - Company" or "Dropbox (Company)".
-        let matches = |folder: &str| {
-            name.strip_prefix(folder)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with(" -") || rest.starts_with(" ("))
-        };
-        let by_name = SYNC_FOLDERS.iter().find(|(folder, _)| matches(folder));
-        let by_mark = || SYNC_MARKS.iter().find(|(mark, _)| is_mark(&above.join(mark)));
-        by_name
-            .map(|(_, service)| (*service, above.to_path_buf()))
-            .or_else(|| by_mark().map(|(mark, service)| (*service, above.join(mark))))
-    })
-}
-
-/// A directory `.dropbox` is where Dropbox keeps its settings, in every home directory; the mark is a file.
-fn is_mark(mark: &Path) -> bool {
-    fs::metadata(mark).is_ok_and(|found| found.is_file() || !mark.ends_with(".dropbox"))
 }
 
 #[cfg(test)]

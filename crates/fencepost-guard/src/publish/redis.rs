@@ -8,8 +8,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use fencepost_core::fence::{Fence, Level, Strict, Verdict, judge};
-use fencepost_store::redacted;
-use redis::{Client, Connection, ConnectionInfo, IntoConnectionInfo, RedisError, Value};
+use fencepost_store::redis as store;
+use redis::{Connection, RedisError, Value};
 
 use super::{PublishError, Receipt, Request, digest};
 use crate::clock;
@@ -33,42 +33,19 @@ const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
 const SETTLE_PAUSE: Duration = Duration::from_millis(300);
 
 /// A server, and how to get in.
-#[derive(Clone)]
-pub struct Server {
-    info: ConnectionInfo,
-    shown: String,
-}
-
-impl std::fmt::Debug for Server {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.shown)
-    }
-}
+#[derive(Clone, Debug)]
+pub struct Server(store::Server);
 
 impl Server {
     /// Reads a URL. Errors hold no password. Where it has none, `REDISCLI_AUTH` is taken, as redis-cli does.
     pub fn parse(url: &str) -> Result<Self, PublishError> {
-        let known = ["redis://", "rediss://", "redis+unix://", "unix://"].iter().any(|scheme| url.starts_with(scheme));
-        // The parser's own error may quote what it stumbled over, and that may be a piece of the password.
-        let info = url.into_connection_info().ok().filter(|_| known).ok_or_else(|| {
-            PublishError::Usage(
-                "--url is not a URL of a Redis server: write redis://host:6379, rediss://host:6379 for TLS, or \
-                 unix:///path. Signs such as @ : / % in a password are written as %40 %3A %2F %25. Nothing was changed."
-                    .to_string(),
-            )
-        })?;
-        let password = std::env::var("REDISCLI_AUTH").ok().filter(|password| !password.is_empty());
-        let settings = info.redis_settings().clone();
-        let info = match (settings.password(), password) {
-            (None, Some(password)) => info.set_redis_settings(settings.set_password(password)),
-            _ => info,
-        };
-        Ok(Self { info, shown: redacted(url) })
+        let wrong = |text: String| PublishError::Usage(format!("--url: {text} Nothing was changed."));
+        store::Server::parse(url, None).map(Self).map_err(wrong)
     }
 
     /// What people may see of it: no password.
     pub fn shown(&self) -> &str {
-        &self.shown
+        self.0.shown()
     }
 }
 
@@ -106,7 +83,7 @@ impl Session {
         if fact("role") == "slave" {
             return Err(PublishError::Failed(format!(
                 "{} is a replica that follows {}:{}; nothing was changed. Give the URL of the primary.",
-                server.shown,
+                server.shown(),
                 fact("master_host"),
                 fact("master_port")
             )));
@@ -156,7 +133,9 @@ impl Session {
                 "The fence of {} in {} cannot be read: {} ({why}). Nothing was changed, because without it nobody knows \
                  which token wrote last. Restore it together with the value; or, if no older run can still be alive, \
                  publish once with --adopt.",
-                keys.value, self.server.shown, keys.fence
+                keys.value,
+                self.server.shown(),
+                keys.fence
             ))),
         }
     }
@@ -202,7 +181,8 @@ impl Session {
                     return Err(PublishError::Failed(format!(
                         "The connection to {} was lost while it wrote ({lost}), and it could not be asked since ({error}). \
                          It is NOT KNOWN whether the value was set: GET {} says which token wrote last.",
-                        self.server.shown, keys.fence
+                        self.server.shown(),
+                        keys.fence
                     )));
                 }
             }
@@ -213,7 +193,8 @@ impl Session {
             Some(_) => Err(PublishError::Failed(format!(
                 "The connection to {} was lost while it wrote ({lost}), and another write to {} has come since. It is NOT \
                  KNOWN whether this value was set before that one.",
-                self.server.shown, keys.value
+                self.server.shown(),
+                keys.value
             ))),
         }
     }
@@ -227,7 +208,7 @@ impl Session {
             format!(
                 "{} throws away any key when its memory is full (maxmemory-policy {policy}), the fence included: set it to \
                  noeviction or volatile-lru.",
-                self.server.shown
+                self.server.shown()
             )
         });
         Receipt { level: self.level(), fence, already_applied, remarks: remark.into_iter().collect() }
@@ -237,7 +218,7 @@ impl Session {
         match error.redirect_node() {
             Some((node, _)) => PublishError::Failed(format!(
                 "{} is a node of a cluster, and the key lives on {node}; nothing was changed. Give the URL of that node.",
-                self.server.shown
+                self.server.shown()
             )),
             None => failed(what, &self.server, error),
         }
@@ -277,12 +258,7 @@ fn tag(key: &str) -> &str {
 }
 
 fn connect(server: &Server) -> Result<Connection, RedisError> {
-    // The client brings TLS without cryptography of its own. Whoever installed another before us is welcome.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let connection = Client::open(server.info.clone())?.get_connection_with_timeout(CONNECT_PATIENCE)?;
-    connection.set_read_timeout(Some(ANSWER_PATIENCE))?;
-    connection.set_write_timeout(Some(ANSWER_PATIENCE))?;
-    Ok(connection)
+    server.0.connect(CONNECT_PATIENCE, ANSWER_PATIENCE)
 }
 
 fn eval(
@@ -306,7 +282,7 @@ fn eval(
 }
 
 fn failed(what: &str, server: &Server, error: &RedisError) -> PublishError {
-    PublishError::Failed(format!("Cannot {what} {} ({error}); nothing was changed.", server.shown))
+    PublishError::Failed(format!("Cannot {what} {} ({error}); nothing was changed.", server.shown()))
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ pub struct Postgres {
     process: Child,
     directory: TempDir,
     pub port: u16,
+    settings: Vec<String>,
     databases: AtomicU32,
 }
 
@@ -51,20 +52,45 @@ impl Postgres {
 
     /// Starts the server that was prepared in a directory.
     pub fn start_in(directory: TempDir, settings: &[&str]) -> Self {
-        let port = free_port();
+        let (port, settings) = (free_port(), settings.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let process = Self::spawn(directory.path(), port, &settings);
+        let mut server = Self { process, directory, port, settings, databases: AtomicU32::new(0) };
+        server.wait();
+        server
+    }
+
+    fn spawn(directory: &Path, port: u16, settings: &[String]) -> Child {
         let mut postgres = unprivileged(postgres_program("postgres"));
-        postgres.arg("-D").arg(directory.path().join("data")).arg("-k").arg(directory.path());
+        postgres.arg("-D").arg(directory.join("data")).arg("-k").arg(directory);
         postgres.args(["-h", "127.0.0.1", "-p", &port.to_string(), "-c", "fsync=off", "-c", "max_connections=50"]);
         for setting in settings {
             postgres.args(["-c", setting]);
         }
-        let log = std::fs::File::create(directory.path().join("log")).unwrap();
-        let process =
-            postgres.current_dir(directory.path()).stdout(Stdio::null()).stderr(log).spawn().expect("postgres");
-        let mut server = Self { process, directory, port, databases: AtomicU32::new(0) };
-        let url = server.url("postgres");
-        wait_until(&mut server.process, || postgres::Client::connect(&url, postgres::NoTls).is_ok());
-        server
+        let log = std::fs::File::create(directory.join("log")).unwrap();
+        postgres.current_dir(directory).stdout(Stdio::null()).stderr(log).spawn().expect("postgres")
+    }
+
+    fn wait(&mut self) {
+        let url = self.url("postgres");
+        wait_until(&mut self.process, || postgres::Client::connect(&url, postgres::NoTls).is_ok());
+    }
+
+    /// Kills it where it stands, and starts it again on the same port once the last of its processes is gone.
+    pub fn kill_and_restart(&mut self) {
+        let backends: Vec<i32> = std::fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .filter(|pid| parent_of(*pid) == Some(self.process.id().cast_signed()))
+            .collect();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let started = Instant::now();
+        while backends.iter().any(|pid| kill(Pid::from_raw(*pid), None).is_ok()) && started.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(10));
+        }
+        self.process = Self::spawn(self.directory.path(), self.port, &self.settings);
+        self.wait();
     }
 
     pub fn url(&self, database: &str) -> String {
@@ -86,11 +112,15 @@ impl Postgres {
         name
     }
 
-    /// Stops it and hands its directory on.
+    /// A directory in which a server was prepared.
     pub fn prepare(settings: &[&str]) -> TempDir {
-        let mut server = Self::start(settings);
-        end(&mut server.process, Signal::SIGINT);
-        std::mem::replace(&mut server.directory, tempfile::tempdir().unwrap())
+        Self::start(settings).stop()
+    }
+
+    /// Stops it and hands its directory on.
+    pub fn stop(mut self) -> TempDir {
+        end(&mut self.process, Signal::SIGINT);
+        std::mem::replace(&mut self.directory, tempfile::tempdir().unwrap())
     }
 }
 
@@ -102,13 +132,22 @@ impl Drop for Postgres {
 
 pub struct Redis {
     process: Child,
-    _directory: TempDir,
+    directory: TempDir,
     pub port: u16,
+    settings: Vec<String>,
 }
 
 impl Redis {
     pub fn start(settings: &[&str]) -> Self {
         let (directory, port) = (own_directory(), free_port());
+        let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        let process = Self::spawn(directory.path(), port, &settings);
+        let mut server = Self { process, directory, port, settings };
+        server.wait();
+        server
+    }
+
+    fn spawn(directory: &Path, port: u16, settings: &[String]) -> Child {
         let mut redis = unprivileged(program("redis-server", "redis-server"));
         redis.args([
             "--port",
@@ -121,16 +160,27 @@ impl Redis {
             "warning",
             "--dir",
         ]);
-        redis.arg(directory.path()).args(settings).stdout(Stdio::null());
-        let process = redis.spawn().expect("redis-server");
-        let mut server = Self { process, _directory: directory, port };
+        redis.arg(directory).args(settings).stdout(Stdio::null()).spawn().expect("redis-server")
+    }
+
+    /// Until it answers, and answers anything but that it is loading.
+    fn wait(&mut self) {
+        let port = self.port;
         let answers = || {
             let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
             stream.write_all(b"PING\r\n").ok()?;
-            stream.read(&mut [0; 16]).ok().filter(|&read| read > 0)
+            let mut answer = [0; 16];
+            stream.read(&mut answer).ok().filter(|&read| read > 0 && !answer.starts_with(b"-LOADING"))
         };
-        wait_until(&mut server.process, || answers().is_some());
-        server
+        wait_until(&mut self.process, || answers().is_some());
+    }
+
+    /// Kills it where it stands, and starts it again on the same port.
+    pub fn kill_and_restart(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        self.process = Self::spawn(self.directory.path(), self.port, &self.settings);
+        self.wait();
     }
 
     pub fn url(&self) -> String {
@@ -142,6 +192,11 @@ impl Drop for Redis {
     fn drop(&mut self) {
         end(&mut self.process, Signal::SIGTERM);
     }
+}
+
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Which half of the exchange is lost when a connection is cut.
@@ -254,7 +309,9 @@ fn carry(
 
 /// A directory that an unprivileged server may write to.
 pub fn own_directory() -> TempDir {
-    let directory = tempfile::tempdir().unwrap();
+    // What a server flushes need not wait for a disk.
+    let memory = Path::new("/dev/shm");
+    let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
     if geteuid().is_root() {
         let nobody = User::from_name("nobody").unwrap().expect("a user called nobody");
         chown(directory.path(), Some(nobody.uid), Some(nobody.gid)).unwrap();
@@ -292,7 +349,7 @@ fn give_away(files: &[&Path]) {
 }
 
 /// PostgreSQL refuses to run as root, and Redis has no reason to.
-fn unprivileged(program: PathBuf) -> Command {
+pub fn unprivileged(program: PathBuf) -> Command {
     if !geteuid().is_root() {
         return Command::new(program);
     }
@@ -308,7 +365,7 @@ fn postgres_program(name: &str) -> PathBuf {
     newest.unwrap_or_else(|| program(name, "postgresql"))
 }
 
-fn program(name: &str, package: &str) -> PathBuf {
+pub fn program(name: &str, package: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|directory| directory.join(name)).find(|path| path.exists());
     found.unwrap_or_else(|| panic!("{name} is missing: apt-get install --no-install-recommends {package}"))
@@ -318,7 +375,7 @@ pub fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }
 
-fn wait_until(process: &mut Child, ready: impl Fn() -> bool) {
+pub fn wait_until(process: &mut Child, ready: impl Fn() -> bool) {
     let started = Instant::now();
     while !ready() {
         assert_eq!(process.try_wait().unwrap(), None, "the server ended at once");

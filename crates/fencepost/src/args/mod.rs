@@ -9,10 +9,11 @@ use std::time::Duration;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use fencepost_core::ledger::Status;
-use fencepost_core::name::Name;
+use fencepost_core::name::{Job, Name};
 use fencepost_core::token::Token;
 use serde::Serialize;
 
+use crate::config::{CatchUpMode, CatchUpOrder, OnLost};
 use crate::duration;
 use crate::exit::Code;
 use crate::report;
@@ -28,7 +29,7 @@ pub struct Arguments {
 }
 
 /// Options that stand on either side of the verb.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Global {
     /// The store that holds the leases, as a URL (default: the embedded one, in the state directory)
     #[arg(long, global = true, value_name = "URL")]
@@ -61,12 +62,22 @@ pub enum Verb {
     Record(RecordOptions),
     /// Ask whether a job may work on what its upstreams left
     Gate(GateOptions),
+    /// Do an item of work once, however often it is asked for
+    Once(Box<OnceOptions>),
+    /// Show which slots of a job would run now, which are dropped, and why
+    Plan(PlanOptions),
+    /// Wave off every trigger of a job until it is resumed
+    Pause(PauseOptions),
+    /// Let triggers of a job through again; what passed meanwhile is not caught up
+    Resume(JobArgument),
     /// Show the jobs: who holds them, how they last ended, how often they were skipped
     Status(StatusOptions),
     /// Show how recent runs ended
     Runs(RunsOptions),
     /// Check the configuration
     Validate,
+    /// Say what became of a slot of a job and why, step by step
+    Why(WhyOptions),
 }
 
 #[derive(Debug, Args)]
@@ -108,6 +119,52 @@ pub struct RunOptions {
     /// The zone whose days count, by its IANA name (default: UTC)
     #[arg(long, value_name = "ZONE")]
     pub tz: Option<String>,
+    /// When the job is due, as cron writes it or as "every 45m": the run is for the slot that is due, once
+    #[arg(long, value_name = "CRON", conflicts_with_all = ["every", "slot"])]
+    pub schedule: Option<String>,
+    /// The job is due this often
+    #[arg(long, value_parser = duration::parse, value_name = "D", conflicts_with = "slot")]
+    pub every: Option<Duration>,
+    /// The slot the run is for, without a schedule: this day, hour or minute, or an instant; a slot that is done is
+    /// not done again
+    #[arg(long, value_name = "day|hour|minute|T")]
+    pub slot: Option<String>,
+    /// A trigger this much early or late is on time (default: 1m)
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub slack: Option<Duration>,
+    /// Run now; it satisfies the slot that it replaces
+    #[arg(long, conflicts_with_all = ["again", "slot"])]
+    pub now: bool,
+    /// Repeat a slot that is done
+    #[arg(long)]
+    pub again: bool,
+    /// Try a failed run again, this often (default: 0)
+    #[arg(long, value_name = "N")]
+    pub retries: Option<u32>,
+    /// How long to wait before the first retry; twice as long before each next (default: 10s)
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub retry_backoff: Option<Duration>,
+    /// What to do about a slot whose run died: run it again, or halt (default: rerun)
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub on_lost: Option<OnLost>,
+    /// Of the slots that are due and not done, how many of the most recent run (default: 1)
+    #[arg(long, value_name = "N")]
+    pub catch_up: Option<u32>,
+    /// No slot older than this is caught up (default: as many periods as --catch-up)
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub catch_up_within: Option<Duration>,
+    /// Whether each missed slot runs, or one run covers the gap (default: each)
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub catch_up_mode: Option<CatchUpMode>,
+    /// Which missed slot runs first (default: oldest)
+    #[arg(long, value_enum, value_name = "ORDER")]
+    pub catch_up_order: Option<CatchUpOrder>,
+    /// How long to wait between the runs of missed slots
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub catch_up_spacing: Option<Duration>,
+    /// Decide and record everything, but skip, halt and stop nothing
+    #[arg(long)]
+    pub observe: bool,
     /// Work only if this upstream is good: NAME[@last-due|same-day|same-slot|within=6h|any][,artifact=PATH]; may be
     /// given several times
     #[arg(long, value_name = "SPEC")]
@@ -271,10 +328,98 @@ pub struct GateOptions {
 }
 
 #[derive(Debug, Args)]
+pub struct OnceOptions {
+    /// The item of work, such as invoices/2026-11/alice: the same for every attempt at it, and for nothing else
+    #[arg(value_parser = name)]
+    pub key: Name,
+    /// What it is done with: the same key with other bytes in this file is an error
+    #[arg(long, value_name = "FILE")]
+    pub params: Option<PathBuf>,
+    /// What to do if an attempt died between its effect and its record: halt, retry, or verify=CMD, which says by exit 0
+    /// that the effect is there and by exit 1 that it is not
+    #[arg(long, value_name = "WHAT", default_value = "halt")]
+    pub on_unknown: String,
+    /// Run this string by sh -c
+    #[arg(short = 'c', value_name = "STRING", conflicts_with = "command")]
+    pub shell: Option<OsString>,
+    /// The command, after --
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+    /// How long the claim lasts without a renewal (default: 5m)
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub ttl: Option<Duration>,
+    /// How long the command has between TERM and KILL (default: 10s, or a third of a shorter ttl)
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub grace: Option<Duration>,
+    /// End the command if it runs longer
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub timeout: Option<Duration>,
+    /// Wait this long if another is at it
+    #[arg(short, long, value_parser = duration::parse, value_name = "D")]
+    pub wait: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub struct PlanOptions {
+    /// The job's name
+    #[arg(value_parser = name)]
+    pub job: Name,
+    /// As it would be at this time (default: now)
+    #[arg(long, value_name = "T")]
+    pub at: Option<String>,
+    /// When the job is due (default: as the configuration or its last run says)
+    #[arg(long, value_name = "CRON")]
+    pub schedule: Option<String>,
+    /// The zone of the schedule
+    #[arg(long, value_name = "ZONE")]
+    pub tz: Option<String>,
+    /// A trigger this much early or late is on time (default: 1m)
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub slack: Option<Duration>,
+    /// Of the slots that are due and not done, how many of the most recent run (default: 1)
+    #[arg(long, value_name = "N")]
+    pub catch_up: Option<u32>,
+    /// No slot older than this is caught up
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub catch_up_within: Option<Duration>,
+    /// Whether each missed slot runs, or one run covers the gap (default: each)
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub catch_up_mode: Option<CatchUpMode>,
+    /// The job is each host's own
+    #[arg(long)]
+    pub per_host: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct PauseOptions {
+    #[command(flatten)]
+    pub job: JobArgument,
+    /// Why, in words
+    #[arg(long, value_name = "TEXT")]
+    pub note: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub struct StatusOptions {
     /// Only this job
     #[arg(value_parser = name)]
     pub job: Option<Name>,
+    /// How to print it (default: table)
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
+    /// Write it to a file instead, at once or not at all; with --format prom
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Table,
+    /// For programs, as --json
+    Json,
+    /// For Prometheus
+    Prom,
 }
 
 #[derive(Debug, Args)]
@@ -285,15 +430,42 @@ pub struct RunsOptions {
     /// Only runs that ended this way; may be given several times
     #[arg(long, value_parser = status, value_name = "STATUS")]
     pub status: Vec<Status>,
+    /// Only slots at or after this: a date, a local time, or an instant such as 2026-03-08T07:30:00Z
+    #[arg(long, value_name = "T")]
+    pub since: Option<String>,
+    /// Only slots at or before this; a date means its whole day
+    #[arg(long, value_name = "T")]
+    pub until: Option<String>,
+    /// The zone of dates and local times, by its IANA name (default: each job's own)
+    #[arg(long, value_name = "ZONE")]
+    pub tz: Option<String>,
     /// At most this many, the newest
     #[arg(short = 'n', long, default_value_t = 50, value_name = "N")]
     pub limit: usize,
 }
 
+#[derive(Debug, Args)]
+pub struct WhyOptions {
+    /// The job's name; with @HOST for a job that is each host's own
+    #[arg(value_parser = Job::parse)]
+    pub job: Job,
+    /// The newest slot at or before this: a date, a local time, or an instant (default: the newest of all)
+    #[arg(long, value_name = "T")]
+    pub at: Option<String>,
+    /// The zone of a date or local time, by its IANA name (default: the job's own)
+    #[arg(long, value_name = "ZONE")]
+    pub tz: Option<String>,
+}
+
 impl Arguments {
     /// Reads the command line, or says what is wrong with it and which code to end with.
     pub fn from_command_line() -> Result<Self, Code> {
-        Self::try_parse().map_err(|error| {
+        let parsed = Self::try_parse().map(|mut arguments| {
+            let wants_json = matches!(&arguments.verb, Verb::Status(options) if options.format == Some(Format::Json));
+            arguments.global.json |= wants_json;
+            arguments
+        });
+        parsed.map_err(|error| {
             let code = match error.kind() {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Code::DONE,
                 _ if asked_for_run() => Code::FAILED,
@@ -315,7 +487,7 @@ impl Arguments {
 impl Verb {
     /// Whether the verb passes a child's exit code through, so that a usage error needs a code of its own.
     pub fn is_wrapper(&self) -> bool {
-        matches!(self, Self::Run(_))
+        matches!(self, Self::Run(_) | Self::Once(_))
     }
 }
 
@@ -345,7 +517,7 @@ fn asked_for_run() -> bool {
         match word.to_str() {
             Some("--store" | "--config") => drop(words.next()),
             Some(option) if option.starts_with('-') => {}
-            verb => return verb == Some("run"),
+            verb => return matches!(verb, Some("run" | "once")),
         }
     }
     false

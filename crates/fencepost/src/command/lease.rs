@@ -8,6 +8,7 @@ use fencepost_core::ledger::Trigger;
 use fencepost_core::name::Job;
 use fencepost_core::record::Record;
 use fencepost_core::run::{Event, Finish, Overlap, Run, Stages, Terms, Why};
+use fencepost_core::slot::{Choice, NotNow};
 use fencepost_core::token::{RunId, Token};
 use fencepost_core::transition::Done;
 use fencepost_guard::drive::{Note, drive};
@@ -192,6 +193,11 @@ impl<'a> Desk<'a> {
                 let holder = record.lease.as_ref().map(|lease| show::holder(lease, remaining, clock::now().wall));
                 (Code::HELD, "held", format!("{} is held by {}.", self.job, holder.unwrap_or_default()))
             }
+            TransactError::Refused(Refusal::NotNow { why: why @ NotNow::Paused { .. }, .. }) => (
+                Code::HELD,
+                "paused",
+                format!("{}: {} Let it go on: fencepost resume {}", self.job, why.words(), self.job.name),
+            ),
             TransactError::Refused(Refusal::NotHolder { record }) => (Code::LOST, "lost", self.lost(record.as_deref())),
             TransactError::Refused(refusal) => return Err(Failure::Other(format!("{}: {refusal}", self.job))),
         };
@@ -218,7 +224,7 @@ impl<'a> Desk<'a> {
             run: self.me,
             ttl,
             holder: self.place.host.holder_by_hand(),
-            slot: clock::now().wall,
+            slot: Choice::At(clock::now().wall),
             zone: "UTC".to_string(),
             trigger: Trigger::Manual,
         }
@@ -238,6 +244,7 @@ impl<'a> Desk<'a> {
             leaves_outcome: false,
             stages: Stages::default(),
             empty_exit: None,
+            observe: false,
             stuck_after: None,
             inside: None,
         };
@@ -290,6 +297,7 @@ impl<'a> Desk<'a> {
             Finish::Held { record, remaining } => {
                 self.refused(TransactError::Refused(Refusal::Held { record, remaining }))
             }
+            Finish::NotNow(why) => self.refused(TransactError::Refused(Refusal::NotNow { why, account: false })),
             Finish::StoreFailed(error) => Err(Failure::Store(error)),
             Finish::Refused(refusal) => self.refused(TransactError::Refused(refusal)),
             Finish::NotSpawned(failure) => Err(Failure::Other(failure.text)),

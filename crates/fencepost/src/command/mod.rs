@@ -2,12 +2,16 @@
 
 pub mod gate;
 pub mod lease;
+pub mod once;
+pub mod pause;
+pub mod plan;
 pub mod publish;
 pub mod record;
 pub mod run;
 pub mod runs;
 pub mod status;
 pub mod validate;
+pub mod why;
 
 use std::time::Duration;
 

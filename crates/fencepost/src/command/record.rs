@@ -10,6 +10,7 @@ use fencepost_core::name::{Job, Name};
 use fencepost_core::nearest::nearest;
 use fencepost_core::record::Record;
 use fencepost_core::said::Said;
+use fencepost_core::slot::Choice;
 use fencepost_core::time::Wall;
 use fencepost_core::zone::Zone;
 use fencepost_guard::artifact::{Base, Unread, read};
@@ -112,7 +113,7 @@ fn by_hand(global: &Global, options: &RecordOptions, name: &Name, word: Word) ->
         run,
         ttl: TTL_MIN,
         holder: place.host.holder_by_hand(),
-        slot,
+        slot: Choice::At(slot),
         zone: zone.name().to_string(),
         trigger: Trigger::Manual,
     };

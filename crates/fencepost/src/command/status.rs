@@ -3,22 +3,28 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fencepost_core::ledger::{Outcome, Status};
-use fencepost_core::record::{Record, Resource};
+use fencepost_core::ledger::{Ledger, Outcome, Status};
+use fencepost_core::record::{Gauge, Record, Resource};
+use fencepost_core::schedule::Schedule;
 use fencepost_core::skips::Skips;
 use fencepost_core::time::{StoreClock, Wall};
+use fencepost_core::zone::Zone;
+use fencepost_guard::archive::whole;
 use fencepost_guard::clock;
 use fencepost_guard::transact::skips;
 use fencepost_store::Store;
 use serde::Serialize;
 
-use crate::args::{Global, StatusOptions};
+use crate::args::{Format, Global, StatusOptions};
 use crate::exit::{Code, Failure};
+use crate::file;
 use crate::place::Place;
+use crate::prometheus;
 use crate::report::{length, percent};
 use crate::show::{self, RunJson};
 
 pub fn run(global: &Global, options: &StatusOptions) -> Result<Code, Failure> {
+    let format = format(global, options)?;
     let place = Place::find(global)?;
     let store = place.open()?;
     let mut jobs = Vec::new();
@@ -30,27 +36,49 @@ pub fn run(global: &Global, options: &StatusOptions) -> Result<Code, Failure> {
     })?;
     jobs.sort_by(|a, b| a.record.job.cmp(&b.record.job));
     let now = clock::now().wall;
-    if global.json {
-        show::json(&StatusJson {
+    match (format, &options.output) {
+        (Format::Prom, Some(path)) => file::replace(path, &prometheus::exposition(&jobs))?,
+        (Format::Prom, None) => show::text(&prometheus::exposition(&jobs)),
+        (Format::Json, _) => show::json(&StatusJson {
             v: 1,
             store: place.shown_store(),
             config: place.shown_config(),
             jobs: jobs.iter().map(|job| job.json(now)).collect(),
             resources: resources(&jobs),
-        });
-        return Ok(Code::DONE);
+        }),
+        (Format::Table, _) => describe(&place, options, &jobs, now),
     }
+    Ok(Code::DONE)
+}
+
+fn format(global: &Global, options: &StatusOptions) -> Result<Format, Failure> {
+    let format = match (options.format, global.json) {
+        (Some(Format::Json) | None, true) => Format::Json,
+        (Some(_), true) => return Err(Failure::Usage("--json and another --format cannot both be meant.".to_string())),
+        (format, false) => format.unwrap_or(Format::Table),
+    };
+    match &options.output {
+        Some(_) if format != Format::Prom => {
+            Err(Failure::Usage("--output goes with --format prom; anything else can be redirected.".to_string()))
+        }
+        _ => Ok(format),
+    }
+}
+
+fn describe(place: &Place, options: &StatusOptions, jobs: &[JobState], now: Wall) {
     show::line(&format!("store   {}", place.shown_store()));
     show::line(&format!("config  {}", place.shown_config().as_deref().unwrap_or("none")));
     show::line("");
-    match (&options.job, jobs.as_slice()) {
+    match (&options.job, jobs) {
         (Some(name), []) => show::line(&format!("{name} has never run on this store.")),
         (None, []) => show::line("No job has run on this store yet. Try: fencepost run hello -- echo hello"),
         (Some(_), jobs) => jobs.iter().for_each(|job| job.describe(now)),
-        (None, jobs) => table(jobs, now),
+        (None, jobs) => {
+            table(jobs, now);
+            show_upstreams(jobs, now);
+        }
     }
-    show_resources(&jobs, now);
-    Ok(Code::DONE)
+    show_resources(jobs, now);
 }
 
 fn table(jobs: &[JobState], now: Wall) {
@@ -97,15 +125,43 @@ fn show_resources(jobs: &[JobState], now: Wall) {
     }
 }
 
-struct JobState {
-    record: Record,
-    skips: Option<Skips>,
+/// The upstreams that kept jobs from working: the gauge of who is unstable.
+fn show_upstreams(jobs: &[JobState], now: Wall) {
+    let of = |job: &JobState| {
+        let rows = job.record.upstreams.iter().map(|(upstream, gauge)| {
+            vec![
+                upstream.clone(),
+                job.record.job.to_string(),
+                gauge.halts.to_string(),
+                gauge.skips.to_string(),
+                format!("{} ago", length(now.since(gauge.at))),
+                show::flat(&gauge.reason),
+            ]
+        });
+        rows.collect::<Vec<_>>()
+    };
+    let rows: Vec<_> = jobs.iter().flat_map(of).collect();
+    if !rows.is_empty() {
+        show::line("");
+        show::table(&["UPSTREAM", "JOB", "HALTS", "SKIPS", "LAST", "REASON"], &rows);
+    }
+}
+
+pub struct JobState {
+    /// The last outcome and the last good one are whole, where the record had to cut them.
+    pub record: Record,
+    pub skips: Option<Skips>,
     remaining: Option<Duration>,
     is_over: bool,
 }
 
 impl JobState {
-    fn of(store: &dyn Store, place: &Place, record: Record, clock: Option<&StoreClock>) -> Result<Self, Failure> {
+    fn of(store: &dyn Store, place: &Place, mut record: Record, clock: Option<&StoreClock>) -> Result<Self, Failure> {
+        let Ledger { ring, last_ok, .. } = &mut record.ledger;
+        for outcome in ring.last_mut().into_iter().chain(last_ok) {
+            // What is short is better than no status at all.
+            *outcome = whole(store, &record.job, outcome).unwrap_or_else(|_| outcome.clone());
+        }
         Ok(Self {
             skips: skips(store, &record.job)?,
             remaining: show::remaining(&record, clock),
@@ -114,12 +170,13 @@ impl JobState {
         })
     }
 
-    fn is_held(&self) -> bool {
+    pub fn is_held(&self) -> bool {
         self.record.lease.is_some() && !self.is_over
     }
 
     fn state(&self) -> &'static str {
         match &self.record.lease {
+            None if self.record.paused.is_some() => "paused",
             None => "free",
             Some(lease) if self.is_held() && lease.holder.processes.is_none() => "held",
             Some(_) if self.is_held() => "running",
@@ -147,6 +204,7 @@ impl JobState {
     /// Everything about one job, a line each.
     fn describe(&self, now: Wall) {
         let record = &self.record;
+        let say = |what: &str, text: &str| show::line(&format!("  {what:8} {text}"));
         show::line(&format!("{}", record.job));
         let state = match &record.lease {
             Some(lease) if self.is_held() => {
@@ -155,51 +213,83 @@ impl JobState {
             Some(lease) => format!("lost: run {} did not end properly; the next run takes over", lease.run),
             None => "free".to_string(),
         };
-        show::line(&format!("  state    {state}"));
-        show::line(&format!("  token    {} (grant {})", record.token, record.grants));
+        say("state", &state);
+        if let Some(paused) = &record.paused {
+            let note = paused.note.as_ref().map_or_else(String::new, |note| format!(": {}", show::flat(note)));
+            let since = show::time_for_people(paused.since, now, &self.zone());
+            say("paused", &format!("since {since}, from {}{note}", paused.by));
+        }
+        if let Some(next) = self.next_slot(now) {
+            say("next", &show::second_in(next, &self.zone()));
+        }
+        say("token", &format!("{} (grant {})", record.token, record.grants));
         if let Some(last) = record.ledger.last() {
-            show::line(&format!("  last     {}", sentence(last, now)));
+            say("last", &sentence(last, now));
         }
         if let Some(ok) = &record.ledger.last_ok {
-            show::line(&format!("  last ok  {}", sentence(ok, now)));
+            say("last ok", &sentence(ok, now));
+            show::artifacts(&ok.artifacts).iter().for_each(|artifact| say("left", artifact));
         }
-        if let Some((status, count)) = record.ledger.streak().filter(|(_, count)| *count > 1) {
-            show::line(&format!("  streak   {status} × {count}"));
+        if let Some((status, count)) = self.streak().filter(|(_, count)| *count > 1) {
+            say("streak", &format!("{status} × {count}"));
         }
         if let Some(skips) = &self.skips {
-            let last = show::time_for_people(skips.last.at, now);
-            show::line(&format!("  skipped  {}, last {last}", self.skips_cell()));
+            let last = |at| format!(", last {}", show::time_for_people(at, now, &self.zone()));
+            let last = skips.last.as_ref().map_or_else(String::new, |skip| last(skip.at));
+            say("skipped", &format!("{}{last}", self.skips_cell()));
+        }
+        for (upstream, gauge) in &record.upstreams {
+            let last = show::time_for_people(gauge.at, now, &self.zone());
+            let often = format!("halted it {} ×, skipped it {} ×", gauge.halts, gauge.skips);
+            say("upstream", &format!("{upstream} {often}, last {last}: {}", show::flat(&gauge.reason)));
         }
         let counts: Vec<_> = self.counts().into_iter().map(|(status, count)| format!("{status} {count}")).collect();
         if !counts.is_empty() {
-            show::line(&format!("  counts   {}", counts.join(", ")));
+            say("counts", &counts.join(", "));
         }
     }
 
-    fn counts(&self) -> BTreeMap<&'static str, u64> {
+    /// The zone the job lived in last.
+    fn zone(&self) -> Zone {
+        let timing = self.record.timing.as_ref().map(|timing| timing.zone.as_str());
+        let last = self.record.ledger.last().map(|last| last.zone.as_str());
+        show::zone(self.record.lease.as_ref().map(|lease| lease.zone.as_str()).or(last).or(timing).unwrap_or("UTC"))
+    }
+
+    /// When it is due next, where it has run by a schedule.
+    fn next_slot(&self, now: Wall) -> Option<Wall> {
+        let timing = self.record.timing.as_ref().filter(|_| self.record.paused.is_none())?;
+        Schedule::parse(&timing.schedule, &show::zone(&timing.zone)).ok()?.after(now)
+    }
+
+    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         let mut counts: BTreeMap<_, _> = self.record.ledger.counts.iter().map(|(s, n)| (s.as_str(), *n)).collect();
         if let Some(skips) = &self.skips {
-            counts.insert(Status::SkippedOverlap.as_str(), skips.overlap);
+            let skipped = [
+                (Status::SkippedOverlap, skips.overlap),
+                (Status::SkippedDuplicate, skips.duplicate),
+                (Status::SkippedPaused, skips.paused),
+            ];
+            counts.extend(skipped.into_iter().filter(|(_, n)| *n > 0).map(|(status, n)| (status.as_str(), n)));
         }
         counts
     }
 
-    fn streak(&self) -> Option<StreakJson> {
+    /// The status that came last, or the skips of a run that is going, and how many of it in a row.
+    pub fn streak(&self) -> Option<(Status, u64)> {
         let skipped = self.skips.as_ref().and_then(|skips| skips.streak(self.record.token));
-        if let Some(count) = skipped.filter(|_| self.is_held()) {
-            return Some(StreakJson { status: Status::SkippedOverlap.as_str(), count });
-        }
-        self.record.ledger.streak().map(|(status, count)| StreakJson { status: status.as_str(), count })
+        let skipped = skipped.filter(|_| self.is_held()).map(|count| (Status::SkippedOverlap, count));
+        skipped.or_else(|| self.record.ledger.streak())
     }
 
     fn json(&self, now: Wall) -> JobJson {
-        let record = &self.record;
+        let (record, zone) = (&self.record, self.zone());
         let holder = record.lease.as_ref().filter(|_| self.is_held()).map(|lease| HolderJson {
             run: lease.run.to_string(),
             host: lease.holder.host.clone(),
             pid: lease.holder.pid(),
-            since: show::time(lease.since),
-            until: self.remaining.map(|left| show::time(now + left)),
+            since: zone.show(lease.since),
+            until: self.remaining.map(|left| zone.show(now + left)),
         });
         JobJson {
             job: record.job.to_string(),
@@ -208,23 +298,24 @@ impl JobState {
             holder,
             last: record.ledger.last().map(|last| RunJson::ended(record, last)),
             last_ok: record.ledger.last_ok.as_ref().map(|last| RunJson::ended(record, last)),
-            next_slot: None,
-            streak: self.streak(),
+            next_slot: self.next_slot(now).map(|next| zone.show(next)),
+            streak: self.streak().map(|(status, count)| StreakJson { status: status.as_str(), count }),
             counts: self.counts(),
+            upstreams: record.upstreams.iter().map(|(job, gauge)| GaugeJson::new(job, gauge, &zone)).collect(),
         }
     }
 }
 
 fn resources(jobs: &[JobState]) -> Vec<ResourceJson> {
     let of = |job: &JobState| {
-        let name = job.record.job.to_string();
+        let (name, zone) = (job.record.job.to_string(), job.zone());
         let json = move |(resource, known): (&String, &Resource)| ResourceJson {
             resource: resource.clone(),
             kind: known.kind.clone(),
             token: known.token.number(),
             job: name.clone(),
             run: known.run.to_string(),
-            at: show::time(known.at),
+            at: zone.show(known.at),
             refused: known.refused,
         };
         job.record.resources.iter().map(json).collect::<Vec<_>>()
@@ -238,8 +329,8 @@ fn took(outcome: &Outcome) -> String {
 
 fn sentence(outcome: &Outcome, now: Wall) -> String {
     let exit = outcome.exit_code.map_or_else(String::new, |code| format!(", exit code {code}"));
-    let note = outcome.note.as_ref().map_or_else(String::new, |note| format!(": {note}"));
-    let ended = show::time_for_people(outcome.finished, now);
+    let note = outcome.note.as_ref().map_or_else(String::new, |note| format!(": {}", show::flat(note)));
+    let ended = show::time_for_people(outcome.finished, now, &show::zone(&outcome.zone));
     format!("{} {ended}, took {}{exit}{note}", outcome.status, took(outcome))
 }
 
@@ -274,6 +365,23 @@ struct JobJson {
     next_slot: Option<String>,
     streak: Option<StreakJson>,
     counts: BTreeMap<&'static str, u64>,
+    upstreams: Vec<GaugeJson>,
+}
+
+#[derive(Serialize)]
+struct GaugeJson {
+    job: String,
+    halts: u64,
+    skips: u64,
+    at: String,
+    reason: String,
+}
+
+impl GaugeJson {
+    fn new(job: &str, gauge: &Gauge, zone: &Zone) -> Self {
+        let Gauge { halts, skips, at, reason } = gauge;
+        Self { job: job.to_string(), halts: *halts, skips: *skips, at: zone.show(*at), reason: reason.clone() }
+    }
 }
 
 #[derive(Serialize)]

@@ -21,7 +21,7 @@ use toml::de::DeTable;
 
 pub use check::{GRACE, GRACES_PER_TTL, TTL};
 pub use find::{VARIABLE, candidates, find, home};
-pub use job::JobConfig;
+pub use job::{CatchUpMode, CatchUpOrder, JobConfig, OnLost, SlotUnit};
 pub use mistake::{Located, Mistake, Source};
 pub use needs::{Need, OnEmpty};
 pub use notify::Notify;

@@ -4,8 +4,8 @@ use std::io::{ErrorKind, IsTerminal, Write as _, stderr, stdin};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::redact;
 use crate::publish::PublishError;
+use fencepost_store::redacted_text;
 
 /// Set while our own push runs, so that the hook which refuses bare pushes lets it through.
 pub const PUSHING: &str = "FENCEPOST_PUSHING";
@@ -160,7 +160,7 @@ impl Answer {
             chosen = lines;
         }
         chosen.truncate(WORDS_LINES_MAX);
-        if chosen.is_empty() { "git gave no reason".to_string() } else { redact::text(&chosen.join("; ")) }
+        if chosen.is_empty() { "git gave no reason".to_string() } else { redacted_text(&chosen.join("; ")) }
     }
 }
 

@@ -6,8 +6,8 @@ use fencepost_core::fence::Fence;
 
 use super::cli::Git;
 use super::message::Tip;
-use super::redact;
 use crate::publish::{PublishError, Request, digest};
+use fencepost_store::redacted_text;
 
 /// A remote that is pushed to at one place.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl Remote {
             [url] => {
                 let same = urls(&[])?.is_some_and(|fetch| fetch == push);
                 let read = if same { name } else { url };
-                Ok(Self { name: name.to_string(), read: read.to_string(), shown: redact::text(url) })
+                Ok(Self { name: name.to_string(), read: read.to_string(), shown: redacted_text(url) })
             }
             _ => Err(PublishError::Usage(format!(
                 "The remote {name} is pushed to {} places at once, and one of them could accept what another refuses. \
@@ -62,7 +62,7 @@ impl Remote {
             let there = if there.is_empty() { "there is none".to_string() } else { format!("there is: {there}") };
             return Err(PublishError::Usage(format!("There is no remote {address:?} ({there}).")));
         }
-        Ok(Self { name: address.to_string(), read: address.to_string(), shown: redact::text(address) })
+        Ok(Self { name: address.to_string(), read: address.to_string(), shown: redacted_text(address) })
     }
 
     /// Reads the fence, and where the refs are.
@@ -74,7 +74,7 @@ impl Remote {
                  git ls-remote {}",
                 self.shown,
                 answer.words(),
-                redact::text(&self.read)
+                redacted_text(&self.read)
             )));
         }
         // A pattern also matches the ends of longer names: only the exact one is meant.
@@ -144,7 +144,7 @@ impl Remote {
              without it nobody knows which token wrote last. Put it back (git push {} {commit}:{fence_ref}); or, if no \
              older run can still be alive, publish once with --adopt.",
             self.shown,
-            redact::text(&self.name)
+            redacted_text(&self.name)
         )))
     }
 

@@ -1,329 +1,52 @@
-//! From a URL to a connection: what the URL says, where the password comes from, and how much TLS is asked for.
+//! From a URL to a connection, by the rules that the PostgreSQL store has as well.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
-
-use ::postgres::config::{Host, SslMode};
+use ::postgres::config::SslMode;
 use ::postgres::{Client, Config, NoTls};
-use nix::unistd::{User, geteuid};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-use tokio_postgres_rustls::MakeRustlsConnect;
+use fencepost_store::postgres as store;
 
 use super::explained;
 use crate::publish::PublishError;
 
-const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
-
-/// Where libpq looks if no host is named.
-const SOCKET_DIRECTORY: &str = "/var/run/postgresql";
-
 /// A server, and how to get in.
-#[derive(Clone)]
-pub struct Server {
-    config: Config,
-    tls: Tls,
-    shown: String,
-    remarks: Vec<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Tls {
-    /// None, or whatever the server has: encrypted, without asking who it is.
-    Unverified,
-    /// The server's certificate must be good for the host's name, by these roots or by the system's.
-    Verified(Option<PathBuf>),
-}
-
-impl std::fmt::Debug for Server {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.shown)
-    }
-}
+#[derive(Clone, Debug)]
+pub struct Server(store::Server);
 
 impl Server {
     /// Reads a URL. Errors hold no password.
     pub fn parse(url: &str) -> Result<Self, PublishError> {
-        let (url, tls, mode) = split_tls(url)?;
-        // The parser's own error may quote what it stumbled over, and that may be a piece of the password.
-        let mut config: Config = url.parse().map_err(|_| {
-            usage(
-                "It is not a URL that PostgreSQL understands. Signs such as @ : / % in a password are written as %40 \
-                   %3A %2F %25.",
-            )
-        })?;
-        config.ssl_mode(mode).connect_timeout(CONNECT_PATIENCE);
-        if config.get_application_name().is_none() {
-            config.application_name("fencepost");
-        }
-        if config.get_user().is_none() {
-            let user = std::env::var("PGUSER").ok().or_else(system_user).ok_or_else(|| usage("It names no user."))?;
-            config.user(&user);
-        }
-        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-            let local = Path::new(SOCKET_DIRECTORY).is_dir();
-            config.host(if local { SOCKET_DIRECTORY } else { "localhost" });
-        }
-        let shown = shown(&config);
-        let mut server = Self { config, tls, shown, remarks: Vec::new() };
-        server.find_password();
-        Ok(server)
+        store::Server::parse(url, None).map(Self).map_err(|text| usage(&text))
     }
 
     /// The database's name, by the rules of libpq.
     pub fn database(&self) -> &str {
-        self.config.get_dbname().or_else(|| self.config.get_user()).unwrap_or_default()
+        self.0.database()
     }
 
     /// What people may see of it: no password.
     pub fn shown(&self) -> &str {
-        &self.shown
+        self.0.shown()
     }
 
     pub fn remarks(&self) -> Vec<String> {
-        self.remarks.clone()
+        self.0.remarks().to_vec()
     }
 
     pub fn connect(&self) -> Result<Client, PublishError> {
-        let connected = match self.config.get_ssl_mode() {
-            SslMode::Disable => self.config.connect(NoTls),
-            _ => self.config.connect(MakeRustlsConnect::new(self.tls_config()?)),
+        let config = Config::from(self.0.config().clone());
+        let connected = match config.get_ssl_mode() {
+            SslMode::Disable => config.connect(NoTls),
+            _ => config.connect(self.0.tls().map_err(|text| usage(&text))?),
         };
         connected.map_err(|error| {
             PublishError::Failed(format!(
                 "Cannot connect to {} ({}); nothing was changed.",
-                self.shown,
+                self.shown(),
                 explained(&error)
             ))
         })
     }
-
-    /// The URL's own password goes before `PGPASSWORD`, and that before the password file.
-    fn find_password(&mut self) {
-        if self.config.get_password().is_some() {
-            return;
-        }
-        if let Some(password) = std::env::var("PGPASSWORD").ok().filter(|password| !password.is_empty()) {
-            self.config.password(password);
-            return;
-        }
-        let Some(path) = password_file() else { return };
-        let Ok(metadata) = fs::metadata(&path) else { return };
-        if metadata.mode() & 0o077 != 0 {
-            self.remarks.push(format!("{} can be read by others, and is ignored: chmod 600 it.", path.display()));
-            return;
-        }
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        let found =
-            password_in(&text, &self.host(), self.port(), self.database(), self.config.get_user().unwrap_or_default());
-        if let Some(password) = found {
-            self.config.password(password);
-        }
-    }
-
-    fn host(&self) -> String {
-        match self.config.get_hosts().first() {
-            Some(Host::Tcp(name)) => name.clone(),
-            _ => "localhost".to_string(),
-        }
-    }
-
-    fn port(&self) -> u16 {
-        self.config.get_ports().first().copied().unwrap_or(5432)
-    }
-
-    fn tls_config(&self) -> Result<ClientConfig, PublishError> {
-        let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| PublishError::Failed(format!("Cannot set up TLS ({error}); nothing was changed.")))?;
-        Ok(match &self.tls {
-            Tls::Unverified => {
-                let anybody = Arc::new(Anybody(provider));
-                builder.dangerous().with_custom_certificate_verifier(anybody).with_no_client_auth()
-            }
-            Tls::Verified(roots) => builder.with_root_certificates(root_store(roots.as_deref())?).with_no_client_auth(),
-        })
-    }
-}
-
-/// Takes out of the URL what the driver does not know.
-fn split_tls(url: &str) -> Result<(String, Tls, SslMode), PublishError> {
-    let (place, query) = url.split_once('?').unwrap_or((url, ""));
-    let (mut kept, mut mode, mut roots) = (Vec::new(), "prefer", None);
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        match pair.split_once('=') {
-            Some(("sslmode", value)) => mode = value,
-            Some(("sslrootcert", value)) => roots = Some(PathBuf::from(value)),
-            _ => kept.push(pair),
-        }
-    }
-    let (tls, mode) = match (mode, roots) {
-        ("disable", _) => (Tls::Unverified, SslMode::Disable),
-        ("prefer", _) => (Tls::Unverified, SslMode::Prefer),
-        ("require", None) => (Tls::Unverified, SslMode::Require),
-        // libpq verifies as well, once it is given roots to verify by; here that includes the name.
-        ("require" | "verify-full", roots) => (Tls::Verified(roots), SslMode::Require),
-        _ => {
-            return Err(usage(
-                "It asks for an sslmode that is not known: there are disable, prefer, require, verify-full.",
-            ));
-        }
-    };
-    let url = if kept.is_empty() { place.to_string() } else { format!("{place}?{}", kept.join("&")) };
-    Ok((url, tls, mode))
-}
-
-fn shown(config: &Config) -> String {
-    let host = match config.get_hosts().first() {
-        Some(Host::Tcp(name)) => name.clone(),
-        Some(Host::Unix(path)) => path.display().to_string(),
-        None => config.get_hostaddrs().first().map_or_else(String::new, ToString::to_string),
-    };
-    let port = config.get_ports().first().map_or_else(String::new, |port| format!(":{port}"));
-    let user = config.get_user().unwrap_or_default();
-    format!("postgres://{user}@{host}{port}/{}", config.get_dbname().unwrap_or(user))
-}
-
-fn system_user() -> Option<String> {
-    User::from_uid(geteuid()).ok().flatten().map(|user| user.name)
-}
-
-fn password_file() -> Option<PathBuf> {
-    let named = std::env::var_os("PGPASSFILE").map(PathBuf::from);
-    named.or_else(|| {
-        let home = std::env::var_os("HOME").map(PathBuf::from);
-        let home = home.or_else(|| User::from_uid(geteuid()).ok().flatten().map(|user| user.dir));
-        home.map(|home| home.join(".pgpass"))
-    })
-}
-
-/// The password of the first line that fits: `host:port:database:user:password`, with `*` for anything.
-fn password_in(text: &str, host: &str, port: u16, database: &str, user: &str) -> Option<String> {
-    let wanted = [host, &port.to_string(), database, user];
-    text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
-        let fields = fields(line);
-        let fits = fields.len() == 5 && fields.iter().zip(wanted).all(|(field, want)| field == "*" || field == want);
-        fits.then(|| fields[4].clone())
-    })
-}
-
-/// The fields of a line, at most five. A backslash takes the next sign as it is.
-fn fields(line: &str) -> Vec<String> {
-    let mut fields = vec![String::new()];
-    let mut signs = line.chars();
-    while let Some(sign) = signs.next() {
-        let last = fields.len() - 1;
-        match sign {
-            ':' if last < 4 => fields.push(String::new()),
-            '\\' => fields[last].extend(signs.next()),
-            _ => fields[last].push(sign),
-        }
-    }
-    fields
-}
-
-fn root_store(path: Option<&Path>) -> Result<RootCertStore, PublishError> {
-    let mut store = RootCertStore::empty();
-    let certificates = match path {
-        None => rustls_native_certs::load_native_certs().certs,
-        Some(path) => CertificateDer::pem_file_iter(path)
-            .and_then(Iterator::collect)
-            .map_err(|error| usage(&format!("sslrootcert={} cannot be read: {error}.", path.display())))?,
-    };
-    store.add_parsable_certificates(certificates);
-    if store.is_empty() {
-        return Err(usage(
-            "There are no root certificates to verify the server by: install ca-certificates, or name a \
-                          file by sslrootcert=PATH.",
-        ));
-    }
-    Ok(store)
 }
 
 fn usage(text: &str) -> PublishError {
     PublishError::Usage(format!("--url: {text} Nothing was changed."))
-}
-
-/// Takes every certificate, as libpq does for `prefer` and `require`: against those who listen, not against those who
-/// pretend.
-#[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_password_file_is_read_as_libpq_reads_it() {
-        let text = "# comment\nother:5432:shop:app:no\ndb:*:shop:app:s3:c\\\\ret\n*:*:*:*:rest\n";
-        assert_eq!(password_in(text, "db", 5433, "shop", "app").as_deref(), Some("s3:c\\ret"));
-        assert_eq!(password_in(text, "db", 5433, "shop", "root").as_deref(), Some("rest"));
-        assert_eq!(password_in("a\\:b:1:d:u:p", "a:b", 1, "d", "u").as_deref(), Some("p"));
-        assert_eq!(password_in("db:1:d:u", "db", 1, "d", "u"), None);
-    }
-
-    #[test]
-    fn tls_is_what_the_url_asks_for() {
-        let asked = |query: &str| split_tls(&format!("postgres://h/d{query}"));
-        let plain = "postgres://h/d".to_string();
-        assert_eq!(asked("").unwrap(), (plain.clone(), Tls::Unverified, SslMode::Prefer));
-        assert_eq!(asked("?sslmode=disable").unwrap(), (plain.clone(), Tls::Unverified, SslMode::Disable));
-        assert_eq!(asked("?sslmode=require").unwrap(), (plain.clone(), Tls::Unverified, SslMode::Require));
-        let verified = |roots: Option<&str>| Tls::Verified(roots.map(PathBuf::from));
-        assert_eq!(asked("?sslmode=verify-full").unwrap(), (plain.clone(), verified(None), SslMode::Require));
-        let (url, tls, mode) = asked("?a=b&sslmode=require&sslrootcert=/r&c=d").unwrap();
-        assert_eq!((url.as_str(), tls, mode), ("postgres://h/d?a=b&c=d", verified(Some("/r")), SslMode::Require));
-        assert!(asked("?sslmode=verify-ca").is_err());
-    }
-
-    #[test]
-    fn no_password_is_shown() {
-        let server = Server::parse("postgres://app:s3cret@db:5433/shop?password=s3cret").unwrap();
-        assert_eq!(server.shown(), "postgres://app@db:5433/shop");
-        assert!(!format!("{server:?}").contains("s3cret"));
-        let wrong = Server::parse("postgres://app:s3cret@db:s3cret/shop?nonsense=s3cret").unwrap_err();
-        assert!(!wrong.to_string().contains("s3cret"), "{wrong}");
-    }
 }

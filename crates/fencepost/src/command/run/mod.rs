@@ -1,31 +1,35 @@
 //! `fencepost run`: guard one run of a command.
 
-use std::ffi::OsString;
-use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
+pub mod again;
+mod environment;
+mod output;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fencepost_core::lease::{Claim, Intent};
+use fencepost_core::lease::{Claim, Honest, Intent};
 use fencepost_core::ledger::{Status, Trigger};
 use fencepost_core::name::Job;
-use fencepost_core::register::StoreError;
 use fencepost_core::run::{Event, Finish, Overlap, Run, Stages, Terms};
+use fencepost_core::skips::Skip;
+use fencepost_core::slot::Standing;
+use fencepost_core::time::Wall;
 use fencepost_core::token::RunId;
-use fencepost_guard::child::{Child, Environment, Plan, Variables};
+use fencepost_guard::child::{Child, Plan};
 use fencepost_guard::drive::{Note, drive};
 use fencepost_guard::keeper::Keeper;
 use fencepost_guard::pin::Pins;
-use fencepost_guard::scout::{PINNED, Pinned, Scout};
+use fencepost_guard::scout::Scout;
 use fencepost_guard::signals::Signals;
 use fencepost_guard::terminal::Terminal;
 use fencepost_guard::transact::{count_skip, look, transact};
-use fencepost_guard::{clock, nudge};
-use fencepost_store::{Answer, Entry, Key, Store, Swapped, Version};
+use fencepost_guard::{clock, nudge, retention};
+use fencepost_store::Store;
 
+use self::again::{Again, Ended, Next};
+use self::environment::environment;
+use self::output::{OutOfReach, Output};
 use crate::args::{Global, OverlapChoice, RunOptions, Sink, StoreErrorChoice};
-use crate::config::VARIABLE;
 use crate::events::Events;
 use crate::exit::{Code, Failure};
 use crate::place::Place;
@@ -44,29 +48,43 @@ pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
     if options.dry_run {
         return dry_run(&place, &job, &settings);
     }
+    let again = Again::from_environment(&settings);
     let run = super::mint_run();
     let sink = options.events.as_ref().map(Sink::parse).transpose().map_err(Failure::Usage)?;
     let mut events = Events::open(sink, job.to_string(), run.to_string())?;
-    let attempt = Attempt { global, settings, place, job, run };
+    let attempt = Attempt { global, settings, place, job, run, again };
     let result = attempt.guard(&mut events);
     if let Err(failure) = &result {
         events.fail(failure, Code::of(failure, true).0);
     }
-    result
+    let outcome = result?;
+    match outcome.next {
+        // Another attempt is another process: the keeper is forked before there are threads.
+        Some(next) => Err(next.exec()),
+        None => Ok(outcome.code),
+    }
 }
 
 /// One run, as it was asked for.
-struct Attempt<'a> {
-    global: &'a Global,
-    settings: Settings,
-    place: Place,
-    job: Job,
-    run: RunId,
+pub struct Attempt<'a> {
+    pub global: &'a Global,
+    pub settings: Settings,
+    pub place: Place,
+    pub job: Job,
+    pub run: RunId,
+    pub again: Again,
+}
+
+/// How an attempt came out, for whoever made it.
+pub struct Outcome {
+    pub code: Code,
+    pub finish: Finish,
+    next: Option<Next>,
 }
 
 impl Attempt<'_> {
-    fn guard(self, events: &mut Events) -> Result<Code, Failure> {
-        let Self { global, settings, place, job, run } = self;
+    pub fn guard(self, events: &mut Events) -> Result<Outcome, Failure> {
+        let Self { global, settings, place, job, run, again } = self;
         // The keeper is forked before the store is opened: no database handle crosses a fork, and no thread exists yet.
         let keeper = Keeper::start().map_err(|error| Failure::Other(format!("Cannot start the keeper: {error}")))?;
         let terminal = Terminal::detect();
@@ -78,7 +96,7 @@ impl Attempt<'_> {
             run,
             ttl: settings.ttl,
             holder: place.host.holder(std::process::id() as i32, Some(keeper.pid())),
-            slot: clock::now().wall,
+            slot: again.choice(&settings, clock::now().wall),
             zone: settings.zone.name().to_string(),
             trigger: Trigger::Manual,
         };
@@ -103,7 +121,19 @@ impl Attempt<'_> {
         };
         let mut child = Child::new(plan, keeper, terminal);
         let voice = Voice::of(global);
+        let (mut claimed_slot, mut granted) = (None, None);
         let mut tell = |note: Note| {
+            match &note {
+                Note::Event(Event::Claimed { slot, grants, .. }) => {
+                    (claimed_slot, granted) = (Some(*slot), Some(*grants));
+                }
+                Note::Event(Event::Observed { status, .. }) => {
+                    if let Some(skip) = skip_of(*status) {
+                        let _ = count_skip(store.as_ref(), &place.local(), &job, run, &place.host.name, skip);
+                    }
+                }
+                _ => {}
+            }
             events.note(&note);
             voice.note(&label, &note);
             if let Note::Event(Event::AskedToStop { record }) = &note {
@@ -114,7 +144,8 @@ impl Attempt<'_> {
             .map_err(|error| Failure::Other(format!("Cannot start the store's thread: {error}")))?;
         let code = Code::of_run(&finish, Code(settings.skip_exit));
         if let Some(output) = output {
-            let was_skipped = matches!(&finish, Finish::Held { .. } | Finish::Barred { halt: false, .. });
+            let was_skipped =
+                matches!(&finish, Finish::Held { .. } | Finish::NotNow(_) | Finish::Barred { halt: false, .. });
             output.show_if(!was_skipped && code != Code::DONE);
         }
         let now = clock::now().wall;
@@ -123,15 +154,28 @@ impl Attempt<'_> {
             report::finish_json(code, &label, &finish, now);
         }
         match &finish {
-            Finish::Held { record, .. } => skipped(&place, store.as_ref(), &job, run, record, voice),
+            Finish::Held { record, .. } => {
+                skipped(&place, store.as_ref(), &job, run, Skip::Overlap(record.token), voice);
+            }
+            Finish::NotNow(why) => {
+                if let Some(skip) = skip_of(why.status()) {
+                    skipped(&place, store.as_ref(), &job, run, skip, voice);
+                }
+            }
             Finish::Fenced { refused, recorded: false, .. } => {
                 // The lease is another's by now, so that the last swap could not say it. It is counted all the same.
                 let _ = transact(store.as_ref(), &place.local(), &job, Intent::NotePublish(*refused.clone()), run);
             }
             _ => {}
         }
-        events.end(&finish, status(&finish).as_str(), code.0);
-        Ok(code)
+        let status = status(&finish);
+        events.end(&finish, status.as_str(), code.0);
+        let ended = Ended { finish: &finish, status, code, slot: claimed_slot };
+        let next = again.next(&settings, &ended, || plan_again(store.as_ref(), &job, &settings));
+        if granted.is_some_and(retention::is_due) {
+            look_after(store.as_ref(), &job, voice, global.verbose);
+        }
+        Ok(Outcome { code: again.code(code, &finish), finish, next })
     }
 }
 
@@ -154,6 +198,7 @@ fn terms(settings: &Settings, job: Job, claim: Claim) -> Terms {
             inspect: !settings.needs.is_empty() || !settings.produces.is_empty(),
             survey: !settings.produces.is_empty(),
         },
+        observe: settings.observe,
         empty_exit: settings.empty_exit.map(i32::from),
         stuck_after: settings.stuck_after.map(u64::from),
     }
@@ -181,47 +226,6 @@ fn scout(
     }))
 }
 
-/// What the child is told. Whatever an outer run had told us is replaced or removed.
-fn environment(place: &Place, settings: &Settings, run: RunId) -> Environment {
-    let said = place.said(run).into_os_string();
-    let store = place.shown_store();
-    let mut configured: Variables =
-        settings.environment.iter().map(|(name, value)| (name.clone(), Some(value.clone()))).collect();
-    // What the job itself calls goes by the same configuration, wherever it does so.
-    configured.extend(place.config.as_ref().map(|config| (VARIABLE.into(), Some(config.path.clone().into()))));
-    let zone = settings.zone.clone();
-    Box::new(move |grant, inputs| {
-        let lease = grant.and_then(|grant| grant.record.lease.as_ref().map(|lease| (&grant.record, lease)));
-        let value = |value: fn(&fencepost_core::record::Record, &fencepost_core::record::Lease) -> String| {
-            lease.map(|(record, lease)| value(record, lease))
-        };
-        let variables = [
-            ("FENCEPOST_JOB", value(|record, _| record.job.to_string())),
-            ("FENCEPOST_RUN", value(|_, lease| lease.run.to_string())),
-            ("FENCEPOST_TOKEN", value(|record, _| record.token.to_string())),
-            ("FENCEPOST_SLOT", lease.map(|(_, lease)| zone.show(lease.slot))),
-            ("FENCEPOST_DATE", lease.map(|(_, lease)| zone.date(lease.slot).to_string())),
-            ("FENCEPOST_TZ", lease.map(|(_, lease)| lease.zone.clone())),
-            ("FENCEPOST_TRIGGER", value(|_, lease| lease.trigger.as_str().to_string())),
-            ("FENCEPOST_LATE_SECONDS", value(|_, _| "0".to_string())),
-            ("FENCEPOST_KEY", value(|record, lease| format!("{}/{}", record.job, show::time(lease.slot)))),
-            ("FENCEPOST_STORE", Some(store.clone())),
-            ("FENCEPOST_STORE_ID", value(|record, _| record.store.to_string())),
-            ("FENCEPOST_STORE_PASSWORD", None),
-        ];
-        let outcome = (OsString::from("FENCEPOST_OUTCOME"), lease.map(|_| said.clone()));
-        let told = variables.into_iter().map(|(name, value)| (name.into(), value.map(OsString::from)));
-        configured.iter().cloned().chain(told).chain([outcome]).chain(pinned(inputs)).collect()
-    })
-}
-
-/// Where the job finds what it reads of its upstreams. What an outer run pinned is none of its business.
-fn pinned(inputs: &[Pinned]) -> Variables {
-    let outer = std::env::vars_os().map(|(name, _)| name).filter(|name| name.as_bytes().starts_with(PINNED.as_bytes()));
-    let mine = inputs.iter().map(|input| (OsString::from(input.variable()), Some(input.path.clone().into_os_string())));
-    outer.map(|name| (name, None)).chain(mine).collect()
-}
-
 fn opened(place: &Place, settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
     match (place.open(), settings.on_store_error) {
         (Err(Failure::Store(error)), StoreErrorChoice::Run) => Ok(Arc::new(OutOfReach(error))),
@@ -230,17 +234,44 @@ fn opened(place: &Place, settings: &Settings) -> Result<Arc<dyn Store>, Failure>
 }
 
 /// A skip is not a failure: it is counted apart, under its own key.
-fn skipped(
-    place: &Place,
-    store: &dyn Store,
-    job: &Job,
-    run: RunId,
-    record: &fencepost_core::record::Record,
-    voice: Voice,
-) {
-    if let Err(error) = count_skip(store, &place.local(), job, run, &place.host.name, record.token) {
+fn skipped(place: &Place, store: &dyn Store, job: &Job, run: RunId, skip: Skip, voice: Voice) {
+    if let Err(error) = count_skip(store, &place.local(), job, run, &place.host.name, skip) {
         voice.warn(&format!("{job} was skipped, but the skip could not be counted: {error}"));
     }
+}
+
+/// Gives up what is old in the job's history, now that everything is said. That is housekeeping: if it cannot be done
+/// today, a later run does it.
+fn look_after(store: &dyn Store, job: &Job, voice: Voice, aloud: bool) {
+    let pruned = look(store, job).and_then(|(record, clock)| {
+        let here = clock::now().wall;
+        let now = clock.map_or(here, |clock| clock.wall.min(here));
+        record.map_or(Ok(0), |record| retention::prune(store, &record, now))
+    });
+    match pruned {
+        _ if !aloud => {}
+        Ok(0) => {}
+        Ok(count) => voice.tell(&format!("{job}: gave up {count} old entries of its history.")),
+        Err(error) => voice.tell(&format!("{job}: old entries of its history could not be given up: {error}")),
+    }
+}
+
+/// What a skip is counted as, if it is. A trigger that finds nothing due is not.
+fn skip_of(status: Status) -> Option<Skip> {
+    match status {
+        Status::SkippedDuplicate => Some(Skip::Duplicate),
+        Status::SkippedPaused => Some(Skip::Paused),
+        _ => None,
+    }
+}
+
+/// The slot that is due next, now that one was run.
+fn plan_again(store: &dyn Store, job: &Job, settings: &Settings) -> Option<Wall> {
+    let scheduled = settings.slot.scheduled()?;
+    let (record, clock) = look(store, job).ok()?;
+    let now = clock.map_or_else(|| clock::now().wall, |clock| clock.wall);
+    let (_, plan) = scheduled.plan::<Honest>(record.as_ref(), Standing::Stands, now);
+    plan.run.first().map(|due| due.slot)
 }
 
 fn dry_run(place: &Place, job: &Job, settings: &Settings) -> Result<Code, Failure> {
@@ -277,62 +308,7 @@ fn status(finish: &Finish) -> Status {
         Finish::Fenced { .. } => Status::Fenced,
         Finish::Stopped { why, .. } => why.status(),
         Finish::Held { .. } => Status::SkippedOverlap,
+        Finish::NotNow(why) => why.status(),
         _ => Status::Error,
-    }
-}
-
-/// The command's output, held back until it is known whether anybody needs it.
-#[derive(Debug)]
-struct Output {
-    stdout: PathBuf,
-    stderr: PathBuf,
-}
-
-impl Output {
-    fn prepare(settings: &Settings, place: &Place, run: RunId) -> Result<Option<Self>, Failure> {
-        if !settings.output_on_failure {
-            return Ok(None);
-        }
-        let directory = place.state.join("output");
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).map_err(|error| {
-            Failure::Other(format!("Cannot hold the output back in {}: {error}", directory.display()))
-        })?;
-        let file = |stream: &str| directory.join(format!("{run}.{stream}"));
-        Ok(Some(Self { stdout: file("stdout"), stderr: file("stderr") }))
-    }
-
-    fn show_if(self, failed: bool) {
-        if failed {
-            let copy = |path: &PathBuf, to: &mut dyn io::Write| {
-                std::fs::File::open(path).and_then(|mut file| io::copy(&mut file, to))
-            };
-            let _ = copy(&self.stdout, &mut io::stdout().lock());
-            let _ = copy(&self.stderr, &mut io::stderr().lock());
-        }
-    }
-}
-
-impl Drop for Output {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.stdout);
-        let _ = std::fs::remove_file(&self.stderr);
-    }
-}
-
-/// A store that could not be opened, for a run that goes on without one.
-#[derive(Debug)]
-struct OutOfReach(StoreError);
-
-impl Store for OutOfReach {
-    fn read(&self, _key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
-        Err(self.0.clone())
-    }
-
-    fn swap(&self, _: &Key, _: Option<&Version>, _: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
-        Err(self.0.clone())
-    }
-
-    fn scan(&self, _prefix: &str, _after: Option<&Key>, _limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
-        Err(self.0.clone())
     }
 }

@@ -2,7 +2,7 @@
 //! everything before the `@` goes, except the plain user of ssh.
 
 /// A text in which URLs may stand anywhere.
-pub(super) fn text(text: &str) -> String {
+pub fn redacted_text(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;
     while let Some(at) = rest.find("://") {
@@ -29,7 +29,7 @@ fn is_secret(before: &str, user: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::text;
+    use super::redacted_text;
 
     #[test]
     fn passwords_and_tokens_go_and_the_rest_stays() {
@@ -44,7 +44,7 @@ mod tests {
             ("/srv/a@b.git and https://x/@y", "/srv/a@b.git and https://x/@y"),
             ("http://u:p@h http://v:q@h", "http://***@h http://***@h"),
         ] {
-            assert_eq!(text(whole), shown);
+            assert_eq!(redacted_text(whole), shown);
         }
     }
 }

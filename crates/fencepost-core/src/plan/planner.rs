@@ -1,0 +1,187 @@
+//! The walk backwards from now.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::{Due, Gap, Mode, Occurrences, Order, Plan, PlanRules, SlotState, State, Terms, Why, earlier, just_before};
+use crate::ledger::Trigger;
+use crate::time::Wall;
+
+/// Everything a plan is made of.
+pub(super) struct Planner<'a, R, O: ?Sized> {
+    pub(super) schedule: &'a O,
+    pub(super) state: State<'a>,
+    pub(super) terms: &'a Terms,
+    pub(super) now: Wall,
+    /// No slot before this ever runs.
+    pub(super) floor: Wall,
+    /// Every slot up to here is accounted for, or before the job's time.
+    pub(super) accounted: Wall,
+    pub(super) rules: core::marker::PhantomData<R>,
+}
+
+/// Late slots that may run, newest first, and the newest that may not.
+#[derive(Default)]
+struct Choice {
+    chosen: Vec<Wall>,
+    refused: Option<Wall>,
+}
+
+impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
+    pub(super) fn plan(&self, current: Option<Wall>) -> Plan {
+        let mut plan = Plan {
+            run: Vec::new(),
+            dropped: None,
+            next: self.schedule.after(current.map_or(self.now, |current| current.max(self.now))),
+            since: self.state.since,
+            evaluated: self.state.evaluated,
+            why: Why::NoneYet,
+            ahead: None,
+        };
+        let Some(current) = current else { return plan };
+        let choice = self.choose(current);
+        plan.why = self.why(current, &choice);
+        plan.dropped = choice.refused.and_then(|newest| self.gap(self.accounted, newest));
+        plan.evaluated = Some(self.settled(current, &choice));
+        plan.run = match self.terms.mode {
+            Mode::Each => self.each(current, &choice),
+            Mode::Collapse => self.collapsed(current, &choice).into_iter().collect(),
+        };
+        plan
+    }
+
+    /// Walks backwards until no more may run: over the slots that are not accounted for, then over those that are but
+    /// whose run died.
+    fn choose(&self, current: Wall) -> Choice {
+        let mut choice = Choice::default();
+        let open = core::iter::successors(Some(current), |slot| self.schedule.at_or_before(just_before(*slot)));
+        let open = open.take_while(|slot| *slot > self.accounted);
+        for slot in open.chain(self.known_before(current)) {
+            if !R::is_due(self.state.of(slot), slot == current) {
+                continue;
+            }
+            if !self.may_run(slot, current, choice.chosen.len()) {
+                choice.refused = Some(slot).filter(|slot| *slot > self.accounted);
+                break;
+            }
+            choice.chosen.push(slot);
+            if self.terms.mode == Mode::Collapse {
+                choice.refused = self.beyond_age(slot);
+                break;
+            }
+        }
+        choice
+    }
+
+    /// Slots that are accounted for, of which something is known, newest first.
+    fn known_before(&self, current: Wall) -> impl Iterator<Item = Wall> {
+        let is_slot = |slot: &Wall| self.schedule.at_or_before(*slot) == Some(*slot);
+        let is_old = |slot: &Wall| (self.floor..=self.accounted.min(current)).contains(slot);
+        let is_open = |state: SlotState, slot| R::is_due(Some(state), slot == current);
+        let open = self.state.known.iter().filter(|(slot, state)| is_old(slot) && is_open(*state, *slot));
+        let mut slots: Vec<Wall> = open.map(|(slot, _)| *slot).filter(is_slot).collect();
+        slots.sort_unstable_by(|left, right| right.cmp(left));
+        slots.into_iter()
+    }
+
+    fn may_run(&self, slot: Wall, current: Wall, chosen: usize) -> bool {
+        let is_timely = slot == current && R::is_on_time(slot, self.now, self.terms.slack);
+        let is_whole = self.terms.mode == Mode::Collapse && self.terms.within.is_none() && slot > self.accounted;
+        let reaches = || is_whole || R::reaches(self.schedule, slot, current, self.now, self.terms);
+        is_timely || (chosen < R::most(self.terms) && reaches())
+    }
+
+    /// The newest slot that a run for `slot` does not cover, because it is too old.
+    fn beyond_age(&self, slot: Wall) -> Option<Wall> {
+        let newest = match (R::most(self.terms), self.terms.within) {
+            (0, _) => just_before(slot),
+            (_, None) => return None,
+            (_, Some(within)) => just_before(earlier(self.now, within)).min(just_before(slot)),
+        };
+        self.schedule.at_or_before(newest).filter(|slot| *slot > self.accounted)
+    }
+
+    fn why(&self, current: Wall, choice: &Choice) -> Why {
+        let known = self.state.of(current);
+        let is_chosen = choice.chosen.contains(&current);
+        match known {
+            Some(SlotState::Failed) if is_chosen => Why::Again(current),
+            _ if is_chosen && R::is_on_time(current, self.now, self.terms.slack) => Why::OnTime(current),
+            _ if !choice.chosen.is_empty() => Why::CatchUp,
+            Some(SlotState::Running) => Why::Running(current),
+            Some(SlotState::Failed | SlotState::Lost) => Why::Failed(current),
+            Some(SlotState::Done) => Why::Done(current),
+            None if choice.refused.is_some() => Why::TooLate(current),
+            None if self.state.evaluated.is_some_and(|evaluated| evaluated >= current) => Why::Done(current),
+            None => Why::NoneYet,
+        }
+    }
+
+    /// Up to where everything is accounted for before the first run has ended.
+    fn settled(&self, current: Wall, choice: &Choice) -> Wall {
+        let before = self.state.evaluated.unwrap_or(Wall(i64::MIN));
+        let open = match self.terms.mode {
+            Mode::Each => choice.chosen.iter().copied().filter(|slot| *slot > self.accounted).min(),
+            Mode::Collapse => choice.chosen.first().and_then(|slot| self.covered(*slot, choice)).map(|gap| gap.from),
+        };
+        let settled = open.map_or(Some(current), |open| self.schedule.at_or_before(just_before(open)));
+        settled.unwrap_or(Wall(i64::MIN)).max(before).max(Wall(0))
+    }
+
+    fn each(&self, current: Wall, choice: &Choice) -> Vec<Due> {
+        let mut slots = choice.chosen.clone();
+        if self.terms.order == Order::OldestFirst {
+            slots.reverse();
+        }
+        let due = slots.iter().enumerate().map(|(number, slot)| Due {
+            wait: if number == 0 { Duration::ZERO } else { self.terms.spacing },
+            ..self.due(*slot, current)
+        });
+        due.collect()
+    }
+
+    fn collapsed(&self, current: Wall, choice: &Choice) -> Option<Due> {
+        let slot = *choice.chosen.first()?;
+        let covers = self.covered(slot, choice).filter(|gap| gap.from < slot);
+        Some(Due { covers, ..self.due(slot, current) })
+    }
+
+    /// The slots that one run for `slot` makes up for.
+    fn covered(&self, slot: Wall, choice: &Choice) -> Option<Gap> {
+        let after = choice.refused.unwrap_or(self.accounted).max(self.accounted);
+        let older = self.gap(after, just_before(slot));
+        let own = Gap { from: slot, to: slot, count: 1 };
+        match older {
+            Some(gap) => Some(Gap { from: gap.from, to: slot, count: gap.count + 1 }),
+            None => (slot > self.accounted).then_some(own),
+        }
+    }
+
+    fn due(&self, slot: Wall, current: Wall) -> Due {
+        let is_timely = slot == current && R::is_on_time(slot, self.now, self.terms.slack);
+        Due {
+            slot,
+            trigger: if is_timely { Trigger::Schedule } else { Trigger::CatchUp },
+            late: self.now.since(slot),
+            wait: Duration::ZERO,
+            covers: None,
+        }
+    }
+
+    /// The slots after `after` and up to `to` of which nothing is known, by arithmetic.
+    fn gap(&self, after: Wall, to: Wall) -> Option<Gap> {
+        let is_slot = |slot: Wall| self.schedule.at_or_before(slot) == Some(slot);
+        let between = |slot: Wall| after < slot && slot <= to;
+        let known = self.state.known.iter().filter(|(slot, _)| between(*slot) && is_slot(*slot)).count() as u64;
+        let count = self.schedule.count(after, to).checked_sub(known).filter(|count| *count > 0)?;
+        let mut from = self.schedule.after(after)?;
+        while self.state.of(from).is_some() {
+            from = self.schedule.after(from)?;
+        }
+        let mut to = self.schedule.at_or_before(to)?;
+        while self.state.of(to).is_some() {
+            to = self.schedule.at_or_before(just_before(to))?;
+        }
+        Some(Gap { from, to, count })
+    }
+}

@@ -1,0 +1,97 @@
+//! The plan in words for people.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::time::Duration;
+
+use super::{Gap, Mode, Plan, Terms, Trust, Why};
+use crate::time::Wall;
+use crate::zone::Zone;
+
+impl Plan {
+    /// What the plan does and why, in sentences.
+    pub fn reason(&self, terms: &Terms, zone: &Zone) -> String {
+        let mut sentences = alloc::vec![self.about_slots(terms, zone)];
+        sentences.extend(self.dropped.map(|gap| about_dropped(&gap, terms, zone)));
+        sentences.extend(self.ahead.map(|(mark, trust)| about_clock(mark, trust, zone)));
+        sentences.join(" ")
+    }
+
+    fn about_slots(&self, terms: &Terms, zone: &Zone) -> String {
+        let slot = |at: Wall| format!("the slot {}", zone.show(at));
+        let others = match self.run.len() {
+            0 | 1 => String::new(),
+            2 => ", and one late slot is caught up".to_string(),
+            count => format!(", and {} late slots are caught up", count - 1),
+        };
+        let covered = match self.run.first().and_then(|due| due.covers) {
+            Some(gap) => format!(", in one run for {} slots since {}", gap.count, zone.show(gap.from)),
+            None => String::new(),
+        };
+        match self.why {
+            Why::OnTime(at) => sentence(&format!("{} is on time{others}{covered}", slot(at))),
+            Why::Again(at) => sentence(&format!("{} failed and is tried again{others}{covered}", slot(at))),
+            Why::CatchUp if !covered.is_empty() => format!("What was missed is caught up{covered}."),
+            Why::CatchUp if self.run.len() == 1 => "One late slot is caught up.".to_string(),
+            Why::CatchUp => format!("{} late slots are caught up.", self.run.len()),
+            Why::TooLate(at) => sentence(&format!("nothing runs: {} {}", slot(at), too_late(terms))),
+            Why::Done(at) => sentence(&format!("nothing is due: {} is accounted for", slot(at))),
+            Why::Failed(at) => sentence(&format!("nothing runs: {} failed and {}", slot(at), too_late(terms))),
+            Why::Running(at) => sentence(&format!("nothing runs: {} is running", slot(at))),
+            Why::NoneYet => "Nothing is due: no slot came since the job was first seen, resumed or edited.".to_string(),
+        }
+    }
+}
+
+fn too_late(terms: &Terms) -> String {
+    match (terms.catch_up, terms.within) {
+        (0, _) => format!("is more than {} late and catch_up is 0", length(terms.slack)),
+        (_, Some(within)) => format!("is older than {}", length(within)),
+        (_, None) => "is too old to be caught up".to_string(),
+    }
+}
+
+fn about_dropped(gap: &Gap, terms: &Terms, zone: &Zone) -> String {
+    let which = match gap.count {
+        1 => format!("The slot {} is dropped", zone.show(gap.from)),
+        count => format!("{count} slots from {} to {} are dropped", zone.show(gap.from), zone.show(gap.to)),
+    };
+    let bound = match (terms.mode, terms.catch_up, terms.within) {
+        (_, 0, _) => "catch_up is 0".to_string(),
+        (Mode::Collapse, _, within) => format!("catch_up_within is {}", length(within.unwrap_or_default())),
+        (Mode::Each, most, None) => format!("catch_up is {most}"),
+        (Mode::Each, most, Some(within)) => format!("catch_up is {most} within {}", length(within)),
+    };
+    format!("{which}, for {bound}.")
+}
+
+fn about_clock(mark: Wall, trust: Trust, zone: &Zone) -> String {
+    let mark = zone.show(mark);
+    match trust {
+        Trust::Wrong => format!(
+            "The record has slots accounted for up to {mark}, which is in the future, so a clock was wrong or has been \
+             set back. That is put right now: only what is on time runs."
+        ),
+        _ => format!(
+            "The record has slots accounted for up to {mark}, so another machine's clock is ahead of this one. Nothing \
+             before that is due."
+        ),
+    }
+}
+
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+    first.into_iter().chain(letters).chain(['.']).collect()
+}
+
+fn length(length: Duration) -> String {
+    let seconds = length.as_secs();
+    match seconds {
+        0 => format!("{}ms", length.as_millis()),
+        _ if seconds.is_multiple_of(86_400) => format!("{}d", seconds / 86_400),
+        _ if seconds.is_multiple_of(3600) => format!("{}h", seconds / 3600),
+        _ if seconds.is_multiple_of(60) => format!("{}m", seconds / 60),
+        _ => format!("{seconds}s"),
+    }
+}

@@ -1,0 +1,146 @@
+//! Gives up what is old in a job's history. The record is never touched: the last good outcome stays for ever.
+
+use fencepost_core::history::is_spent;
+use fencepost_core::name::Key;
+use fencepost_core::record::Record;
+use fencepost_core::register::{StoreError, Swapped};
+use fencepost_core::time::Wall;
+use fencepost_store::Store;
+
+/// A run looks after the history when its grant is a multiple of this: no two runs have one grant, so that no two do
+/// it at once, and nothing needs to be remembered.
+const GRANTS_BETWEEN: u64 = 16;
+
+/// The most keys that are given up at a time. A grant adds two at most, so that this keeps up with any job.
+const KEYS_MAX: usize = 48;
+
+/// Whether the run with this grant looks after the history.
+pub fn is_due(grants: u64) -> bool {
+    grants.is_multiple_of(GRANTS_BETWEEN)
+}
+
+/// Gives up the oldest part of a job's history that is spent, and says how many keys it was.
+pub fn prune(store: &dyn Store, record: &Record, now: Wall) -> Result<usize, StoreError> {
+    // One more than may go, for the last good outcome may be among the oldest and stays.
+    let keys = store.scan(&Key::histories(&record.job), None, KEYS_MAX + 1)?.value;
+    let is_spent = |key: &Key| key.slot().is_some_and(|slot| is_spent(&record.ledger, slot, now));
+    let mut pruned = 0;
+    for key in keys.iter().filter(|key| is_spent(key)).take(KEYS_MAX) {
+        let Some(entry) = store.read(key)?.value else { continue };
+        if let Swapped::Won(_) = store.swap(key, Some(&entry.version), None)?.value {
+            pruned += 1;
+        }
+    }
+    Ok(pruned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fencepost_core::ledger::{EndedBy, Outcome, Status, Trigger};
+    use fencepost_core::name::{Job, Name};
+    use fencepost_core::record::FORMAT;
+    use fencepost_core::token::{Nonce, RunId, StoreId, Token};
+    use fencepost_store::MemoryStore;
+
+    const DAY: i64 = 24 * 3_600_000;
+    const NOW: i64 = 20_000 * DAY;
+
+    fn job() -> Job {
+        Job::shared(Name::new("j").unwrap())
+    }
+
+    fn outcome(slot: i64, status: Status) -> Outcome {
+        Outcome {
+            slot: Wall(slot),
+            zone: "UTC".to_string(),
+            status,
+            token: Token::new(slot as u64).unwrap(),
+            run: RunId(uuid::Uuid::from_u128(slot as u128)),
+            host: "h".to_string(),
+            trigger: Trigger::Schedule,
+            started: Wall(slot),
+            finished: Wall(slot),
+            exit_code: None,
+            ended_by: EndedBy::Child,
+            note: None,
+            artifacts: Vec::new(),
+            upstreams: Vec::new(),
+            covers: None,
+            clipped: false,
+        }
+    }
+
+    /// A daily job with a ring of its last 32 days, or of whatever is said, and a history of the 200 days before.
+    fn kept(ring: &[i64], last_ok: Option<i64>, now: i64) -> (MemoryStore, Vec<i64>) {
+        let store = MemoryStore::new();
+        let slots = (32..232).map(|day| NOW - day * DAY);
+        for slot in slots {
+            store.swap(&Key::history(&job(), Wall(slot), 0), None, Some(b"{}")).unwrap();
+        }
+        let run = RunId(uuid::Uuid::nil());
+        let record = Record {
+            v: FORMAT,
+            store: StoreId(uuid::Uuid::nil()),
+            job: job(),
+            token: Token::new(1).unwrap(),
+            grants: 16,
+            nonce: Nonce { by: run, write: 0 },
+            lease: None,
+            ledger: fencepost_core::ledger::Ledger {
+                ring: ring.iter().map(|slot| outcome(*slot, Status::Error)).collect(),
+                last_ok: last_ok.map(|slot| outcome(slot, Status::Ok)),
+                ..Default::default()
+            },
+            resources: Default::default(),
+            upstreams: Default::default(),
+            timing: None,
+            paused: None,
+            params: None,
+        };
+        let key = Key::job(&record.job);
+        store.swap(&key, None, Some(&record.encode())).unwrap();
+        while prune(&store, &record, Wall(now)).unwrap() > 0 {}
+        assert_eq!(store.read(&key).unwrap().value.unwrap().bytes, record.encode());
+        let keys = store.scan(&Key::histories(&record.job), None, 1000).unwrap().value;
+        (store, keys.iter().filter_map(Key::slot).map(|slot| (NOW - slot.0) / DAY).collect())
+    }
+
+    fn ring() -> Vec<i64> {
+        (0..32).rev().map(|day| NOW - day * DAY).collect()
+    }
+
+    #[test]
+    fn what_is_sixty_days_older_than_the_ring_goes_and_the_rest_stays() {
+        let (_, days) = kept(&ring(), None, NOW);
+        assert_eq!((days.first(), days.last(), days.len()), (Some(&(31 + 60)), Some(&32), 60));
+    }
+
+    #[test]
+    fn the_last_good_outcome_stays_whole_however_old() {
+        let (store, days) = kept(&ring(), Some(NOW - 200 * DAY), NOW);
+        assert_eq!((days.first(), days.get(1)), (Some(&200), Some(&91)));
+        assert!(store.read(&Key::history(&job(), Wall(NOW - 200 * DAY), 0)).unwrap().value.is_some());
+    }
+
+    #[test]
+    fn a_wrong_clock_erases_nothing() {
+        let in_2099 = 47_200 * DAY;
+        // One outcome of a host whose clock is wrong, and that host's own idea of now.
+        let mut ring = ring();
+        ring.push(in_2099);
+        assert_eq!(kept(&ring, None, in_2099).1.first(), Some(&91));
+        // Nothing but such outcomes, once the clock is right again.
+        assert_eq!(kept(&[in_2099, in_2099 + DAY], None, NOW).1.first(), Some(&60));
+        // One outcome far in the past keeps everything.
+        assert_eq!(kept(&[DAY, NOW], None, NOW).1.len(), 200);
+        // And a record without outcomes says nothing.
+        assert_eq!(kept(&[], None, NOW).1.len(), 200);
+    }
+
+    #[test]
+    fn little_is_done_at_a_time() {
+        assert_eq!((1..=64).filter(|grants| is_due(*grants)).count(), 4);
+        assert!(!is_due(1), "the first run costs no more than any other");
+    }
+}

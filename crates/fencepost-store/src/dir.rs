@@ -1,0 +1,342 @@
+//! A directory that machines share: every state of a key is a file of its own, and a swap is the link that makes the next.
+//!
+//! `link(2)` never replaces, so that of all who try to make version 8 one succeeds, whatever the file server or its
+//! clients cache. What they cache may make a reader look at an old listing; a swap that rests on it is lost. Locks are
+//! not used: on a file server they may hold for one machine only.
+//!
+//! Old versions are removed, and there is the trap: who read version 7 long ago and makes version 8 only after that one
+//! has come and gone would make it again. So the directory is listed again after the link. The predecessor must still be
+//! there, and what follows must name this very file as its own predecessor.
+//!
+//! There is no clock: whoever waits for a lease watches it for a whole time-to-live.
+
+mod place;
+mod versions;
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::declared::{Declared, Declaring, Standing};
+use crate::{
+    Access, Answer, Entry, Fate, Key, OpenError, SCAN_KEYS_MAX, Store, StoreError, Swapped, Trouble, Version,
+    fresh_version, refuse_unsound,
+};
+use versions::{Draft, Listing, Nonce, Stored};
+
+/// How long a swap may take from its look at the key to its link. It is far less than old versions are kept.
+const LOOK_AGE_MAX: Duration = Duration::from_secs(10);
+
+/// How often a version that was listed may be gone when it is opened. Each time a newer one has come.
+const LOOKS_MAX: usize = 50;
+
+/// How long old versions are kept: so many, and so long.
+#[derive(Clone, Copy, Debug)]
+struct Keeping {
+    versions: u64,
+    age: Duration,
+}
+
+const KEEPING: Keeping = Keeping { versions: 64, age: Duration::from_secs(600) };
+
+/// A directory, usually on a file server.
+#[derive(Debug)]
+pub(crate) struct DirStore {
+    root: PathBuf,
+    /// The sort of shared file system it is on, if it is on one.
+    shared: Option<&'static str>,
+    modes: place::Modes,
+    keeping: Keeping,
+}
+
+impl DirStore {
+    /// Opens the directory, making it where there is none. What is there and was not made by fencepost is refused and
+    /// left as it is.
+    pub(crate) fn open(path: &str, access: &Access) -> Result<Self, OpenError> {
+        place::check(path).map_err(OpenError::Usage)?;
+        let place = place::prepare(Path::new(path), access.cache.as_deref())?;
+        Ok(Self { root: place.root, shared: place.shared, modes: place.modes, keeping: KEEPING })
+    }
+
+    /// The directory of a key. The last part ends with a sign that no part of a key has, so that a key never stands in
+    /// the way of one that goes on behind it.
+    fn directory(&self, key: &Key) -> PathBuf {
+        self.root.join("keys").join(format!("{key},"))
+    }
+
+    /// What stands under a key: its newest version, if it has any.
+    fn look(&self, directory: &Path) -> Result<Look, StoreError> {
+        let begun = Instant::now();
+        if self.shared.is_some() {
+            versions::refresh(directory, &self.modes);
+        }
+        for _ in 0..LOOKS_MAX {
+            let listing = match versions::list(directory) {
+                Ok(listing) => listing,
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Look::default()),
+                Err(error) => return Err(self.failed(&error, Fate::NotDone)),
+            };
+            let Some(newest) = listing.newest() else {
+                if !listing.is_in_use {
+                    return Ok(Look { begun, listing, ..Look::default() });
+                }
+                // It has had versions, and the newest is never removed.
+                std::thread::sleep(Duration::from_millis(20));
+                continue;
+            };
+            match versions::read(directory, newest) {
+                Ok(Some(stored)) => return Ok(Look { begun, newest, stored: Some(stored), listing }),
+                Ok(None) => return Err(self.foreign(&versions::path(directory, newest))),
+                Err(error) if error.kind() == ErrorKind::NotFound || is_stale(&error) => {}
+                Err(error) => return Err(self.failed(&error, Fate::NotDone)),
+            }
+        }
+        let detail = format!(
+            "{} has had versions, and its listing shows none that can be read; nothing was changed. Look at the file server.",
+            directory.display()
+        );
+        Err(StoreError::not_done(Trouble::Unavailable, detail))
+    }
+
+    /// Makes the version after `look`. The look must have been as the caller expects it.
+    fn make(&self, key: &Key, look: &Look, new: Option<&[u8]>) -> Result<Swapped, StoreError> {
+        let directory = &self.directory(key);
+        let not_done = |error: io::Error| self.failed(&error, Fate::NotDone);
+        if look.stored.is_none() && look.listing.is_unmade {
+            place::make_directories(directory, &self.root, &self.modes).map_err(not_done)?;
+        }
+        let version = fresh_version()?;
+        let (number, nonce) = (look.newest + 1, Nonce::of(&version));
+        let stored = Stored {
+            nonce: nonce.clone(),
+            previous: look.stored.as_ref().map(|stored| stored.nonce.clone()),
+            bytes: new.map(<[u8]>::to_vec),
+        };
+        let draft = Draft::write(directory, &self.modes, &stored.encode(number)).map_err(not_done)?;
+        if look.begun.elapsed() > LOOK_AGE_MAX {
+            let detail = format!("{} took too long to look at; nothing was changed. Try again.", directory.display());
+            return Err(StoreError::not_done(Trouble::Unavailable, detail));
+        }
+        if !self.link(&draft, directory, number, &nonce)? {
+            return Ok(Swapped::Lost(self.look(directory)?.entry()));
+        }
+        drop(draft);
+        self.flush(directory, look.listing.is_in_use)?;
+        match self.judge(directory, number, &nonce, look)? {
+            Verdict::Stands(listing) => {
+                versions::clear_away(directory, number, &listing, self.keeping.versions, self.keeping.age);
+                Ok(Swapped::Won(new.map(|_| version)))
+            }
+            Verdict::Resurrected => {
+                // Nobody takes it for the newest, and it is ours.
+                let _ = fs::remove_file(versions::path(directory, number));
+                Ok(Swapped::Lost(self.look(directory)?.entry()))
+            }
+        }
+    }
+
+    /// Gives the draft its name, if nobody has it. What `link` answers is not believed when it fails: a file server
+    /// that did it, and whose answer was lost, says that the name is taken.
+    fn link(&self, draft: &Draft, directory: &Path, number: u64, nonce: &Nonce) -> Result<bool, StoreError> {
+        let Err(error) = fs::hard_link(draft.path(), versions::path(directory, number)) else { return Ok(true) };
+        match versions::read(directory, number) {
+            Ok(Some(found)) if found.nonce == *nonce => return Ok(true),
+            Ok(_) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
+            // It came and went: somebody is far ahead.
+            Err(gone) if error.kind() == ErrorKind::AlreadyExists && gone.kind() == ErrorKind::NotFound => {
+                return Ok(false);
+            }
+            _ => {}
+        }
+        if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::TooManyLinks) || is_not_permitted(&error) {
+            let detail = format!(
+                "{} is on a file system without hard links ({error}), and nothing else there is a safe swap; nothing was \
+                 changed. Use an NFS or local file system, or postgres://…, redis://… or git+ssh://….",
+                directory.display()
+            );
+            return Err(StoreError::not_done(Trouble::Refused, detail));
+        }
+        let certain = [
+            ErrorKind::NotFound,
+            ErrorKind::PermissionDenied,
+            ErrorKind::ReadOnlyFilesystem,
+            ErrorKind::StorageFull,
+            ErrorKind::QuotaExceeded,
+        ];
+        let fate = if certain.contains(&error.kind()) { Fate::NotDone } else { Fate::Unknown };
+        Err(self.failed(&error, fate))
+    }
+
+    /// Makes the new name durable, and with the first one the mark that there are names.
+    fn flush(&self, directory: &Path, is_in_use: bool) -> Result<(), StoreError> {
+        let marked = if is_in_use { Ok(()) } else { versions::mark_in_use(directory, &self.modes) };
+        let flushed = marked.and_then(|()| File::open(directory)?.sync_all());
+        flushed.map_err(|error| self.failed(&error, Fate::Unknown))
+    }
+
+    /// Whether the version that was just linked follows the one it was made for.
+    fn judge(&self, directory: &Path, number: u64, nonce: &Nonce, look: &Look) -> Result<Verdict, StoreError> {
+        let unsure = || {
+            let detail = format!(
+                "{} was changed so much while version {number} was made that nobody can tell what became of it; the write may \
+                 have happened.",
+                directory.display()
+            );
+            StoreError::unknown(Trouble::Unavailable, detail)
+        };
+        let listing = versions::list(directory).map_err(|error| self.failed(&error, Fate::Unknown))?;
+        let has_predecessor = look.newest == 0 || listing.has(look.newest);
+        match listing.newest() {
+            Some(newest) if newest == number && has_predecessor => Ok(Verdict::Stands(listing)),
+            Some(newest) if newest > number => match versions::read(directory, number + 1) {
+                Ok(Some(next)) if next.previous.as_ref() == Some(nonce) => Ok(Verdict::Stands(listing)),
+                Ok(Some(_)) => Ok(Verdict::Resurrected),
+                _ => Err(unsure()),
+            },
+            _ => Err(unsure()),
+        }
+    }
+
+    fn failed(&self, error: &io::Error, fate: Fate) -> StoreError {
+        let outcome = match fate {
+            Fate::NotDone => "nothing was changed",
+            Fate::Unknown => "the write may have happened",
+        };
+        let (trouble, step) = place::meaning(error);
+        StoreError { fate, trouble, detail: format!("{} failed ({error}); {outcome}. {step}", self.root.display()) }
+    }
+
+    fn foreign(&self, path: &Path) -> StoreError {
+        let detail = format!(
+            "{} is not what fencepost wrote; nothing was changed. Restore a backup, or move the store aside by hand and start \
+             afresh.",
+            path.display()
+        );
+        StoreError::not_done(Trouble::Corrupt, detail)
+    }
+}
+
+impl Store for DirStore {
+    fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
+        self.still_there()?;
+        Ok(Answer { value: self.look(&self.directory(key))?.entry(), clock: None })
+    }
+
+    fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
+        refuse_unsound(key, new)?;
+        self.still_there()?;
+        let look = self.look(&self.directory(key))?;
+        let current = look.entry();
+        let value = if current.as_ref().map(|entry| &entry.version) != expected {
+            Swapped::Lost(current)
+        } else if current.is_none() && new.is_none() {
+            Swapped::Won(None)
+        } else {
+            self.make(key, &look, new)?
+        };
+        Ok(Answer { value, clock: None })
+    }
+
+    fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
+        self.still_there()?;
+        let mut keys = Vec::new();
+        versions::keys(&self.root.join("keys"), "", prefix, &mut keys)
+            .map_err(|error| self.failed(&error, Fate::NotDone))?;
+        keys.retain(|key| after.is_none_or(|after| key > after));
+        keys.sort();
+        let mut found = Vec::new();
+        for key in keys {
+            if found.len() == limit.min(SCAN_KEYS_MAX) {
+                break;
+            }
+            // A removed key keeps its numbers, so that none is given twice.
+            if self.look(&self.directory(&key))?.entry().is_some() {
+                found.push(key);
+            }
+        }
+        Ok(Answer { value: found, clock: None })
+    }
+}
+
+impl Declaring for DirStore {
+    fn declared(&self) -> Result<Vec<Declared>, StoreError> {
+        let kind = match self.shared {
+            None => Declared::new(
+                "reach",
+                Standing::Weak,
+                "It is on a file system of this machine: other machines see it only if they mount it from here. If it should \
+                 be on a file server, that one is not mounted.",
+            ),
+            Some("NFS") => Declared::new(
+                "file system",
+                Standing::Weak,
+                "NFS: hard links are made by the server, once. An export with the option async may lose acknowledged swaps \
+                 when the server crashes.",
+            ),
+            Some("SMB") => Declared::new(
+                "file system",
+                Standing::Weak,
+                "SMB: whether a hard link is made once, and flushed, is up to the server. Prefer NFS or a database.",
+            ),
+            Some(kind) => Declared::new(
+                "file system",
+                Standing::Unknown,
+                format!(
+                    "{kind}: whether a hard link is made once, and flushed, is not known. Prefer NFS or a database."
+                ),
+            ),
+        };
+        let durability = "A version is flushed before it is linked, and its name before the swap is answered; what the file \
+                          server makes of that is its own matter.";
+        let clock =
+            "There is no clock: a lease whose holder died ends once somebody has watched it for a whole time-to-live.";
+        Ok(vec![
+            kind,
+            Declared::new("durability", Standing::Sound, durability),
+            Declared::new("clock", Standing::Sound, clock),
+        ])
+    }
+}
+
+/// A key as somebody saw it.
+#[derive(Debug)]
+struct Look {
+    begun: Instant,
+    /// The number of the newest version, or 0.
+    newest: u64,
+    stored: Option<Stored>,
+    listing: Listing,
+}
+
+impl Default for Look {
+    fn default() -> Self {
+        Self { begun: Instant::now(), newest: 0, stored: None, listing: Listing::unmade() }
+    }
+}
+
+impl Look {
+    fn entry(&self) -> Option<Entry> {
+        let stored = self.stored.as_ref()?;
+        Some(Entry { bytes: stored.bytes.clone()?, version: stored.nonce.version() })
+    }
+}
+
+enum Verdict {
+    Stands(Listing),
+    /// Its number had been given before.
+    Resurrected,
+}
+
+/// The file server forgot what a name meant; asked again it says what it means now.
+fn is_stale(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::StaleNetworkFileHandle
+}
+
+/// What Linux answers where a file system knows no hard links.
+fn is_not_permitted(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(nix::errno::Errno::EPERM as i32)
+}
+
+#[cfg(test)]
+mod tests;

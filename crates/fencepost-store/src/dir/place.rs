@@ -1,0 +1,253 @@
+//! Where a shared directory may be, and the making of it.
+
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::DirStore;
+use super::versions::{DRAFT, Draft};
+use crate::file_system::{shared_file_system, sync_folder};
+use crate::{StoreError, Trouble, fresh_version};
+
+/// The mark of a store. A directory that has lost it is not the one that was set up: a file server is not mounted, say.
+const MARK: &str = "FENCEPOST";
+const LAYOUT: &str = "fencepost store, layout 1";
+
+/// Who may see the files: the owner alone, or whoever the store's own directory was opened to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Modes {
+    pub(super) file: u32,
+    directory: u32,
+}
+
+impl Modes {
+    fn of(mode: u32) -> Self {
+        Self { file: mode & 0o660 | 0o600, directory: mode & 0o770 | 0o700 }
+    }
+
+    /// Sets the mode where the process's mask took something away.
+    pub(super) fn give(&self, file: &File) -> io::Result<()> {
+        if self.file == 0o600 { Ok(()) } else { file.set_permissions(Permissions::from_mode(self.file)) }
+    }
+}
+
+pub(super) struct Place {
+    pub(super) root: PathBuf,
+    pub(super) shared: Option<&'static str>,
+    pub(super) modes: Modes,
+}
+
+/// Refuses what is no path of a directory.
+pub(super) fn check(path: &str) -> Result<(), String> {
+    let example = "for example dir:/mnt/shared/fencepost";
+    if path.is_empty() {
+        return Err(format!("dir: lacks the path of a directory, {example}."));
+    }
+    if path.starts_with('~') {
+        return Err(format!("The shell leaves the ~ in dir:{path} as it is: write the whole path, {example}."));
+    }
+    if path.starts_with("//") && !path.starts_with("///") {
+        let path = path.trim_start_matches('/');
+        return Err(format!("dir:{path} names a host: write dir:{path} or dir:/{path}."));
+    }
+    Ok(())
+}
+
+/// Makes sure that there is a store, in a place that can be trusted.
+pub(super) fn prepare(path: &Path, cache: Option<&Path>) -> Result<Place, StoreError> {
+    let path = &std::path::absolute(path).map_err(|error| unusable(path, &error))?;
+    refuse_carried(path)?;
+    let memory = cache.map(|cache| Memory::of(cache, path));
+    let remembered = memory.as_ref().and_then(Memory::recall);
+    if !path.exists() && remembered.is_none() {
+        make_root(path).map_err(|error| unusable(path, &error))?;
+    }
+    let root = match fs::canonicalize(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(gone(path, memory.as_ref())),
+        root => root.map_err(|error| unusable(path, &error))?,
+    };
+    refuse_carried(&root)?;
+    let found = fs::metadata(&root).map_err(|error| unusable(&root, &error))?;
+    if !found.is_dir() {
+        let detail = format!("{} is not a directory; nothing was changed.", root.display());
+        return Err(StoreError::not_done(Trouble::Refused, detail));
+    }
+    let shared = shared_file_system(&root).map_err(|error| unusable(&root, &error))?;
+    let modes = Modes::of(found.mode());
+    let mark = match read_mark(&root)? {
+        Some(mark) => mark,
+        None if remembered.is_some() => return Err(gone(path, memory.as_ref())),
+        None => make_mark(&root, &modes)?,
+    };
+    if remembered.as_ref().is_some_and(|remembered| *remembered != mark) {
+        return Err(gone(path, memory.as_ref()));
+    }
+    if let Some(memory) = memory.filter(|_| remembered.is_none()) {
+        memory.keep(&mark);
+    }
+    Ok(Place { root, shared, modes })
+}
+
+impl DirStore {
+    /// The mark is asked for before every call: what was mounted may not be any more, and an empty directory would look
+    /// like a store in which nothing was ever held.
+    pub(super) fn still_there(&self) -> Result<(), StoreError> {
+        match fs::metadata(self.root.join(MARK)) {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(gone(&self.root, None)),
+            Err(error) => Err(unusable(&self.root, &error)),
+        }
+    }
+}
+
+/// Makes a directory and what is missing above it, below `root`. Each new name is flushed.
+pub(super) fn make_directories(directory: &Path, root: &Path, modes: &Modes) -> io::Result<()> {
+    if directory.is_dir() || directory == root {
+        return Ok(());
+    }
+    let parent = directory.parent().unwrap_or(root);
+    make_directories(parent, root, modes)?;
+    match DirBuilder::new().mode(modes.directory).create(directory) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => {
+            if modes.directory != 0o700 {
+                // The group is inherited where the bit for that is set, which must not be lost.
+                let mode = fs::metadata(directory)?.mode() & 0o7000 | modes.directory;
+                fs::set_permissions(directory, Permissions::from_mode(mode))?;
+            }
+            File::open(parent)?.sync_all()
+        }
+    }
+}
+
+pub(super) fn meaning(error: &io::Error) -> (Trouble, &'static str) {
+    match error.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            (Trouble::Refused, "It must be writable for the user that runs fencepost.")
+        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => (Trouble::Refused, "Make room and try again."),
+        ErrorKind::InvalidFilename => (Trouble::Refused, "The file system does not take so long a name."),
+        _ => (Trouble::Unavailable, "Look at the file server."),
+    }
+}
+
+/// The store's own directory; what is above it must be there, for a file server that is not mounted has not even that.
+fn make_root(path: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all()),
+    }
+}
+
+fn read_mark(root: &Path) -> Result<Option<String>, StoreError> {
+    let text = match fs::read_to_string(root.join(MARK)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        text => text.map_err(|error| unusable(root, &error))?,
+    };
+    if text.starts_with(&format!("{LAYOUT}\n")) {
+        return Ok(Some(text));
+    }
+    let layout = text.lines().next().unwrap_or_default();
+    let what = if layout.starts_with("fencepost store, layout ") {
+        format!(
+            "was made by a newer fencepost ({layout:?}; this one knows {LAYOUT:?}). Upgrade fencepost on this machine."
+        )
+    } else {
+        format!("is not a sound fencepost store: the mark {MARK} is damaged. Restore a backup.")
+    };
+    Err(StoreError::not_done(Trouble::Corrupt, format!("{} {what} Nothing was changed.", root.display())))
+}
+
+/// Makes a store of an empty directory. Of any number that come at once one makes it and the others find it made.
+fn make_mark(root: &Path, modes: &Modes) -> Result<String, StoreError> {
+    let failed = |error: io::Error| unusable(root, &error);
+    for entry in fs::read_dir(root).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if name != MARK && !name.to_string_lossy().starts_with(DRAFT) {
+            let detail = format!(
+                "{} holds {name:?} and no fencepost store. Nothing was changed. Name an empty directory, or restore a backup.",
+                root.display()
+            );
+            return Err(StoreError::not_done(Trouble::Corrupt, detail));
+        }
+    }
+    let id: String = fresh_version()?.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    let draft = Draft::write(root, modes, format!("{LAYOUT}\n{id}\n").as_bytes()).map_err(failed)?;
+    match fs::hard_link(draft.path(), root.join(MARK)) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(failed(error)),
+        _ => File::open(root).and_then(|directory| directory.sync_all()).map_err(failed),
+    }?;
+    drop(draft);
+    read_mark(root)?.ok_or_else(|| gone(root, None))
+}
+
+fn refuse_carried(path: &Path) -> Result<(), StoreError> {
+    let Some((service, sign)) = sync_folder(path).or_else(|| file_provider(path)) else { return Ok(()) };
+    let detail = format!(
+        "{} is in a folder that {service} carries to other machines by itself (by the sign of {}): two machines would both \
+         win, and find out later. Nothing was changed. Use git+ssh://… with any git host, postgres://…, redis://…, or dir:PATH \
+         on a file server.",
+        path.display(),
+        sign.display()
+    );
+    Err(StoreError::not_done(Trouble::Refused, detail))
+}
+
+/// On macOS a folder of any provider, iCloud's Documents and Desktop included, says so in an attribute.
+fn file_provider(path: &Path) -> Option<(&'static str, PathBuf)> {
+    if !cfg!(target_os = "macos") {
+        return None;
+    }
+    let above: Vec<&Path> = path.ancestors().filter(|above| above.exists()).collect();
+    let mut asked = std::process::Command::new("/usr/bin/xattr");
+    let answer = asked.args(["-p", "com.apple.file-provider-domain-id"]).args(&above).output().ok()?;
+    (!answer.stdout.is_empty()).then(|| ("a cloud provider", path.to_path_buf()))
+}
+
+/// What this machine knows of a directory it has used before.
+struct Memory(PathBuf);
+
+impl Memory {
+    fn of(cache: &Path, path: &Path) -> Self {
+        let name: String =
+            path.to_string_lossy().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let most = name.len().saturating_sub(200);
+        Self(cache.join("dir").join(&name[most..]))
+    }
+
+    fn recall(&self) -> Option<String> {
+        fs::read_to_string(&self.0).ok().filter(|mark| mark.starts_with("fencepost store"))
+    }
+
+    /// That it cannot be kept is no matter: the next run tries again.
+    fn keep(&self, mark: &str) {
+        let Some(parent) = self.0.parent() else { return };
+        let _ = DirBuilder::new().recursive(true).mode(0o700).create(parent);
+        let draft = self.0.with_extension(format!("new-{}", std::process::id()));
+        let _ = fs::write(&draft, mark).and_then(|()| fs::rename(&draft, &self.0));
+    }
+}
+
+fn gone(path: &Path, memory: Option<&Memory>) -> StoreError {
+    let forget = memory.map_or(String::new(), |memory| {
+        format!(" If it was replaced by a new store on purpose, remove {}.", memory.0.display())
+    });
+    let detail = format!(
+        "{} is not the store that it was: its mark is missing or another one. Nothing was changed. Is the file server \
+         mounted?{forget}",
+        path.display()
+    );
+    StoreError::not_done(Trouble::Unavailable, detail)
+}
+
+fn unusable(path: &Path, error: &io::Error) -> StoreError {
+    let (trouble, step) = match error.kind() {
+        ErrorKind::NotFound => (Trouble::Unavailable, "The directory above it must exist. Is the file server mounted?"),
+        _ => meaning(error),
+    };
+    let detail = format!("{} cannot be used ({error}); nothing was changed. {step}", path.display());
+    StoreError::not_done(trouble, detail)
+}

@@ -1,0 +1,230 @@
+//! The versions of one key: files `v` and a number of twenty digits, in a directory of their own.
+
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::place::Modes;
+use crate::{Key, Version};
+
+/// What our unfinished files begin with.
+pub(super) const DRAFT: &str = "t-";
+
+/// Stands in a directory that has had versions. Where it stands and no version is listed, the listing is wrong.
+const IN_USE: &str = "INIT";
+
+/// An unfinished file that is so much older than a new one was left behind by a crash.
+const DEBRIS_AGE: Duration = Duration::from_secs(3600);
+
+/// How many old versions one swap removes at most.
+const REMOVALS_MAX: usize = 64;
+
+/// The random name of one version, as digits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Nonce(String);
+
+impl Nonce {
+    pub(super) fn of(version: &Version) -> Self {
+        Self(version.0.iter().fold(String::new(), |mut digits, byte| {
+            let _ = write!(digits, "{byte:02x}");
+            digits
+        }))
+    }
+
+    pub(super) fn version(&self) -> Version {
+        let pairs = self.0.as_bytes().chunks(2);
+        let byte = |pair: &[u8]| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        Version(pairs.map(|pair| byte(pair).unwrap_or_default()).collect())
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let digits = text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        digits.then(|| Self(text.to_string()))
+    }
+}
+
+/// The content of a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stored {
+    pub(super) nonce: Nonce,
+    /// The version that this one was made for.
+    pub(super) previous: Option<Nonce>,
+    /// `None`: the key was removed.
+    pub(super) bytes: Option<Vec<u8>>,
+}
+
+impl Stored {
+    /// A line, and the value.
+    pub(super) fn encode(&self, number: u64) -> Vec<u8> {
+        let previous = self.previous.as_ref().map_or("-", |previous| &previous.0);
+        let length = self.bytes.as_ref().map_or("-".to_string(), |bytes| bytes.len().to_string());
+        let mut content = format!("fencepost 1 {number} {} {previous} {length}\n", self.nonce.0).into_bytes();
+        content.extend_from_slice(self.bytes.as_deref().unwrap_or_default());
+        content
+    }
+
+    fn decode(number: u64, content: &[u8]) -> Option<Self> {
+        let end = content.iter().position(|byte| *byte == b'\n')?;
+        let (line, bytes) = (std::str::from_utf8(&content[..end]).ok()?, &content[end + 1..]);
+        let words: Vec<&str> = line.split(' ').collect();
+        let ["fencepost", "1", said, nonce, previous, length] = words.as_slice() else { return None };
+        let previous = if *previous == "-" { None } else { Some(Nonce::parse(previous)?) };
+        let bytes = match *length {
+            "-" => bytes.is_empty().then_some(None)?,
+            length => (length.parse() == Ok(bytes.len())).then_some(Some(bytes.to_vec()))?,
+        };
+        (said.parse() == Ok(number)).then_some(Self { nonce: Nonce::parse(nonce)?, previous, bytes })
+    }
+}
+
+/// What a directory was seen to hold.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    numbers: Vec<u64>,
+    drafts: Vec<PathBuf>,
+    pub(super) is_in_use: bool,
+    /// There is no directory yet.
+    pub(super) is_unmade: bool,
+}
+
+impl Listing {
+    pub(super) fn unmade() -> Self {
+        Self { is_unmade: true, ..Self::default() }
+    }
+
+    pub(super) fn newest(&self) -> Option<u64> {
+        self.numbers.last().copied()
+    }
+
+    pub(super) fn has(&self, number: u64) -> bool {
+        self.numbers.binary_search(&number).is_ok()
+    }
+}
+
+pub(super) fn path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("v{number:020}"))
+}
+
+pub(super) fn list(directory: &Path) -> io::Result<Listing> {
+    let mut listing = Listing::default();
+    for entry in fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        let Some(name) = name.to_str() else { continue };
+        if name == IN_USE {
+            listing.is_in_use = true;
+        } else if name.starts_with(DRAFT) {
+            listing.drafts.push(directory.join(name));
+        } else if let Some(digits) = name.strip_prefix('v').filter(|digits| digits.len() == 20) {
+            listing.numbers.extend(digits.parse::<u64>());
+        }
+    }
+    listing.numbers.sort_unstable();
+    Ok(listing)
+}
+
+/// Reads a version; `None` if it is not one that we wrote, whole.
+pub(super) fn read(directory: &Path, number: u64) -> io::Result<Option<Stored>> {
+    Ok(Stored::decode(number, &fs::read(path(directory, number))?))
+}
+
+/// Makes the client of a file server look at the directory itself, and not at what it remembers of it: a change of our
+/// own tells it what changed before. That it fails is no matter.
+pub(super) fn refresh(directory: &Path, modes: &Modes) {
+    if directory.is_dir() {
+        drop(Draft::create(directory, modes));
+    }
+}
+
+/// Says for ever that the directory has had versions.
+pub(super) fn mark_in_use(directory: &Path, modes: &Modes) -> io::Result<()> {
+    match OpenOptions::new().write(true).create_new(true).mode(modes.file).open(directory.join(IN_USE)) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.and_then(|file| modes.give(&file)),
+    }
+}
+
+/// A file without its final name. It is removed when it is no longer needed.
+#[derive(Debug)]
+pub(super) struct Draft(PathBuf);
+
+impl Draft {
+    /// Writes a file and flushes it.
+    pub(super) fn write(directory: &Path, modes: &Modes, content: &[u8]) -> io::Result<Self> {
+        let (draft, mut file) = Self::create(directory, modes)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        Ok(draft)
+    }
+
+    fn create(directory: &Path, modes: &Modes) -> io::Result<(Self, File)> {
+        let random = crate::fresh_version().map_err(|error| io::Error::other(error.detail))?;
+        let path = directory.join(format!("{DRAFT}{}", Nonce::of(&random).0));
+        let file = OpenOptions::new().write(true).create_new(true).mode(modes.file).open(&path)?;
+        let draft = Self(path);
+        modes.give(&file)?;
+        Ok((draft, file))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Removes versions that are both many and old, the oldest first, and what crashes left behind. All times are compared
+/// with that of the version just made, which the same file server gave. Whatever fails here is done by a later swap.
+pub(super) fn clear_away(directory: &Path, newest: u64, listing: &Listing, keep: u64, age: Duration) {
+    let surplus = listing.numbers.len() as u64 > keep.saturating_mul(2);
+    if !surplus && listing.drafts.is_empty() {
+        return;
+    }
+    let made = |path: &Path| fs::metadata(path).and_then(|found| found.modified()).ok();
+    let Some(now) = made(&path(directory, newest)) else { return };
+    let is_older = |path: &Path, age: Duration| {
+        made(path).is_some_and(|then| now.duration_since(then).is_ok_and(|since| since >= age))
+    };
+    for draft in &listing.drafts {
+        if is_older(draft, DEBRIS_AGE) {
+            let _ = fs::remove_file(draft);
+        }
+    }
+    // It was of use until the next one came. Others may have made newer ones since, which are none of our business.
+    let old = listing.numbers.windows(2).filter(|pair| surplus && pair[0].saturating_add(keep) <= newest);
+    for pair in old.take(REMOVALS_MAX) {
+        if !is_older(&path(directory, pair[1]), age) || fs::remove_file(path(directory, pair[0])).is_err() {
+            break;
+        }
+    }
+}
+
+/// All keys under a directory that begin with `prefix`, in no order.
+pub(super) fn keys(directory: &Path, above: &str, prefix: &str, found: &mut Vec<Key>) -> io::Result<()> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let name = entry?.file_name();
+        let Some(name) = name.to_str() else { continue };
+        let part = format!("{above}{}", name.trim_end_matches(','));
+        if name.ends_with(',') {
+            found.extend(Key::from_stored(&part).filter(|_| part.starts_with(prefix)));
+            continue;
+        }
+        let below = format!("{part}/");
+        // Other programs leave files of their own in shared directories.
+        let may_hold = below.starts_with(prefix) || prefix.starts_with(&below);
+        if may_hold && name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'=' | b'_' | b'-')) {
+            keys(&directory.join(name), &below, prefix, found)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,305 @@
+//! A git repository anywhere: one ref per key, and a swap is a push that names what it expects.
+//!
+//! `--force-with-lease=REF:OLD` makes the server itself compare, in the transaction that moves the ref: of all pushes that
+//! expect one state one succeeds. A state is a commit without parents, so that what it replaced can be collected; it names
+//! its predecessor in its message. A random line there makes every commit another one: a push of the very commit that
+//! stands there already would be called done.
+//!
+//! There is no clock: whoever waits for a lease watches it for a whole time-to-live.
+
+mod cli;
+mod push;
+mod remote;
+
+use std::path::PathBuf;
+
+use crate::declared::{Declared, Declaring, Standing};
+use crate::{
+    Access, Answer, Entry, Fate, Key, OpenError, SCAN_KEYS_MAX, Store, StoreError, Swapped, Trouble, Version,
+    fresh_version, refuse_unsound,
+};
+use cli::{Git, Said};
+use push::{Verdict, never_arrived, verdict};
+use remote::Remote;
+
+const LAYOUT: &str = "fencepost store, layout 1";
+
+/// Past so many loose objects of one first byte, of 256, the local repository is tidied.
+const LOOSE_OBJECTS_MAX: usize = 8;
+
+/// A repository that any number of machines reach, and a local one for what was fetched.
+#[derive(Debug)]
+pub(crate) struct GitStore {
+    git: Git,
+    cache: PathBuf,
+}
+
+impl GitStore {
+    /// Reads the URL. Nothing is sent before the first call.
+    pub(crate) fn open(url: &str, access: &Access) -> Result<Self, OpenError> {
+        let wrong = |text: String| {
+            OpenError::Usage(format!(
+                "The URL of the store: {text} It is written like git+ssh://git@host/repository.git."
+            ))
+        };
+        let remote = Remote::parse(url, access.password.as_ref()).map_err(wrong)?;
+        let cache = access.cache.clone().or_else(user_cache).ok_or_else(|| {
+            OpenError::Usage("There is no home directory for a copy of the git store: set XDG_CACHE_HOME.".to_string())
+        })?;
+        // What it holds is named by its content, so that one serves all remotes.
+        let cache = cache.join("git");
+        Ok(Self { git: Git::new(cache.clone(), remote), cache })
+    }
+
+    /// The ref of a key. Its last part ends with a sign that no part of a key has, because a ref cannot stand where
+    /// another goes on.
+    fn reference(&self, key: &Key) -> String {
+        format!("{}/{key},", self.git.remote().under())
+    }
+
+    fn prepare(&self) -> Result<(), StoreError> {
+        self.git.prepare().map_err(|text| self.failed(Trouble::Refused, &text, Fate::NotDone))
+    }
+
+    /// Fetches one ref, under a name that nobody else uses: what another process fetches meanwhile may be older.
+    fn look(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+        let reference = self.reference(key);
+        let name = format!("refs/seen/{}", hex(&fresh_version()?.0));
+        let refspec = format!("+{reference}:{name}");
+        let options = ["--quiet", "--no-tags", "--no-write-fetch-head", "--no-prune", "--no-recurse-submodules"];
+        let url = self.git.remote().url();
+        let said = self.speak(&[&["fetch"], &options[..], &["--", url, &refspec]].concat())?;
+        if !said.ok && said.stderr.contains("couldn't find remote ref") {
+            return Ok(None);
+        }
+        if !said.ok {
+            return Err(self.unreachable(&said, Fate::NotDone));
+        }
+        let read = self.git.local(&["cat-file", "--batch"], format!("{name}\n{name}:value\n").as_bytes());
+        let _ = self.git.local(&["update-ref", "-d", &name], b"");
+        let objects = read.ok().filter(|said| said.ok).and_then(|said| two_objects(&said.stdout));
+        let entry = objects.and_then(|(commit, message, value)| {
+            is_ours(&message, key).then(|| Entry { bytes: value, version: Version(commit.into_bytes()) })
+        });
+        entry.map(Some).ok_or_else(|| {
+            let detail = format!(
+                "{reference} in {} is not what fencepost wrote; nothing was changed. Restore it, or remove the ref by hand.",
+                self.git.remote().shown()
+            );
+            StoreError::not_done(Trouble::Corrupt, detail)
+        })
+    }
+
+    /// Makes the commit of a new state, in the local repository.
+    fn commit(&self, key: &Key, expected: Option<&str>, value: &[u8]) -> Result<String, StoreError> {
+        let make = |arguments: &[&str], input: &[u8]| {
+            let failed = |words: &str| self.failed(Trouble::Refused, words, Fate::NotDone);
+            let said = self.git.local(arguments, input).map_err(|error| failed(&cli::cannot(error)))?;
+            if !said.ok {
+                return Err(failed(&format!("{} in {}.", said.words(), self.cache.display())));
+            }
+            Ok(String::from_utf8_lossy(&said.stdout).trim().to_string())
+        };
+        let blob = make(&["hash-object", "-w", "--stdin"], value)?;
+        let tree = make(&["mktree"], format!("100644 blob {blob}\tvalue\n").as_bytes())?;
+        let nonce = hex(&fresh_version()?.0);
+        let previous = expected.unwrap_or("none");
+        let message = format!("{LAYOUT}\n\nkey: {key}\nprevious: {previous}\nnonce: {nonce}\n");
+        make(&["commit-tree", &tree], message.as_bytes())
+    }
+
+    /// Pushes a commit, or nothing, where `expected` stands. Whoever was refused because of what stands there is told
+    /// what that is.
+    fn push(&self, key: &Key, expected: Option<&str>, commit: Option<&str>) -> Result<Swapped, StoreError> {
+        let reference = self.reference(key);
+        let lease = format!("--force-with-lease={reference}:{}", expected.unwrap_or_default());
+        // No plus sign: it would push whatever the lease says.
+        let refspec = format!("{}:{reference}", commit.unwrap_or_default());
+        let mut arguments = vec!["push", "--porcelain", "--no-verify", "--recurse-submodules=no", &lease];
+        if self.git.remote().is_file() {
+            // Here we are the server, and what we acknowledge is on the disk.
+            arguments.push("--receive-pack=git -c core.fsync=all -c core.fsyncMethod=fsync receive-pack");
+        }
+        arguments.extend(["--", self.git.remote().url(), &refspec]);
+        let said = self.speak(&arguments)?;
+        match verdict(&said, &reference) {
+            Verdict::Done => Ok(Swapped::Won(commit.map(|commit| Version(commit.as_bytes().to_vec())))),
+            Verdict::Stale => {
+                let current = self.look(key)?;
+                if current.as_ref().map(|entry| entry.version.0.as_slice()) == expected.map(str::as_bytes) {
+                    let why = "another push was in the way, and nothing came of it. Try again";
+                    return Err(self.failed(Trouble::Unavailable, why, Fate::NotDone));
+                }
+                Ok(Swapped::Lost(current))
+            }
+            Verdict::Refused(reason) => {
+                let text = format!(
+                    "it refuses such a push ({reason}). Its rules must allow refs under {} to be made, replaced and removed",
+                    self.git.remote().under()
+                );
+                Err(self.failed(Trouble::Refused, &text, Fate::NotDone))
+            }
+            Verdict::Silent if never_arrived(&said) => Err(self.unreachable(&said, Fate::NotDone)),
+            Verdict::Silent => Err(self.unreachable(&said, Fate::Unknown)),
+        }
+    }
+
+    fn speak(&self, arguments: &[&str]) -> Result<Said, StoreError> {
+        self.git.speak(arguments).map_err(|error| self.failed(Trouble::Refused, &cli::cannot(error), Fate::NotDone))
+    }
+
+    /// Throws away old objects once there are many. The swap is through, so that whatever fails here is no matter.
+    fn tidy(&self) {
+        let sample = std::fs::read_dir(self.cache.join("objects/17"));
+        if sample.is_ok_and(|objects| objects.count() > LOOSE_OBJECTS_MAX) {
+            let _ = self.git.local(&["prune", "--expire=1.hour.ago"], b"");
+        }
+    }
+
+    fn unreachable(&self, said: &Said, fate: Fate) -> StoreError {
+        let denied =
+            ["Authentication failed", "Permission denied", "could not read Username", "could not read Password"];
+        let trouble = if denied.iter().any(|words| said.stderr.contains(words)) {
+            Trouble::Refused
+        } else {
+            Trouble::Unavailable
+        };
+        self.failed(trouble, &said.words(), fate)
+    }
+
+    fn failed(&self, trouble: Trouble, what: &str, fate: Fate) -> StoreError {
+        let outcome = match fate {
+            Fate::NotDone => "Nothing was changed.",
+            Fate::Unknown => "The write may have happened.",
+        };
+        let what = what.trim_end_matches('.');
+        StoreError { fate, trouble, detail: format!("{}: {what}. {outcome}", self.git.remote().shown()) }
+    }
+}
+
+impl Store for GitStore {
+    fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
+        self.prepare()?;
+        Ok(Answer { value: self.look(key)?, clock: None })
+    }
+
+    fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
+        refuse_unsound(key, new)?;
+        self.prepare()?;
+        let known = expected.map(|version| commit_name(version));
+        let value = match (known, new) {
+            (None, None) => match self.look(key)? {
+                None => Swapped::Won(None),
+                found => Swapped::Lost(found),
+            },
+            // No state was ever called so.
+            (Some(None), _) => Swapped::Lost(self.look(key)?),
+            (known, new) => {
+                let expected = known.flatten();
+                let commit = new.map(|value| self.commit(key, expected, value)).transpose()?;
+                let ended = self.push(key, expected, commit.as_deref())?;
+                self.tidy();
+                ended
+            }
+        };
+        Ok(Answer { value, clock: None })
+    }
+
+    fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
+        self.prepare()?;
+        let under = format!("{}/", self.git.remote().under());
+        let pattern = format!("{under}{prefix}*");
+        let said = self.speak(&["ls-remote", "--quiet", "--refs", "--", self.git.remote().url(), &pattern])?;
+        if !said.ok {
+            return Err(self.unreachable(&said, Fate::NotDone));
+        }
+        let text = String::from_utf8_lossy(&said.stdout);
+        let names = text.lines().filter_map(|line| line.split_once('\t')?.1.strip_prefix(&under)?.strip_suffix(','));
+        // Other tools may have refs of their own there.
+        let mut keys: Vec<Key> = names.filter(|name| name.starts_with(prefix)).filter_map(Key::from_stored).collect();
+        keys.sort();
+        let later = keys.into_iter().filter(|key| after.is_none_or(|after| key > after));
+        Ok(Answer { value: later.take(limit.min(SCAN_KEYS_MAX)).collect(), clock: None })
+    }
+}
+
+impl Declaring for GitStore {
+    fn declared(&self) -> Result<Vec<Declared>, StoreError> {
+        self.scan("meta/", None, 1)?;
+        let durability = if self.git.remote().is_file() {
+            Declared::new(
+                "durability",
+                Standing::Sound,
+                "Objects and refs are flushed before a swap is answered (core.fsync=all).",
+            )
+        } else {
+            let detail = "Whether an acknowledged push survives a crash of the git host is the host's own matter; it does not say.";
+            Declared::new("durability", Standing::Unknown, detail)
+        };
+        let clock =
+            "There is no clock: a lease whose holder died ends once somebody has watched it for a whole time-to-live.";
+        let pace = "A swap takes as long as a push. A host may limit how many there are.";
+        Ok(vec![
+            durability,
+            Declared::new("clock", Standing::Sound, clock),
+            Declared::new("pace", Standing::Weak, pace),
+        ])
+    }
+}
+
+/// A version as the name of a commit, if it can be one.
+fn commit_name(version: &Version) -> Option<&str> {
+    let name = std::str::from_utf8(&version.0).ok()?;
+    let digits = name.len() == 40 && name.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    digits.then_some(name)
+}
+
+/// Whether a commit is the state of this very key.
+fn is_ours(commit: &[u8], key: &Key) -> bool {
+    let text = String::from_utf8_lossy(commit);
+    let message = text.split_once("\n\n").map(|(_, message)| message);
+    message.is_some_and(|message| message.starts_with(&format!("{LAYOUT}\n\nkey: {key}\n")))
+}
+
+/// The name and content of a commit and the content of its blob, as `cat-file --batch` writes them.
+fn two_objects(bytes: &[u8]) -> Option<(String, Vec<u8>, Vec<u8>)> {
+    let (name, commit, rest) = object(bytes, "commit")?;
+    let (_, value, _) = object(rest, "blob")?;
+    Some((name, commit.to_vec(), value.to_vec()))
+}
+
+fn object<'a>(bytes: &'a [u8], kind: &str) -> Option<(String, &'a [u8], &'a [u8])> {
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    let head = std::str::from_utf8(&bytes[..end]).ok()?;
+    let words: Vec<&str> = head.split(' ').collect();
+    let [name, found, length] = words.as_slice() else { return None };
+    let (content, rest) = bytes[end + 1..].split_at_checked(length.parse().ok()?)?;
+    (*found == kind).then(|| (name.to_string(), content, rest.strip_prefix(b"\n").unwrap_or(rest)))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Where the user keeps what can be fetched again.
+fn user_cache() -> Option<PathBuf> {
+    let named = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || {
+        let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten()?;
+        Some(user.dir.join(".cache"))
+    };
+    named.or_else(home).map(|cache| cache.join("fencepost"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_read_as_git_writes_them() {
+        let bytes = b"aa commit 3\nx\n\n\nbb blob 4\n\0\n\n\xff\n";
+        assert_eq!(two_objects(bytes), Some(("aa".to_string(), b"x\n\n".to_vec(), b"\0\n\n\xff".to_vec())));
+        assert_eq!(two_objects(b"refs/x missing\n"), None);
+        assert_eq!(two_objects(b"aa commit 30\nx"), None);
+    }
+}

@@ -1,0 +1,111 @@
+//! What came of a push: the one place where git's words about it are told apart.
+
+use super::cli::Said;
+
+/// How a push ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Done,
+    /// The ref was not as expected, by the client's own look or by the server's.
+    Stale,
+    /// The server has rules.
+    Refused(String),
+    /// Nothing was said of the ref.
+    Silent,
+}
+
+/// What the porcelain says of the ref: a sign, the refspec, and a summary, with tabs between them.
+pub(super) fn verdict(said: &Said, reference: &str) -> Verdict {
+    let text = String::from_utf8_lossy(&said.stdout);
+    let status = text.lines().find_map(|line| {
+        let mut columns = line.splitn(3, '\t');
+        let (sign, refspec, summary) = (columns.next()?, columns.next()?, columns.next()?);
+        refspec.ends_with(reference).then(|| (sign.to_string(), summary.to_string()))
+    });
+    // How servers of different age say that another push was first.
+    let outrun = [
+        "stale info",
+        "cannot lock ref",
+        "failed to update ref",
+        "failed to lock",
+        "reference already exists",
+        "incorrect old value provided",
+        "remote ref does not exist",
+        "fetch first",
+        "already exists",
+    ];
+    match status {
+        Some((sign, _)) if said.ok && ["*", "+", "-", " "].contains(&sign.as_str()) => Verdict::Done,
+        Some((sign, summary)) if sign == "!" => {
+            if summary.contains("remote failed to report status") {
+                Verdict::Silent
+            } else if outrun.iter().any(|words| summary.contains(words) || said.stderr.contains(words)) {
+                Verdict::Stale
+            } else {
+                Verdict::Refused(format!("{summary}; {}", said.words()))
+            }
+        }
+        _ if said.stderr.contains("remote ref does not exist") => Verdict::Stale,
+        _ => Verdict::Silent,
+    }
+}
+
+/// Whether a push that failed certainly never reached the place where it could happen.
+pub(super) fn never_arrived(said: &Said) -> bool {
+    let before = [
+        "Could not resolve host",
+        "Failed to connect",
+        "Connection refused",
+        "Authentication failed",
+        "Permission denied (",
+        "could not read Username",
+        "could not read Password",
+        "does not appear to be a git repository",
+        "Repository not found",
+        "detected dubious ownership",
+    ];
+    let in_between = ["hung up", "disconnect", "RPC failed", "early EOF"];
+    !said.overdue
+        && before.iter().any(|words| said.stderr.contains(words))
+        && !in_between.iter().any(|words| said.stderr.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(ok: bool, stdout: &str, stderr: &str) -> Said {
+        Said { ok, stdout: stdout.as_bytes().to_vec(), stderr: stderr.to_string(), overdue: false }
+    }
+
+    #[test]
+    fn what_a_push_says_is_told_apart() {
+        let of = |ok, line: &str, stderr: &str| {
+            let stdout = format!("To /r.git\n{line}\nDone\n");
+            verdict(&said(ok, &stdout, stderr), "refs/fencepost/job/a,")
+        };
+        let spec = "1234:refs/fencepost/job/a,";
+        for sign in ["*", "+", " "] {
+            assert_eq!(of(true, &format!("{sign}\t{spec}\t[new reference]"), ""), Verdict::Done);
+        }
+        assert_eq!(of(true, "-\t:refs/fencepost/job/a,\t[deleted]", ""), Verdict::Done);
+        assert_eq!(of(true, &format!("=\t{spec}\t[up to date]"), ""), Verdict::Silent);
+        for reason in ["[rejected] (stale info)", "[remote rejected] (cannot lock ref 'x': is at 1 but expected 2)"] {
+            assert_eq!(of(false, &format!("!\t{spec}\t{reason}"), ""), Verdict::Stale);
+        }
+        let hook = of(false, &format!("!\t{spec}\t[remote rejected] (pre-receive hook declined)"), "remote: no");
+        assert!(matches!(hook, Verdict::Refused(reason) if reason.contains("hook")));
+        let lost = of(false, &format!("!\t{spec}\t[remote failure] (remote failed to report status)"), "");
+        assert_eq!(lost, Verdict::Silent);
+        assert_eq!(of(false, "", "fatal: the remote end hung up unexpectedly"), Verdict::Silent);
+        assert_eq!(of(true, "*\t1234:refs/fencepost/job/ab,\t[new reference]", ""), Verdict::Silent, "another ref");
+    }
+
+    #[test]
+    fn only_what_never_left_is_called_not_done() {
+        assert!(never_arrived(&said(false, "", "fatal: unable to access 'https://h/': Could not resolve host: h")));
+        assert!(!never_arrived(&said(false, "", "fatal: the remote end hung up unexpectedly")));
+        assert!(!never_arrived(&said(false, "", "Connection refused\nfatal: the remote end hung up unexpectedly")));
+        assert!(!never_arrived(&Said { overdue: true, ..said(false, "", "Connection refused") }));
+    }
+}

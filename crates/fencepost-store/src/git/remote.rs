@@ -1,0 +1,155 @@
+//! From a URL to what git is told: never a password among its arguments.
+
+use crate::{Secret, redacted};
+
+/// Where the refs are unless the URL says otherwise. Hosts leave it alone, and a plain clone does not fetch it.
+const UNDER: &str = "refs/fencepost";
+
+/// A repository elsewhere.
+#[derive(Debug)]
+pub(super) struct Remote {
+    url: String,
+    under: String,
+    login: Option<Login>,
+    shown: String,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Login {
+    pub(super) user: String,
+    pub(super) password: Option<Secret>,
+}
+
+impl Remote {
+    /// Reads a URL that begins with `git+`. Errors hold no password.
+    pub(super) fn parse(url: &str, password: Option<&Secret>) -> Result<Self, String> {
+        let shown = redacted(url);
+        let whole = url.strip_prefix("git+").unwrap_or(url);
+        let (place, query) = whole.split_once('?').unwrap_or((whole, ""));
+        let mut under = UNDER.to_string();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("refs", value)) => under = value.trim_end_matches('/').to_string(),
+                _ => return Err("It knows one parameter, refs=refs/…: where the refs are.".to_string()),
+            }
+        }
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"/-_".contains(&b);
+        if !under.starts_with("refs/") || !under.bytes().all(plain) || under.contains("//") {
+            return Err("refs= begins with refs/ and has letters, digits and the signs / - _.".to_string());
+        }
+        let (scheme, rest) = place.split_once("://").ok_or("It lacks the // behind its scheme.")?;
+        if rest.trim_matches('/').is_empty() || (scheme == "file" && !rest.starts_with('/')) {
+            return Err("It names no repository.".to_string());
+        }
+        let (url, login) = match scheme {
+            "https" => split_login(rest, password),
+            "ssh"
+                if rest
+                    .split('/')
+                    .next()
+                    .and_then(|host| host.split_once('@'))
+                    .is_some_and(|(u, _)| u.contains(':')) =>
+            {
+                return Err("ssh takes no password from a URL: use a key.".to_string());
+            }
+            _ => (place.to_string(), None),
+        };
+        Ok(Self { url, under, login, shown })
+    }
+
+    /// What git is told.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(super) fn under(&self) -> &str {
+        &self.under
+    }
+
+    pub(super) fn login(&self) -> Option<&Login> {
+        self.login.as_ref()
+    }
+
+    /// What people may see of it: no password.
+    pub(super) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    pub(super) fn is_ssh(&self) -> bool {
+        self.url.starts_with("ssh://")
+    }
+
+    /// Whether its files are this machine's, or look so.
+    pub(super) fn is_file(&self) -> bool {
+        self.url.starts_with("file://")
+    }
+}
+
+/// Takes user and password out of what follows `https://`. What is handed in goes before the URL's own.
+fn split_login(rest: &str, given: Option<&Secret>) -> (String, Option<Login>) {
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (before, host) = host.rsplit_once('@').map_or((None, host), |(before, host)| (Some(before), host));
+    let url = format!("https://{host}/{path}");
+    let (user, own) = before.map_or((None, None), |before| {
+        before.split_once(':').map_or((Some(before), None), |(user, password)| (Some(user), Some(password)))
+    });
+    let password = given.cloned().or(own.map(|own| Secret::new(decoded(own))));
+    let login = (user.is_some() || password.is_some())
+        .then(|| Login { user: user.map_or("git".to_string(), decoded), password });
+    (url, login)
+}
+
+/// A text in which signs may be written as `%40`.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let code = after.get(..2).and_then(|two| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok());
+        let (byte, after) = match (first, code) {
+            (b'%', Some(byte)) => (byte, &after[2..]),
+            _ => (*first, after),
+        };
+        bytes.push(byte);
+        rest = after;
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_password_is_told_to_git_by_its_arguments() {
+        let parse = |url: &str, given: Option<&str>| Remote::parse(url, given.map(Secret::new).as_ref()).unwrap();
+        let login = |user: &str, password: Option<&str>| {
+            Some(Login { user: user.to_string(), password: password.map(Secret::new) })
+        };
+        let table = [
+            ("git+https://h/r.git", None, "https://h/r.git", None),
+            ("git+https://u:s3%40t@h:8443/r.git", None, "https://h:8443/r.git", login("u", Some("s3@t"))),
+            ("git+https://u:s3@h/r.git", Some("given"), "https://h/r.git", login("u", Some("given"))),
+            ("git+https://u@h/r.git", None, "https://h/r.git", login("u", None)),
+            ("git+https://h/r.git", Some("given"), "https://h/r.git", login("git", Some("given"))),
+            ("git+ssh://git@h/r.git", Some("given"), "ssh://git@h/r.git", None),
+            ("git+file:///srv/r.git", None, "file:///srv/r.git", None),
+        ];
+        for (url, given, told, login) in table {
+            let remote = parse(url, given);
+            assert_eq!((remote.url(), remote.login()), (told, login.as_ref()), "{url}");
+            assert!(!format!("{remote:?}").contains("s3"), "{remote:?}");
+        }
+        assert_eq!(parse("git+file:///r?refs=refs/heads/locks", None).under(), "refs/heads/locks");
+        for wrong in [
+            "git+file://",
+            "git+file://r",
+            "git+file:/r",
+            "git+file:///r?refs=x",
+            "git+file:///r?a=b",
+            "git+ssh://u:s3@h/r",
+        ] {
+            let error = Remote::parse(wrong, None).unwrap_err();
+            assert!(!error.contains("s3"), "{error}");
+        }
+    }
+}

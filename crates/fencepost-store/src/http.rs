@@ -1,0 +1,187 @@
+//! A store behind HTTP. The protocol is `docs/stores/http-protocol.md`; one request per call, none of them repeated.
+//!
+//! Anything may answer in the place of the store: a proxy, a login page, a cache. Only what carries the store's own
+//! words and the number of this very request is an answer; of a swap that got anything else nobody knows what came of it.
+
+mod answer;
+mod failure;
+mod place;
+
+use std::fmt;
+use std::time::Duration;
+
+use ureq::http::{Method, Request};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::{Agent, SendBody};
+
+use crate::declared::{Declared, Declaring, Standing};
+use crate::{
+    Answer, Entry, Key, OpenError, SCAN_KEYS_MAX, Secret, Store, StoreError, Swapped, Version, fresh_version,
+    refuse_unsound,
+};
+use answer::{About, Reply, hex};
+use failure::Failure;
+use place::Place;
+
+/// How long making a connection may take, with its TLS.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a whole call may take.
+const CALL_PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long a connection may lie idle. Servers close theirs after 5 s or more, and a swap on one that is just being closed
+/// would have an unknown fate.
+const IDLE_MAX: Duration = Duration::from_secs(3);
+
+/// How many may.
+const IDLE_CONNECTIONS_MAX: usize = 4;
+
+/// What an answer may have at most: a listing of the longest keys is the longest.
+const BODY_BYTES_MAX: u64 = 2 * 1024 * 1024;
+
+/// A store that any number of machines reach over HTTP.
+pub struct HttpStore {
+    place: Place,
+    agent: Agent,
+}
+
+impl fmt::Debug for HttpStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HttpStore").field(&self.place).finish()
+    }
+}
+
+impl HttpStore {
+    /// Reads the URL. Nothing is sent before the first call.
+    pub fn open(url: &str, password: Option<&Secret>) -> Result<Self, OpenError> {
+        let place = Place::parse(url, password).map_err(OpenError::Usage)?;
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            // Neither a swap nor a token is carried on to a place that nobody named.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .max_idle_connections(IDLE_CONNECTIONS_MAX)
+            .max_idle_connections_per_host(IDLE_CONNECTIONS_MAX)
+            .max_idle_age(IDLE_MAX)
+            .timeout_connect(Some(CONNECT_PATIENCE))
+            .timeout_global(Some(CALL_PATIENCE))
+            .user_agent(concat!("fencepost/", env!("CARGO_PKG_VERSION")));
+        let config = if place.is_tls() {
+            config.tls_config(TlsConfig::builder().root_certs(system_roots()).build())
+        } else {
+            // A proxy would see everything, and has no business on the way to this machine.
+            config.proxy(None)
+        };
+        Ok(Self { place, agent: config.build().new_agent() })
+    }
+
+    fn look(&self, path: &str) -> Result<Reply, StoreError> {
+        self.send(Method::GET, path, &[], &[]).map_err(|failure| failure.of_read(&self.place))
+    }
+
+    /// Sends one request, once.
+    fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Reply, Failure> {
+        let number =
+            fresh_version().map_err(|_| Failure::unsent("cannot be asked: the system gives no random numbers"))?;
+        let number = hex(&number.0);
+        let mut request = Request::builder()
+            .method(&method)
+            .uri(format!("{}{path}", self.place.base()))
+            .header("Fencepost-Request", &number)
+            .header("Cache-Control", "no-cache");
+        if let Some(token) = self.place.token() {
+            request = request.header("Authorization", format!("Bearer {}", token.reveal()));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let unsent = |_| Failure::unsent("cannot be asked: the request cannot be written down");
+        let mut rest = body;
+        let answered = if method == Method::GET {
+            self.agent.run(request.body(()).map_err(unsent)?)
+        } else {
+            let request =
+                request.header("Content-Type", "application/octet-stream").header("Content-Length", body.len());
+            self.agent.run(request.body(SendBody::from_reader(&mut rest)).map_err(unsent)?)
+        };
+        // A server does nothing before it has the whole of a request, and it has not if none of the body was taken.
+        let is_whole = body.is_empty() || rest.len() < body.len();
+        let answered = answered.map_err(|error| Failure::of_transport(&error, is_whole))?;
+        let (head, mut body) = answered.into_parts();
+        let body = body.with_config().limit(BODY_BYTES_MAX).read_to_vec();
+        let body = body.map_err(|error| Failure::of_transport(&error, true).after_answer())?;
+        answer::of(&number, head.status.as_u16(), &head.headers, body)
+    }
+
+    /// An answer that is none of this protocol.
+    fn confused(&self, reply: &Reply) -> Failure {
+        Failure::foreign(reply.status, "its answer does not fit what was asked")
+    }
+}
+
+impl Store for HttpStore {
+    fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
+        let reply = self.look(&format!("/v1/keys/{key}"))?;
+        match reply.word.as_str() {
+            "entry" | "absent" => reply.entry(),
+            _ => Err(self.confused(&reply)),
+        }
+        .map_err(|failure| failure.of_read(&self.place))
+    }
+
+    fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
+        refuse_unsound(key, new)?;
+        let expected = expected.map_or_else(|| "none".to_string(), |version| hex(&version.0));
+        let makes = if new.is_some() { "value" } else { "none" };
+        let headers = [("Fencepost-Expect", expected.as_str()), ("Fencepost-New", makes)];
+        self.send(Method::POST, &format!("/v1/keys/{key}"), &headers, new.unwrap_or_default())
+            .and_then(|reply| match reply.word.as_str() {
+                "won" => reply.won(new.is_some()),
+                "lost" => {
+                    let Answer { value, clock } = reply.entry()?;
+                    Ok(Answer { value: Swapped::Lost(value), clock })
+                }
+                _ => Err(self.confused(&reply)),
+            })
+            .map_err(|failure| failure.of_swap(&self.place))
+    }
+
+    fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
+        let after = after.map_or("", Key::as_str);
+        let limit = limit.min(SCAN_KEYS_MAX);
+        let query = format!("prefix={}&after={}&limit={limit}", place::encoded(prefix), place::encoded(after));
+        let reply = self.look(&format!("/v1/keys?{query}"))?;
+        match reply.word.as_str() {
+            "keys" => reply.keys(),
+            _ => Err(self.confused(&reply)),
+        }
+        .map_err(|failure| failure.of_read(&self.place))
+    }
+}
+
+impl Declaring for HttpStore {
+    fn declared(&self) -> Result<Vec<Declared>, StoreError> {
+        // Whoever cannot be asked at all is an error; who does not tell is unknown.
+        self.scan("", None, 0)?;
+        let about = self.look("/v1/about").ok().and_then(|reply| About::parse(&reply));
+        let mut declared = about.map_or_else(About::silent, About::declared);
+        let (standing, detail) = if self.place.is_tls() {
+            (Standing::Sound, "The server's certificate is checked on every connection.")
+        } else if self.place.is_loopback() {
+            (Standing::Sound, "The server is on this machine.")
+        } else {
+            (Standing::Weak, "Whoever listens on the way can read the token and change the store. Use https.")
+        };
+        declared.push(Declared::new("transport", standing, detail));
+        Ok(declared)
+    }
+}
+
+/// The roots of the system, which know a certificate authority of one's own, or else those that were built in.
+fn system_roots() -> RootCerts {
+    let found = rustls_native_certs::load_native_certs().certs;
+    if found.is_empty() {
+        return RootCerts::WebPki;
+    }
+    found.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).into()
+}

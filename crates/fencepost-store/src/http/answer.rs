@@ -1,0 +1,228 @@
+//! What a store says, taken apart. Everything that is not exactly an answer of the protocol is refused here.
+
+use serde::Deserialize;
+use ureq::http::HeaderMap;
+
+use super::failure::Failure;
+use crate::declared::{Declared, Standing};
+use crate::{Answer, Entry, Era, Key, SCAN_KEYS_MAX, StoreClock, Swapped, VALUE_BYTES_MAX, Version, Wall};
+
+/// The words of the protocol, with the status that each comes with.
+const WORDS: &[(&str, u16)] =
+    &[("entry", 200), ("absent", 404), ("won", 200), ("lost", 409), ("keys", 200), ("about", 200)];
+
+/// The longest name of an era, which goes into records.
+const ERA_CHARS_MAX: usize = 64;
+
+/// An answer of the store to this very request.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) word: String,
+    pub(super) status: u16,
+    version: Option<String>,
+    clock: Option<StoreClock>,
+    body: Vec<u8>,
+}
+
+/// The reply to the request of that number, if it is one and tells of no failure.
+pub(super) fn of(number: &str, status: u16, headers: &HeaderMap, body: Vec<u8>) -> Result<Reply, Failure> {
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let Some(word) = header("Fencepost-Answer") else {
+        return Err(Failure::foreign(status, "its answer has no Fencepost-Answer"));
+    };
+    if header("Fencepost-Request") != Some(number) {
+        return Err(Failure::foreign(status, "its answer is not for this request, as if a cache had given it"));
+    }
+    if word == "error" {
+        return Err(Failure::told(status, header("Retry-After"), &body));
+    }
+    if !WORDS.contains(&(word, status)) {
+        return Err(Failure::foreign(status, "its answer is none of the protocol"));
+    }
+    let clock = match header("Fencepost-Clock") {
+        None => None,
+        Some(text) => Some(clock(text).ok_or_else(|| Failure::foreign(status, "its clock was not understood"))?),
+    };
+    let version = header("Fencepost-Version").map(str::to_string);
+    Ok(Reply { word: word.to_string(), status, version, clock, body })
+}
+
+impl Reply {
+    /// What stands under the key that was asked for, or in the way of a swap.
+    pub(super) fn entry(self) -> Result<Answer<Option<Entry>>, Failure> {
+        let version = self.version()?;
+        let is_consistent = match (self.word.as_str(), &version) {
+            ("entry", None) | ("absent", Some(_)) => false,
+            (_, None) => self.body.is_empty(),
+            (_, Some(_)) => self.body.len() <= VALUE_BYTES_MAX,
+        };
+        if !is_consistent {
+            return Err(Failure::foreign(self.status, "its answer contradicts itself"));
+        }
+        Ok(Answer { value: version.map(|version| Entry { bytes: self.body, version }), clock: self.clock })
+    }
+
+    /// A swap that was won: with a version unless it removed.
+    pub(super) fn won(self, made_something: bool) -> Result<Answer<Swapped>, Failure> {
+        let version = self.version()?;
+        if version.is_some() != made_something {
+            return Err(Failure::foreign(self.status, "its answer contradicts what was asked"));
+        }
+        Ok(Answer { value: Swapped::Won(version), clock: self.clock })
+    }
+
+    pub(super) fn keys(self) -> Result<Answer<Vec<Key>>, Failure> {
+        let text = String::from_utf8(self.body).unwrap_or_else(|_| "not text".to_string());
+        let sound = |line: &str| Key::from_stored(line).ok_or_else(|| Failure::unsound_key(line));
+        let keys = text.lines().map(sound).collect::<Result<Vec<_>, _>>()?;
+        if keys.len() > SCAN_KEYS_MAX {
+            return Err(Failure::foreign(self.status, "it lists more keys than it may"));
+        }
+        Ok(Answer { value: keys, clock: self.clock })
+    }
+
+    fn version(&self) -> Result<Option<Version>, Failure> {
+        match self.version.as_deref() {
+            Some("none") => Ok(None),
+            Some(text) => unhex(text)
+                .map(|bytes| Some(Version(bytes)))
+                .ok_or_else(|| Failure::foreign(self.status, "its version was not understood")),
+            None => Err(Failure::foreign(self.status, "its answer has no Fencepost-Version")),
+        }
+    }
+}
+
+/// What a server tells of itself.
+#[derive(Debug, Deserialize)]
+pub(super) struct About {
+    declares: Vec<Claim>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Claim {
+    name: String,
+    standing: String,
+    detail: String,
+}
+
+/// What a server may tell about; more it may say and is not understood.
+const CLAIMS: &[&str] = &["durability", "replication", "clock"];
+
+impl About {
+    pub(super) fn parse(reply: &Reply) -> Option<Self> {
+        serde_json::from_slice(&reply.body).ok().filter(|_| reply.word == "about")
+    }
+
+    pub(super) fn silent() -> Vec<Declared> {
+        Self { declares: Vec::new() }.declared()
+    }
+
+    pub(super) fn declared(self) -> Vec<Declared> {
+        let told = |name: &'static str| match self.declares.iter().find(|claim| claim.name == name) {
+            None => Declared::new(name, Standing::Unknown, "The server does not tell."),
+            Some(claim) => {
+                let standing = match claim.standing.as_str() {
+                    "sound" => Standing::Sound,
+                    "weak" => Standing::Weak,
+                    "unsound" => Standing::Unsound,
+                    _ => Standing::Unknown,
+                };
+                Declared::new(name, standing, super::failure::printable(&claim.detail))
+            }
+        };
+        CLAIMS.iter().map(|name| told(name)).collect()
+    }
+}
+
+/// `wall=MS; tick=MS; era=NAME`.
+fn clock(text: &str) -> Option<StoreClock> {
+    let part = |name: &str| text.split("; ").find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+    let era = part("era")?;
+    let is_sound = (1..=ERA_CHARS_MAX).contains(&era.len())
+        && era.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte));
+    let clock = StoreClock {
+        wall: Wall(part("wall")?.parse().ok()?),
+        era: Era(era.to_string()),
+        tick: part("tick")?.parse().ok()?,
+    };
+    is_sound.then_some(clock)
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let is_sound = (2..=128).contains(&text.len())
+        && text.len().is_multiple_of(2)
+        && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let pair = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).ok();
+    if is_sound { (0..text.len()).step_by(2).map(pair).collect() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Fate, Trouble};
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    const CLOCK: (&str, &str) = ("Fencepost-Clock", "wall=-5; tick=7; era=do-1");
+
+    #[test]
+    fn an_answer_is_taken_apart() {
+        let headers = headers(&[
+            ("fencepost-answer", "entry"),
+            ("fencepost-request", "ab"),
+            CLOCK,
+            ("Fencepost-Version", "00ff"),
+        ]);
+        let answer = of("ab", 200, &headers, b"x".to_vec()).unwrap().entry().unwrap();
+        assert_eq!(answer.value, Some(Entry { bytes: b"x".to_vec(), version: Version(vec![0, 255]) }));
+        let era = Era("do-1".to_string());
+        assert_eq!(answer.clock, Some(StoreClock { wall: Wall(-5), era, tick: 7 }));
+    }
+
+    #[test]
+    fn what_is_not_an_answer_is_refused() {
+        let word = |word| ("Fencepost-Answer", word);
+        let mine = ("Fencepost-Request", "ab");
+        let version = ("Fencepost-Version", "00");
+        let table = [
+            (404, vec![], "no Fencepost-Answer"),
+            (200, vec![word("entry"), CLOCK, version], "not for this request"),
+            (200, vec![word("entry"), CLOCK, version, ("Fencepost-Request", "cd")], "not for this request"),
+            (200, vec![word("absent"), mine, CLOCK], "none of the protocol"),
+            (200, vec![word("ENTRY"), mine, CLOCK], "none of the protocol"),
+            (200, vec![word("entry"), mine, ("Fencepost-Clock", "noon"), version], "its clock"),
+            (200, vec![word("entry"), mine, ("Fencepost-Clock", "wall=1; tick=-1; era=x"), version], "its clock"),
+            (200, vec![word("entry"), mine, ("Fencepost-Clock", "wall=1; tick=1; era="), version], "its clock"),
+            (200, vec![word("entry"), mine, CLOCK], "no Fencepost-Version"),
+            (200, vec![word("entry"), mine, CLOCK, ("Fencepost-Version", "0")], "its version"),
+            (200, vec![word("entry"), mine, CLOCK, ("Fencepost-Version", "0G")], "its version"),
+            (404, vec![word("absent"), mine, CLOCK, version], "contradicts itself"),
+        ];
+        let place = super::super::Place::parse("https://host", None).unwrap();
+        for (status, pairs, part) in table {
+            let map = pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+            let failure = of("ab", status, &map, Vec::new()).and_then(Reply::entry).unwrap_err();
+            let error = failure.of_swap(&place);
+            assert_eq!((error.fate, error.trouble), (Fate::Unknown, Trouble::Refused), "{error}");
+            assert!(error.detail.contains(part), "{pairs:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_a_server_tells_of_itself() {
+        let body = br#"{"protocol": 1, "declares": [{"name": "durability", "standing": "weak", "detail": "a\nb"},
+            {"name": "other", "standing": "sound", "detail": ""}]}"#;
+        let pairs = [("Fencepost-Answer", "about"), ("Fencepost-Request", "ab")];
+        let reply = of("ab", 200, &headers(&pairs), body.to_vec()).unwrap();
+        let declared = About::parse(&reply).unwrap().declared();
+        assert_eq!(declared[0], Declared::new("durability", Standing::Weak, "a b"));
+        assert_eq!(declared[1].standing, Standing::Unknown);
+        assert_eq!(declared.len(), CLAIMS.len());
+    }
+}

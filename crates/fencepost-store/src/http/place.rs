@@ -1,0 +1,204 @@
+//! From a URL to the place of a store and the token for it.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use ureq::http::Uri;
+
+use crate::{Secret, redacted};
+
+/// Where a store is, and how to get in.
+pub(super) struct Place {
+    /// Without user, query and last slash.
+    base: String,
+    shown: String,
+    token: Option<Secret>,
+    is_loopback: bool,
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+const EXAMPLE: &str = "for example https://fencepost.example.workers.dev";
+
+impl Place {
+    /// Reads a URL. A `password` that is handed in goes before the URL's own. Errors hold neither.
+    pub(super) fn parse(url: &str, password: Option<&Secret>) -> Result<Self, String> {
+        let shown = redacted(url);
+        let wrong = |why: &str| format!("{shown:?} is not the URL of a store: {why}, {EXAMPLE}.");
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("it lacks //"))?;
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, rest) = rest.split_at(end);
+        let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
+        let (path, query) = rest.split_once('?').map_or((rest, ""), |(path, query)| (path, query));
+        let path = path.trim_end_matches('/');
+        if !path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte)) || path.contains("//") {
+            return Err(wrong(
+                "its path may hold letters, digits and - _ . ~ only; signs in a token are written as %2F",
+            ));
+        }
+        if path.ends_with("/v1") {
+            return Err(wrong("/v1 is added by fencepost: leave it away"));
+        }
+        let base = format!("{scheme}://{host}{path}");
+        if host.is_empty() {
+            return Err(wrong("it names no host"));
+        }
+        let uri: Uri = base.parse().map_err(|_| wrong("it cannot be read"))?;
+        let name = uri.host().unwrap_or_default();
+        if name.is_empty() || (host != name && uri.port_u16().is_none()) {
+            return Err(wrong("its host or its port cannot be read"));
+        }
+        let is_loopback = is_loopback(name);
+        let is_insecure = match query {
+            "" => false,
+            "insecure=1" if scheme == "http" => true,
+            "insecure=1" => return Err(wrong("insecure=1 is for http:// and makes no https:// less secure")),
+            _ => return Err(wrong("the only option after its ? is insecure=1")),
+        };
+        let token = token(user, password).map_err(|why| wrong(&why))?;
+        if scheme == "http" && !is_loopback && !is_insecure {
+            let what = if token.is_some() { "the token and all leases" } else { "all leases" };
+            return Err(format!(
+                "{shown:?} is not encrypted: whoever is on the way to {name} could take {what}. Write https://, or add \
+                 ?insecure=1 if the way is a network of your own that you trust."
+            ));
+        }
+        Ok(Self { base, shown, token, is_loopback })
+    }
+
+    /// What paths are added to.
+    pub(super) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// What people may see of it: no token.
+    pub(super) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    pub(super) fn token(&self) -> Option<&Secret> {
+        self.token.as_ref()
+    }
+
+    pub(super) fn is_tls(&self) -> bool {
+        self.base.starts_with("https:")
+    }
+
+    pub(super) fn is_loopback(&self) -> bool {
+        self.is_loopback
+    }
+}
+
+/// Any text as a value in a query.
+pub(super) fn encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~/=".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let is_address = bare.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+        || bare.parse::<Ipv6Addr>().is_ok_and(|address| address.is_loopback());
+    host == "localhost" || is_address
+}
+
+/// `TOKEN@`, or `anything:TOKEN@` as many tools write it.
+fn token(user: Option<&str>, password: Option<&Secret>) -> Result<Option<Secret>, String> {
+    let text = match (password, user) {
+        (Some(given), _) => given.reveal().trim_end_matches(['\r', '\n']).to_string(),
+        (None, Some(user)) => {
+            let token = user.split_once(':').map_or(user, |(_, token)| token);
+            decoded(token).ok_or("its token is written with a % that begins nothing")?
+        }
+        (None, None) => return Ok(None),
+    };
+    if text.is_empty() || !text.bytes().all(|byte| (0x21..=0x7e).contains(&byte)) {
+        return Err("its token is empty, or holds signs that cannot stand in a header".to_string());
+    }
+    Ok(Some(Secret::new(text)))
+}
+
+fn decoded(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut decoded = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        decoded.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
+        decoded.extend_from_slice(&part.as_bytes()[2..]);
+    }
+    String::from_utf8(decoded).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        let table = [
+            ("https://host", "https://host", None),
+            ("https://host/", "https://host", None),
+            ("https://host:8443/team-a/", "https://host:8443/team-a", None),
+            ("https://t0ken@host/x", "https://host/x", Some("t0ken")),
+            ("https://x:t0ken@host", "https://host", Some("t0ken")),
+            ("https://t%2F%40ken@host", "https://host", Some("t/@ken")),
+            ("http://localhost:8787", "http://localhost:8787", None),
+            ("http://127.0.0.2:1/a", "http://127.0.0.2:1/a", None),
+            ("http://t0ken@[::1]:1", "http://[::1]:1", Some("t0ken")),
+            ("http://t0ken@10.0.0.1?insecure=1", "http://10.0.0.1", Some("t0ken")),
+        ];
+        for (url, base, token) in table {
+            let place = Place::parse(url, None).unwrap();
+            assert_eq!((place.base(), place.token().map(Secret::reveal)), (base, token), "{url}");
+            assert!(!format!("{place:?}").contains("ken"), "{place:?}");
+            let given = Place::parse(url, Some(&Secret::new("given\n"))).unwrap();
+            assert_eq!(given.token().map(Secret::reveal), Some("given"), "what is handed in goes first");
+        }
+    }
+
+    #[test]
+    fn wrong_urls_are_refused_in_words_without_the_token() {
+        let table = [
+            ("http://t0ken@10.0.0.1", "could take the token and all leases"),
+            ("http://10.0.0.1", "Write https://"),
+            ("http://localhost.example.org", "not encrypted"),
+            ("http://127.0.0.1.example.org", "not encrypted"),
+            ("http://127.0.0.1@example.org", "not encrypted"),
+            ("https://host?insecure=1", "makes no https:// less secure"),
+            ("https://host?token=t0ken", "the only option"),
+            ("https://t0/ken@host", "%2F"),
+            ("https://t0ken@", "names no host"),
+            ("https://", "names no host"),
+            ("https:host", "lacks //"),
+            ("https://host/v1", "leave it away"),
+            ("https://host/a//b", "its path"),
+            ("https://host/#x", "its path"),
+            ("https://:@host", "its token is empty"),
+            ("https://%t0ken@host", "a % that begins nothing"),
+            ("https://host:port", "its port cannot be read"),
+            ("https://:443", "cannot be read"),
+        ];
+        for (url, part) in table {
+            let text = Place::parse(url, None).unwrap_err();
+            assert!(text.contains(part), "{url}: {text}");
+            assert!(!text.contains("t0ken") && !text.contains("t0/ken"), "{text}");
+        }
+        assert!(Place::parse("https://host", Some(&Secret::new("a b"))).unwrap_err().contains("cannot stand"));
+    }
+
+    #[test]
+    fn any_text_fits_into_a_query() {
+        assert_eq!(encoded("job/a=5fb-c"), "job/a=5fb-c");
+        assert_eq!(encoded("a&b c%ü"), "a%26b%20c%25%C3%BC");
+    }
+}

@@ -1,0 +1,370 @@
+//! PostgreSQL: one table, and one round trip per call.
+//!
+//! A call is one message of the simple query protocol that holds several statements. The server runs them as one
+//! transaction, so that limits on time are set for this call alone and nothing is left in the session: a pooler in
+//! transaction mode does no harm. Under `READ COMMITTED` each statement sees what was committed before it began, so that
+//! the last one, which reports what stands there, sees what the swap before it waited for.
+//!
+//! The clock is the server's `clock_timestamp()`, in one era for ever. After a failover the new server's clock is compared
+//! with what the old one's said: one that is behind ends a lease later, never earlier, and one that is ahead is what the
+//! fence is for. An era of its own for each server would end every lease at once.
+
+mod connection;
+mod failure;
+mod server;
+mod text;
+
+pub use server::Server;
+
+use tokio_postgres::{SimpleQueryMessage, SimpleQueryRow};
+
+use crate::declared::{Declared, Declaring, Standing};
+use crate::pool::Pool;
+use crate::{
+    Answer, Entry, Era, Fate, Key, OpenError, SCAN_KEYS_MAX, Secret, Store, StoreClock, StoreError, Swapped, Version,
+    Wall, fresh_version, refuse_unsound,
+};
+use connection::Connection;
+use failure::{Failure, Making};
+use text::{bytes, from_hex, identifier, literal};
+
+/// How long the server itself tries. It gives up before its client does, and what it gave up is certainly not done.
+const SERVER_PATIENCE_MS: u64 = 8_000;
+
+/// What stands under the empty key, which is no key of ours. A table that lost it was emptied, not made just now.
+const LAYOUT: &str = "fencepost store, layout 1";
+
+const TABLE: &str = "fencepost_entries";
+
+/// A table in a database that any number of machines reach.
+#[derive(Debug)]
+pub struct PostgresStore {
+    server: Server,
+    schema: String,
+    idle: Pool<Connection>,
+}
+
+impl PostgresStore {
+    /// Reads the URL. Nothing is sent before the first call.
+    pub fn open(url: &str, password: Option<&Secret>) -> Result<Self, OpenError> {
+        let (url, schema) = split_schema(url).map_err(|text| usage(&text))?;
+        let server = Server::parse(&url, password).map_err(|text| usage(&text))?;
+        Ok(Self { server, schema, idle: Pool::new() })
+    }
+
+    /// The table's name as it stands in a statement.
+    fn table(&self) -> String {
+        format!("{}.{TABLE}", identifier(&self.schema))
+    }
+
+    /// What lets a swap happen at all. It is asked in the swap's own statement, because a server may be promoted,
+    /// demoted or reconfigured at any time.
+    fn is_sound(&self) -> String {
+        format!(
+            "NOT pg_is_in_recovery() AND current_setting('synchronous_commit') <> 'off' AND current_setting('fsync') = 'on' \
+             AND EXISTS (SELECT 1 FROM {} WHERE key = '' AND value = {})",
+            self.table(),
+            bytes(LAYOUT.as_bytes())
+        )
+    }
+
+    /// The statement that says how things are: the columns of [`State`]. It also reads the clock, after any lock that a
+    /// statement before it has waited for.
+    fn state(&self, key: &str) -> String {
+        let table = self.table();
+        format!(
+            "SELECT {FACTS}, (SELECT encode(value, 'hex') FROM {table} WHERE key = ''), encode(e.version, 'hex'), \
+             encode(e.value, 'hex') FROM (VALUES (1)) one LEFT JOIN {table} e ON e.key = {}",
+            literal(key)
+        )
+    }
+
+    /// The statement that swaps, if there is anything to do.
+    fn change(&self, key: &Key, expected: Option<&Version>, new: Option<(&Version, &[u8])>) -> Option<String> {
+        let (table, sound, key) = (self.table(), self.is_sound(), literal(key.as_str()));
+        let is_expected = |version: &Version| format!("key = {key} AND version = {} AND {sound}", bytes(&version.0));
+        Some(match (expected, new) {
+            (None, None) => return None,
+            // Where the key is there its row is locked though nothing is done to it, so that it is still there when it
+            // is reported.
+            (None, Some((version, value))) => format!(
+                "INSERT INTO {table} AS e (key, version, value) SELECT {key}, {}, {} WHERE {sound} \
+                 ON CONFLICT (key) DO UPDATE SET key = e.key WHERE false",
+                bytes(&version.0),
+                bytes(value)
+            ),
+            (Some(expected), Some((version, value))) => format!(
+                "UPDATE {table} SET version = {}, value = {} WHERE {}",
+                bytes(&version.0),
+                bytes(value),
+                is_expected(expected)
+            ),
+            (Some(expected), None) => format!("DELETE FROM {table} WHERE {}", is_expected(expected)),
+        })
+    }
+
+    /// Sends a call that changes nothing. It may be sent twice, and is where a connection turned out to be dead.
+    fn look(&self, statement: &str) -> Result<Vec<SimpleQueryMessage>, StoreError> {
+        let message = format!("{}{statement}", limits());
+        let answer = match self.send(&message) {
+            Err(Failure::Lost { idle: true, .. }) => self.send(&message),
+            Err(failure) if failure.lacks_table() => self.make_table().and_then(|()| self.send(&message)),
+            answer => answer,
+        };
+        answer.map_err(|failure| failure.of_read(self))
+    }
+
+    /// Sends a swap, once. One that found no table did nothing, and has not been tried yet.
+    fn tell(&self, statement: &str) -> Result<Vec<SimpleQueryMessage>, StoreError> {
+        let message = format!("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {}{statement}", limits());
+        let answer = match self.send(&message) {
+            Err(failure) if failure.lacks_table() => match self.make_table() {
+                Ok(()) => self.send(&message),
+                Err(failure) => return Err(failure.of_read(self)),
+            },
+            answer => answer,
+        };
+        answer.map_err(|failure| failure.of_swap(self))
+    }
+
+    fn send(&self, message: &str) -> Result<Vec<SimpleQueryMessage>, Failure> {
+        let (connection, idle) = match self.idle.take().filter(Connection::is_open) {
+            Some(connection) => (connection, true),
+            None => (Connection::make(&self.server)?, false),
+        };
+        let answer = connection.ask(message, idle)?;
+        self.idle.give_back(connection);
+        Ok(answer)
+    }
+
+    /// Makes the table. Of several that come at once one makes it and the others find it made.
+    fn make_table(&self) -> Result<(), Failure> {
+        let message = format!("{}SELECT pg_advisory_xact_lock(7310593858020254323); {}", limits(), self.making(false));
+        self.send(&message).map(|_| ()).map_err(|failure| match failure {
+            Failure::Said(error) => Failure::Making(Making { error, statements: self.making(true) }),
+            other => other,
+        })
+    }
+
+    /// The statements that make the table; `by_hand`, as somebody with more rights would run them.
+    fn making(&self, by_hand: bool) -> String {
+        let (schema, table) = (identifier(&self.schema), self.table());
+        let make_schema = if by_hand {
+            format!("CREATE SCHEMA IF NOT EXISTS {schema};\n")
+        } else {
+            // Asking for a schema that is there needs the right to make one.
+            let create = literal(&format!("CREATE SCHEMA {schema}"));
+            format!(
+                "DO $$BEGIN IF to_regnamespace({}) IS NULL THEN EXECUTE {create}; END IF; END$$;\n",
+                literal(&schema)
+            )
+        };
+        let layout = bytes(LAYOUT.as_bytes());
+        let mut statements = format!(
+            "{make_schema}CREATE TABLE IF NOT EXISTS {table} (key text COLLATE \"C\" PRIMARY KEY, version bytea NOT NULL, \
+             value bytea NOT NULL);\n\
+             INSERT INTO {table} (key, version, value) SELECT '', '', {layout} WHERE NOT EXISTS (SELECT 1 FROM {table});\n"
+        );
+        if by_hand {
+            let role = identifier(self.server.config().get_user().unwrap_or_default());
+            statements.push_str(&format!(
+                "GRANT USAGE ON SCHEMA {schema} TO {role};\nGRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {role};\n"
+            ));
+        }
+        statements
+    }
+
+    /// What the last statement reported, if the server may be trusted with it.
+    fn checked(&self, messages: &[SimpleQueryMessage]) -> Result<State, StoreError> {
+        let row = rows(messages).last().ok_or_else(|| self.foreign("it gave no answer"))?;
+        let state = State::of(row).ok_or_else(|| self.foreign("its answer was not understood"))?;
+        self.refuse_unfit(&state)?;
+        Ok(state)
+    }
+}
+
+impl Store for PostgresStore {
+    fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
+        let state = self.checked(&self.look(&self.state(key.as_str()))?)?;
+        Ok(Answer { value: state.entry, clock: Some(state.clock) })
+    }
+
+    fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
+        refuse_unsound(key, new)?;
+        let version = new.map(|_| fresh_version()).transpose()?;
+        let Some(change) = self.change(key, expected, version.as_ref().zip(new)) else {
+            let found = self.read(key)?;
+            let value = if found.value.is_none() { Swapped::Won(None) } else { Swapped::Lost(found.value) };
+            return Ok(Answer { value, clock: found.clock });
+        };
+        let messages = self.tell(&format!("{change}; {}", self.state(key.as_str())))?;
+        let changed = changed_rows(&messages) == 1;
+        let state = rows(&messages).last().and_then(State::of).ok_or_else(|| {
+            let fate = if changed { Fate::Unknown } else { Fate::NotDone };
+            StoreError { fate, ..self.foreign("its answer was not understood") }
+        })?;
+        if changed {
+            // It was asked whether the server is fit in the very statement that changed the row.
+            return Ok(Answer { value: Swapped::Won(version), clock: Some(state.clock) });
+        }
+        self.refuse_unfit(&state)?;
+        Ok(Answer { value: Swapped::Lost(state.entry), clock: Some(state.clock) })
+    }
+
+    fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
+        let (table, prefix) = (self.table(), literal(prefix));
+        // Keys are ASCII, so that the greatest character of all bounds those with a prefix from above.
+        let statement = format!(
+            "{}; SELECT key FROM {table} WHERE key > {} AND key >= {prefix} AND key < {prefix} || chr(1114111) \
+             ORDER BY key LIMIT {}",
+            self.state(""),
+            literal(after.map_or("", Key::as_str)),
+            limit.min(SCAN_KEYS_MAX)
+        );
+        let messages = self.look(&statement)?;
+        let mut rows = rows(&messages);
+        let state = rows.next().and_then(State::of).ok_or_else(|| self.foreign("its answer was not understood"))?;
+        self.refuse_unfit(&state)?;
+        let sound = |row: &SimpleQueryRow| {
+            let text = row.get(0).unwrap_or_default();
+            Key::from_stored(text).ok_or_else(|| self.foreign(&format!("it holds the key {text:?}")))
+        };
+        Ok(Answer { value: rows.map(sound).collect::<Result<_, _>>()?, clock: Some(state.clock) })
+    }
+}
+
+impl Declaring for PostgresStore {
+    fn declared(&self) -> Result<Vec<Declared>, StoreError> {
+        let names = ["synchronous_commit", "fsync", "full_page_writes", "synchronous_standby_names"];
+        let settings: Vec<String> = names.iter().map(|name| format!("current_setting('{name}')")).collect();
+        let messages = self.look(&format!("{}; SELECT {}", self.state(""), settings.join(", ")))?;
+        self.refuse_unfit(
+            &rows(&messages).next().and_then(State::of).ok_or_else(|| self.foreign("it gave no answer"))?,
+        )?;
+        let row = rows(&messages).last().ok_or_else(|| self.foreign("it gave no answer"))?;
+        let said = |number: usize| row.get(number).unwrap_or_default();
+        let pages = if said(2) == "on" { Standing::Sound } else { Standing::Weak };
+        let standbys = if said(3).is_empty() {
+            Declared::new(
+                "replication",
+                Standing::Weak,
+                "No replica confirms a commit (synchronous_standby_names is empty). A failover to a replica that lags \
+                 forgets the last swaps; tokens go on from the new server's clock, and the fence refuses what is older.",
+            )
+        } else {
+            let detail = format!("A commit waits for replicas (synchronous_standby_names = {}).", said(3));
+            Declared::new("replication", Standing::Sound, detail)
+        };
+        Ok(vec![
+            Declared::new(
+                "durability",
+                Standing::Sound,
+                format!(
+                    "A commit is flushed before it is answered (fsync = {}, synchronous_commit = {}).",
+                    said(1),
+                    said(0)
+                ),
+            ),
+            Declared::new("torn pages", pages, format!("full_page_writes = {}.", said(2))),
+            standbys,
+            Declared::new(
+                "clock",
+                Standing::Weak,
+                "Leases are judged by the server's wall clock. One that is set forward ends them early; the fence refuses \
+                 the late writes.",
+            ),
+        ])
+    }
+}
+
+/// The first four columns of [`State`].
+const FACTS: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint, pg_is_in_recovery(), \
+                     current_setting('synchronous_commit'), current_setting('fsync')";
+
+/// How the server and the key were.
+struct State {
+    clock: StoreClock,
+    in_recovery: bool,
+    synchronous_commit: String,
+    fsync: String,
+    layout: Option<String>,
+    entry: Option<Entry>,
+}
+
+impl State {
+    fn of(row: &SimpleQueryRow) -> Option<Self> {
+        let millis: i64 = row.try_get(0).ok()??.parse().ok()?;
+        let entry = match (row.try_get(5).ok()?, row.try_get(6).ok()?) {
+            (Some(version), Some(value)) => {
+                Some(Entry { bytes: from_hex(value)?, version: Version(from_hex(version)?) })
+            }
+            _ => None,
+        };
+        let layout = row.try_get(4).ok()?.and_then(from_hex);
+        Some(Self {
+            clock: StoreClock { wall: Wall(millis), era: Era("unix".to_string()), tick: u64::try_from(millis).ok()? },
+            in_recovery: row.get(1) != Some("f"),
+            synchronous_commit: row.get(2)?.to_string(),
+            fsync: row.get(3)?.to_string(),
+            layout: layout.map(|layout| String::from_utf8_lossy(&layout).into_owned()),
+            entry,
+        })
+    }
+}
+
+/// Limits for this call alone.
+fn limits() -> String {
+    format!("SET LOCAL statement_timeout = {SERVER_PATIENCE_MS}; ")
+}
+
+fn rows(messages: &[SimpleQueryMessage]) -> impl DoubleEndedIterator<Item = &SimpleQueryRow> {
+    messages.iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    })
+}
+
+/// How many rows the swap changed: that of the last statement but one.
+fn changed_rows(messages: &[SimpleQueryMessage]) -> u64 {
+    let mut counts = messages.iter().rev().filter_map(|message| match message {
+        SimpleQueryMessage::CommandComplete(count) => Some(*count),
+        _ => None,
+    });
+    counts.nth(1).unwrap_or(0)
+}
+
+/// Takes the schema out of the URL, for the driver does not know it. It is made by fencepost's rules, not quoted at
+/// length: what is no plain name is refused.
+fn split_schema(url: &str) -> Result<(String, String), String> {
+    let (place, query) = url.split_once('?').unwrap_or((url, ""));
+    let (named, kept): (Vec<&str>, Vec<&str>) =
+        query.split('&').filter(|pair| !pair.is_empty()).partition(|pair| pair.starts_with("schema="));
+    let schema = named.last().map_or("public", |pair| &pair["schema=".len()..]);
+    let plain = |b: u8| matches!(b, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-');
+    if schema.is_empty() || schema.len() > 63 || !schema.bytes().all(plain) {
+        return Err("schema= names a schema of 1 to 63 letters, digits and the signs _ -.".to_string());
+    }
+    let url = if kept.is_empty() { place.to_string() } else { format!("{place}?{}", kept.join("&")) };
+    Ok((url, schema.to_string()))
+}
+
+fn usage(text: &str) -> OpenError {
+    OpenError::Usage(format!("The URL of the store: {text} It is written like postgres://user@host/database."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_is_taken_from_the_url() {
+        let split = |url: &str| split_schema(url).ok();
+        let public = ("postgres://h/d".to_string(), "public".to_string());
+        assert_eq!(split("postgres://h/d"), Some(public));
+        let named = split("postgres://h/d?a=b&schema=ops-1&c=d").unwrap();
+        assert_eq!(named, ("postgres://h/d?a=b&c=d".to_string(), "ops-1".to_string()));
+        for wrong in ["schema=", "schema=a%20b", "schema=a\"b", "schema=a.b"] {
+            assert_eq!(split(&format!("postgres://h/d?{wrong}")), None, "{wrong}");
+        }
+    }
+}

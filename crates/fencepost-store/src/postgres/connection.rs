@@ -1,0 +1,99 @@
+//! A connection and the loop that drives it, hidden from everybody who is not waiting for an answer.
+
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::config::SslMode;
+use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
+
+use super::Server;
+use super::failure::{Failure, explained};
+
+/// How long making a connection may take.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long an answer may take. A call therefore ends after 15 s at most.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A connection with the loop that drives it, which runs while somebody waits for an answer.
+#[derive(Debug)]
+pub(super) struct Connection {
+    runtime: Option<Runtime>,
+    client: Client,
+}
+
+impl Connection {
+    pub(super) fn make(server: &Server) -> Result<Self, Failure> {
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::System)?;
+        let config = server.config();
+        let begun = Instant::now();
+        let connected = match config.get_ssl_mode() {
+            SslMode::Disable => runtime.block_on(connect(config, NoTls)),
+            _ => runtime.block_on(connect(config, server.tls().map_err(Failure::Tls)?)),
+        };
+        match connected {
+            Ok(Ok(client)) => Ok(Self { runtime: Some(runtime), client }),
+            failed => {
+                // A name that is being looked up is looked up in a thread, which nobody waits for.
+                runtime.shutdown_background();
+                Err(failed
+                    .map_or_else(|_| Failure::Unreachable(begun.elapsed()), |error| Failure::Connect(error.err())))
+            }
+        }
+    }
+
+    /// Whether the other side has not hung up, as far as one can see.
+    pub(super) fn is_open(&self) -> bool {
+        let Some(runtime) = &self.runtime else { return false };
+        // The loop has not run since the last answer, and looks at the socket now.
+        runtime.block_on(async {
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+            }
+        });
+        !self.client.is_closed()
+    }
+
+    pub(super) fn ask(&self, message: &str, idle: bool) -> Result<Vec<SimpleQueryMessage>, Failure> {
+        let Some(runtime) = &self.runtime else { return Err(Failure::Unreachable(Duration::ZERO)) };
+        let asked = runtime.block_on(async {
+            // The timer has to be made inside the loop.
+            tokio::time::timeout(ANSWER_PATIENCE, self.client.simple_query(message)).await
+        });
+        match asked {
+            Ok(Ok(messages)) => Ok(messages),
+            Ok(Err(error)) if error.as_db_error().is_some() => Err(Failure::Said(error)),
+            Ok(Err(error)) => Err(Failure::Lost { why: explained(&error), idle }),
+            Err(_) => {
+                let why = format!("there was no answer for {} s", ANSWER_PATIENCE.as_secs());
+                Err(Failure::Lost { why, idle: false })
+            }
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+async fn connect<T>(
+    config: &Config,
+    tls: T,
+) -> Result<Result<Client, tokio_postgres::Error>, tokio::time::error::Elapsed>
+where
+    T: tokio_postgres::tls::MakeTlsConnect<tokio_postgres::Socket>,
+    T::Stream: Send + 'static,
+{
+    let connected = tokio::time::timeout(CONNECT_PATIENCE, config.connect(tls)).await?;
+    Ok(connected.map(|(client, connection)| {
+        // It ends with its client, or with the connection; whoever asks next is told how.
+        tokio::spawn(async {
+            let _ = connection.await;
+        });
+        client
+    }))
+}

@@ -1,0 +1,222 @@
+//! Redis: one script per call, sent whole each time, so that a call is one round trip and nothing has to be installed.
+//!
+//! Every key begins with the same tag, `{fencepost}`: in a cluster all of them live on one node, which is what lets one
+//! script keep the entries and their sorted index together. No key ever expires.
+
+mod failure;
+mod server;
+
+pub use server::Server;
+
+use std::time::Duration;
+
+use redis::{Connection, FromRedisValue, Value};
+
+use crate::declared::{Declared, Declaring};
+use crate::pool::Pool;
+use crate::{
+    Answer, Entry, Era, Fate, Key, OpenError, SCAN_KEYS_MAX, Secret, Store, StoreClock, StoreError, Swapped, Version,
+    Wall, fresh_version, refuse_unsound,
+};
+use failure::Failure;
+
+/// How long making a connection may take.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long an answer may take. A call therefore ends after 15 s at most.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+
+const LAYOUT: &str = "fencepost store, layout 1";
+
+const LAYOUT_KEY: &str = "{fencepost}:layout";
+const INDEX_KEY: &str = "{fencepost}:keys";
+const ENTRY_PREFIX: &str = "{fencepost}:entry:";
+/// A key that never exists.
+const NOTHING_KEY: &str = "{fencepost}:nothing";
+
+/// What every script begins with: it refuses a replica, also one that may be written to, and what is not a store of this
+/// layout.
+const PRELUDE: &str = "
+local layout_key, index, nothing, entry = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local info = redis.pcall('INFO', 'replication')
+if type(info) == 'string' and string.find(info, 'role:slave', 1, true) then return {'replica'} end
+local layout = redis.call('GET', layout_key)
+if layout and layout ~= ARGV[1] then return {'layout', layout} end
+if not layout and redis.call('EXISTS', index) == 1 then return {'layout', ''} end
+local time = redis.call('TIME')
+";
+
+/// An entry that is listed and not there was thrown away by the server, and must not be taken for one that never was.
+const FIND: &str = "
+local found = redis.call('HMGET', entry, 'version', 'value')
+if not found[1] and redis.call('ZSCORE', index, ARGV[2]) then return {'evicted'} end
+";
+
+/// What every script does that would otherwise change nothing. Removing what does not exist changes nothing either, but
+/// is refused by a replica, also to those who may not ask `INFO`. A script that goes on to write must not do it: after a
+/// first write the server no longer minds that its memory is full.
+const WRITABLE: &str = "
+redis.call('DEL', nothing)
+";
+
+const READ: &str = "return {'state', time[1], time[2], found[1], found[2]}";
+
+/// Everything that can fail is done before anything is changed.
+const SWAP: &str = "
+if (found[1] and '=' .. found[1] or '') ~= ARGV[3] then
+  redis.call('DEL', nothing)
+  return {'state', time[1], time[2], found[1], found[2]}
+end
+if ARGV[4] ~= '' then
+  redis.call('SET', layout_key, ARGV[1])
+  redis.call('ZADD', index, 0, ARGV[2])
+  redis.call('HSET', entry, 'version', ARGV[4], 'value', ARGV[5])
+elseif found[1] then
+  redis.call('DEL', entry)
+  redis.call('ZREM', index, ARGV[2])
+end
+return {'won', time[1], time[2]}
+";
+
+const SCAN: &str = "
+return {'keys', time[1], time[2], redis.call('ZRANGEBYLEX', index, ARGV[2], ARGV[3], 'LIMIT', 0, ARGV[4])}
+";
+
+/// The keys of a Redis server that any number of machines reach.
+#[expect(missing_debug_implementations, reason = "a connection shows nothing worth seeing")]
+pub struct RedisStore {
+    server: Server,
+    idle: Pool<Connection>,
+}
+
+impl RedisStore {
+    /// Reads the URL. Nothing is sent before the first call.
+    pub fn open(url: &str, password: Option<&Secret>) -> Result<Self, OpenError> {
+        let server =
+            Server::parse(url, password).map_err(|text| OpenError::Usage(format!("The URL of the store: {text}")))?;
+        Ok(Self { server, idle: Pool::new() })
+    }
+
+    /// Sends one command, once.
+    fn send(&self, command: &redis::Cmd) -> Result<Value, Failure> {
+        let (mut connection, idle) = match self.idle.take() {
+            Some(connection) => (connection, true),
+            None => (self.server.connect(CONNECT_PATIENCE, ANSWER_PATIENCE).map_err(Failure::Connect)?, false),
+        };
+        match command.query(&mut connection) {
+            Ok(value) => {
+                self.idle.give_back(connection);
+                Ok(value)
+            }
+            Err(error) if error.code().is_some() => {
+                // It answered, so that the connection is sound.
+                self.idle.give_back(connection);
+                Err(Failure::Said(error))
+            }
+            Err(error) => Err(Failure::Lost { idle: idle && !error.is_timeout(), error }),
+        }
+    }
+
+    /// Sends a command that changes nothing. It is sent again where an idle connection turned out to be dead.
+    fn look(&self, command: &redis::Cmd) -> Result<Value, Failure> {
+        match self.send(command) {
+            Err(Failure::Lost { idle: true, .. }) => self.send(command),
+            answer => answer,
+        }
+    }
+
+    /// What a script said, if the server may be trusted with it. An answer that no script of ours gives says nothing
+    /// about what came of it: that is the fate `otherwise`.
+    fn checked(&self, answer: Value, otherwise: Fate) -> Result<Said, StoreError> {
+        let garbled = || StoreError { fate: otherwise, ..self.foreign("its answer was not understood") };
+        let Value::Array(parts) = answer else { return Err(garbled()) };
+        let mut parts = parts.into_iter();
+        let word = parts.next().and_then(text).unwrap_or_default();
+        if ["replica", "layout", "evicted"].contains(&word.as_str()) {
+            return Err(self.unfit(&word, &parts.next().and_then(text).unwrap_or_default()));
+        }
+        let mut number = || parts.next().and_then(text)?.parse::<i64>().ok();
+        let (Some(seconds), Some(micros)) = (number(), number()) else { return Err(garbled()) };
+        let millis = seconds.saturating_mul(1000).saturating_add(micros / 1000);
+        let tick = u64::try_from(millis).unwrap_or_default();
+        let clock = StoreClock { wall: Wall(millis), era: Era("unix".to_string()), tick };
+        Ok(Said { word, clock, rest: parts.collect() })
+    }
+}
+
+impl Store for RedisStore {
+    fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
+        let mut command = script(&[PRELUDE, FIND, WRITABLE, READ], Some(key));
+        command.arg(key.as_str());
+        let said = self.checked(self.look(&command).map_err(|failure| failure.of_read(self))?, Fate::NotDone)?;
+        Ok(Answer { value: entry(said.rest), clock: Some(said.clock) })
+    }
+
+    fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
+        refuse_unsound(key, new)?;
+        let version = new.map(|_| fresh_version()).transpose()?;
+        let expected = expected.map_or_else(Vec::new, |version| [b"=", version.0.as_slice()].concat());
+        let mut command = script(&[PRELUDE, FIND, SWAP], Some(key));
+        command.arg(key.as_str()).arg(expected);
+        command.arg(version.as_ref().map_or(&[][..], |version| &version.0)).arg(new.unwrap_or_default());
+        let said = self.checked(self.send(&command).map_err(|failure| failure.of_swap(self))?, Fate::Unknown)?;
+        let value = if said.word == "won" { Swapped::Won(version) } else { Swapped::Lost(entry(said.rest)) };
+        Ok(Answer { value, clock: Some(said.clock) })
+    }
+
+    fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
+        let least = match after {
+            Some(after) if after.as_str() >= prefix => format!("({after}"),
+            _ => format!("[{prefix}"),
+        };
+        let mut command = script(&[PRELUDE, WRITABLE, SCAN], None);
+        // Keys are ASCII, so that the greatest byte of all bounds those with a prefix from above.
+        command.arg(least).arg([b"(", prefix.as_bytes(), b"\xff"].concat()).arg(limit.min(SCAN_KEYS_MAX));
+        let said = self.checked(self.look(&command).map_err(|failure| failure.of_read(self))?, Fate::NotDone)?;
+        let texts = said.rest.into_iter().next().and_then(|keys| Vec::<String>::from_redis_value(keys).ok());
+        let texts = texts.ok_or_else(|| self.foreign("its answer was not understood"))?;
+        let sound =
+            |text: &String| Key::from_stored(text).ok_or_else(|| self.foreign(&format!("it holds the key {text:?}")));
+        Ok(Answer { value: texts.iter().map(sound).collect::<Result<_, _>>()?, clock: Some(said.clock) })
+    }
+}
+
+impl Declaring for RedisStore {
+    fn declared(&self) -> Result<Vec<Declared>, StoreError> {
+        let facts = self.look(&redis::cmd("INFO")).ok().and_then(text);
+        let setting = |name: &str| -> Option<String> {
+            let answer = self.look(redis::cmd("CONFIG").arg("GET").arg(name)).ok()?;
+            Vec::<String>::from_redis_value(answer).ok()?.into_iter().nth(1)
+        };
+        // Whoever cannot be asked at all is an error; who may not be asked is unknown.
+        self.scan("", None, 0)?;
+        Ok(failure::judged(facts.as_deref(), setting("appendonly").as_deref(), setting("appendfsync").as_deref()))
+    }
+}
+
+/// What a script said.
+struct Said {
+    word: String,
+    clock: StoreClock,
+    rest: Vec<Value>,
+}
+
+fn script(parts: &[&str], key: Option<&Key>) -> redis::Cmd {
+    let mut command = redis::cmd("EVAL");
+    let entry = format!("{ENTRY_PREFIX}{}", key.map_or("", Key::as_str));
+    command.arg(parts.concat()).arg(4).arg(LAYOUT_KEY).arg(INDEX_KEY).arg(NOTHING_KEY).arg(entry).arg(LAYOUT);
+    command
+}
+
+fn entry(parts: Vec<Value>) -> Option<Entry> {
+    let mut parts = parts.into_iter().map(|part| match part {
+        Value::BulkString(bytes) => Some(bytes),
+        _ => None,
+    });
+    let (version, bytes) = (parts.next()??, parts.next()??);
+    Some(Entry { bytes, version: Version(version) })
+}
+
+fn text(value: Value) -> Option<String> {
+    String::from_redis_value(value).ok()
+}

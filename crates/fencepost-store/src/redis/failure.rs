@@ -1,0 +1,243 @@
+//! What Redis's failures and settings mean: the one place where they are told apart.
+
+use redis::RedisError;
+
+use super::{LAYOUT, RedisStore};
+use crate::declared::{Declared, Standing};
+use crate::{Fate, StoreError, Trouble};
+
+/// How a command failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Connect(RedisError),
+    /// The server answered, with an error.
+    Said(RedisError),
+    /// There was no answer. `idle`: on a connection that had lain idle.
+    Lost {
+        error: RedisError,
+        idle: bool,
+    },
+}
+
+/// Errors that the server gives before it runs anything, or before a script has changed anything. A proxy in between
+/// has errors of its own, which say nothing about what came of the script.
+const NOTHING_RAN: &[&str] = &[
+    "READONLY",
+    "LOADING",
+    "NOAUTH",
+    "WRONGPASS",
+    "NOPERM",
+    "OOM",
+    "MISCONF",
+    "NOREPLICAS",
+    "BUSY",
+    "MOVED",
+    "ASK",
+    "CLUSTERDOWN",
+    "CROSSSLOT",
+    "TRYAGAIN",
+    "MASTERDOWN",
+    "WRONGTYPE",
+    "NOSCRIPT",
+];
+
+impl Failure {
+    /// A read changes nothing, whatever becomes of it.
+    pub(super) fn of_read(&self, store: &RedisStore) -> StoreError {
+        self.told(store, Fate::NotDone)
+    }
+
+    pub(super) fn of_swap(&self, store: &RedisStore) -> StoreError {
+        let fate = match self {
+            Self::Connect(_) => Fate::NotDone,
+            Self::Said(error) if NOTHING_RAN.contains(&code(error)) => Fate::NotDone,
+            Self::Said(_) | Self::Lost { .. } => Fate::Unknown,
+        };
+        self.told(store, fate)
+    }
+
+    fn told(&self, store: &RedisStore, fate: Fate) -> StoreError {
+        let shown = store.server.shown();
+        let outcome = match fate {
+            Fate::NotDone => "nothing was changed.",
+            Fate::Unknown => "the write may have happened.",
+        };
+        let (trouble, what, step) = match self {
+            Self::Connect(error)
+                if error.code().is_some() || error.kind() == redis::ErrorKind::AuthenticationFailed =>
+            {
+                let (trouble, step) = meaning(error);
+                (trouble, format!("does not let us in ({error})"), step)
+            }
+            Self::Connect(error) => {
+                let step = "Is it running, and does the URL name it?".to_string();
+                (Trouble::Unavailable, format!("could not be reached ({error})"), step)
+            }
+            Self::Said(error) => {
+                let (trouble, step) = meaning(error);
+                (trouble, format!("refused the call ({error})"), step)
+            }
+            Self::Lost { error, .. } => (Trouble::Unavailable, format!("did not answer ({error})"), String::new()),
+        };
+        let gap = if step.is_empty() { "" } else { " " };
+        StoreError { fate, trouble, detail: format!("{shown} {what}; {outcome}{gap}{step}") }
+    }
+}
+
+impl RedisStore {
+    /// The refusal of a server that cannot be trusted with a lease. The script said so and did nothing.
+    pub(super) fn unfit(&self, word: &str, found: &str) -> StoreError {
+        let shown = self.server.shown();
+        match (word, found) {
+            ("replica", _) => {
+                let detail = format!(
+                    "{shown} is a replica, which lags behind its primary; nothing was changed. Give the URL of the primary."
+                );
+                StoreError::not_done(Trouble::Refused, detail)
+            }
+            ("evicted", _) => self.foreign(
+                "an entry is listed and not there, as if the server had thrown it away when its memory was full \
+                 (maxmemory-policy must be noeviction)",
+            ),
+            ("layout", "") => self.foreign("it lists keys, but its mark is missing"),
+            ("layout", layout) if layout.starts_with("fencepost store, layout ") => {
+                let detail = format!(
+                    "{shown} was written by a newer fencepost ({layout:?}; this one knows {LAYOUT:?}). Nothing was changed. \
+                     Upgrade fencepost on this machine."
+                );
+                StoreError::not_done(Trouble::Corrupt, detail)
+            }
+            _ => self.foreign("its mark is not fencepost's"),
+        }
+    }
+
+    /// The refusal of keys that hold something else than fencepost wrote.
+    pub(super) fn foreign(&self, found: &str) -> StoreError {
+        let detail = format!(
+            "{} is not a sound fencepost store: {found}. Nothing was changed. Restore a backup, or remove the keys that begin \
+             with {{fencepost}} by hand and start afresh.",
+            self.server.shown()
+        );
+        StoreError::not_done(Trouble::Corrupt, detail)
+    }
+}
+
+/// The first word of an error. Who has not given a password is told so by an error without one, if the command is long.
+fn code(error: &RedisError) -> &str {
+    let code = error.code().unwrap_or_default();
+    if code == "ERR" && error.to_string().contains("unauthenticated") { "NOAUTH" } else { code }
+}
+
+fn meaning(error: &RedisError) -> (Trouble, String) {
+    if let Some((node, _)) = error.redirect_node() {
+        let step =
+            format!("It is a node of a cluster, and fencepost's keys live on {node}: give the URL of that node.");
+        return (Trouble::Refused, step);
+    }
+    let (trouble, step) = match code(error) {
+        "READONLY" => (Trouble::Refused, "It is a replica: give the URL of the primary."),
+        "NOAUTH" | "WRONGPASS" => {
+            (Trouble::Refused, "Give the password in a file, by FENCEPOST_STORE_PASSWORD, or in the URL.")
+        }
+        "NOPERM" => (
+            Trouble::Refused,
+            "The user needs ~{fencepost}* +@read +@write +@scripting +time, and +info to find replicas.",
+        ),
+        "OOM" => (Trouble::Refused, "Its memory is full: give it more, or remove other keys."),
+        "MISCONF" => (Trouble::Refused, "It cannot write to its disk: see its log."),
+        "WRONGTYPE" => (Trouble::Corrupt, "A key that begins with {fencepost} is not fencepost's: remove it by hand."),
+        "LOADING" | "BUSY" | "NOREPLICAS" | "CLUSTERDOWN" | "TRYAGAIN" | "MASTERDOWN" => (Trouble::Unavailable, ""),
+        // A wrong password at the time of connecting comes without a code.
+        "" => (Trouble::Refused, "Give the password in a file, by FENCEPOST_STORE_PASSWORD, or in the URL."),
+        _ => (Trouble::Unavailable, ""),
+    };
+    (trouble, step.to_string())
+}
+
+/// What the settings mean for the promises. `None`: it could not be asked.
+pub(super) fn judged(facts: Option<&str>, appendonly: Option<&str>, appendfsync: Option<&str>) -> Vec<Declared> {
+    let fact = |name: &str| {
+        facts.and_then(|facts| {
+            facts
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+                .map(|value| value.trim().to_string())
+        })
+    };
+    // INFO tells whether there is a log where CONFIG may not be asked.
+    let has_log = appendonly.map(|value| value == "yes").or(fact("aof_enabled").map(|value| value == "1"));
+    let durability = match (has_log, appendfsync) {
+        (Some(true), Some("always")) => {
+            (Standing::Sound, "A swap is flushed before it is answered (appendonly yes, appendfsync always).")
+        }
+        (Some(true), Some("everysec")) => (
+            Standing::Weak,
+            "A crash of the process loses nothing, a power cut the last second or two (appendfsync everysec). Set \
+             appendfsync always.",
+        ),
+        (Some(true), Some(_)) => {
+            (Standing::Weak, "The log is flushed when the system likes (appendfsync no). Set appendfsync always.")
+        }
+        (Some(true), None) => (Standing::Unknown, "There is a log, and it may not be asked how often it is flushed."),
+        (Some(false), _) => (
+            Standing::Unsound,
+            "Nothing is kept but snapshots: a restart forgets leases and outcomes (appendonly no). Set appendonly yes and \
+             appendfsync always.",
+        ),
+        (None, _) => {
+            (Standing::Unknown, "The server does not tell whether it keeps anything (INFO and CONFIG are denied).")
+        }
+    };
+    let policy = fact("maxmemory_policy").unwrap_or_default();
+    let eviction = match (policy.as_str(), fact("maxmemory").as_deref()) {
+        ("", _) => (Standing::Unknown, "The server does not tell whether it throws keys away.".to_string()),
+        (policy, Some("0")) => (Standing::Sound, format!("It has no limit of memory (maxmemory-policy {policy}).")),
+        (policy, _) if policy.starts_with("allkeys") => {
+            let why =
+                format!("It throws away any key when its memory is full (maxmemory-policy {policy}). Set noeviction.");
+            (Standing::Unsound, why)
+        }
+        (policy, _) => {
+            (Standing::Sound, format!("It throws away no key that does not expire (maxmemory-policy {policy})."))
+        }
+    };
+    let replicas = match fact("connected_slaves").as_deref() {
+        None => (Standing::Unknown, "The server does not tell whether it has replicas.".to_string()),
+        Some("0") => (Standing::Sound, "It has no replica, so that nothing is failed over to.".to_string()),
+        Some(count) => (
+            Standing::Weak,
+            format!(
+                "It has {count} replicas, which lag. A failover forgets the last swaps: a lease may be granted twice. Tokens \
+                 go on from the new server's clock, and the fence refuses what is older."
+            ),
+        ),
+    };
+    let clock = "Leases are judged by the server's wall clock. One that is set forward ends them early; the fence refuses the \
+                 late writes.";
+    vec![
+        Declared::new("durability", durability.0, durability.1),
+        Declared::new("eviction", eviction.0, eviction.1),
+        Declared::new("replication", replicas.0, replicas.1),
+        Declared::new("clock", Standing::Weak, clock),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_judged() {
+        let standings = |facts: Option<&str>, log, flush| -> Vec<Standing> {
+            judged(facts, log, flush).iter().map(|one| one.standing).take(3).collect()
+        };
+        use Standing::{Sound, Unknown, Unsound, Weak};
+        let plain = "aof_enabled:1\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\nconnected_slaves:0\r\n";
+        assert_eq!(standings(Some(plain), Some("yes"), Some("always")), [Sound, Sound, Sound]);
+        assert_eq!(standings(Some(plain), Some("yes"), Some("everysec")), [Weak, Sound, Sound]);
+        assert_eq!(standings(Some(plain), None, None), [Unknown, Sound, Sound]);
+        let careless = "aof_enabled:0\r\nmaxmemory:100\r\nmaxmemory_policy:allkeys-lru\r\nconnected_slaves:2\r\n";
+        assert_eq!(standings(Some(careless), None, None), [Unsound, Unsound, Weak]);
+        assert_eq!(standings(None, None, None), [Unknown, Unknown, Unknown]);
+    }
+}

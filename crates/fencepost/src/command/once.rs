@@ -1,0 +1,174 @@
+//! `fencepost once`: the idempotency guard. An item of work is done once, however often it is asked for.
+
+use std::process::Command;
+
+use fencepost_core::artifact::Fingerprint;
+use fencepost_core::lease::{Claim, Intent};
+use fencepost_core::ledger::{EndedBy, Ending, Status, Trigger};
+use fencepost_core::name::Job;
+use fencepost_core::run::{Exit, Finish};
+use fencepost_core::slot::{Choice, NotNow, OnUnknown};
+use fencepost_guard::attend::attend;
+use fencepost_guard::transact::{TransactError, transact};
+use serde::Serialize;
+
+use super::run::Attempt;
+use super::run::again::Again;
+use crate::args::{Global, OnceOptions};
+use crate::calendar::SlotRule;
+use crate::events::Events;
+use crate::exit::{Code, Failure};
+use crate::place::Place;
+use crate::report::Voice;
+use crate::settings::Settings;
+use crate::show;
+
+pub fn run(global: &Global, options: &OnceOptions) -> Result<Code, Failure> {
+    let on_unknown = Choose::parse(&options.on_unknown)?;
+    let params = options.params.as_ref().map(|path| fingerprint(path)).transpose()?;
+    let first = match on_unknown {
+        Choose::Retry => OnUnknown::Retry,
+        Choose::Halt | Choose::Verify(_) => OnUnknown::Halt,
+    };
+    let outcome = attempt(global, options, params, first)?;
+    match (&outcome, on_unknown) {
+        (Finish::NotNow(NotNow::Lost { .. }), Choose::Verify(command)) => verify(global, options, params, &command),
+        _ => Ok(report(global, options, &outcome)),
+    }
+}
+
+/// What to do where nobody knows whether the effect is there.
+enum Choose {
+    Halt,
+    Retry,
+    /// Ask this command.
+    Verify(String),
+}
+
+impl Choose {
+    fn parse(text: &str) -> Result<Self, Failure> {
+        match text.split_once('=') {
+            None if text == "halt" => Ok(Self::Halt),
+            None if text == "retry" => Ok(Self::Retry),
+            Some(("verify", command)) if !command.is_empty() => Ok(Self::Verify(command.to_string())),
+            _ => Err(Failure::Usage(format!("--on-unknown {text}: it is halt, retry or verify=CMD."))),
+        }
+    }
+}
+
+fn fingerprint(path: &std::path::Path) -> Result<Fingerprint, Failure> {
+    let cannot = |why: &str| Failure::Usage(format!("--params {}: {why}.", path.display()));
+    match fencepost_guard::artifact::read(path) {
+        Ok((_, fingerprint)) => Ok(fingerprint),
+        Err(fencepost_guard::artifact::Unread::Missing) => Err(cannot("there is no such file")),
+        Err(fencepost_guard::artifact::Unread::Unsteady) => Err(cannot("it changes while it is read")),
+        Err(fencepost_guard::artifact::Unread::Failed(error)) => Err(cannot(&error.to_string())),
+    }
+}
+
+/// The same claim, renewal and completion as a job's, for the one slot that there is.
+fn attempt(
+    global: &Global,
+    options: &OnceOptions,
+    params: Option<Fingerprint>,
+    on_unknown: OnUnknown,
+) -> Result<Finish, Failure> {
+    let settings = Settings::of_once(options, SlotRule::Once { params, on_unknown })?;
+    let run = super::mint_run();
+    let job = Job::once(options.key.clone());
+    let mut events = Events::open(None, job.to_string(), run.to_string())?;
+    let again = Again::alone();
+    // What is printed as JSON is the item of work, not the run.
+    let quiet = Global { json: false, ..global.clone() };
+    let attempt = Attempt { global: &quiet, settings, place: Place::find(global)?, job, run, again };
+    Ok(attempt.guard(&mut events)?.finish)
+}
+
+/// Asks whether the effect is there: then it is written down as done, or else done now.
+fn verify(global: &Global, options: &OnceOptions, params: Option<Fingerprint>, command: &str) -> Result<Code, Failure> {
+    let mut child = Command::new("/bin/sh");
+    child.args(["-c", command]).env("FENCEPOST_KEY", options.key.as_str());
+    let answer = attend(child).map_err(|error| Failure::Other(format!("Cannot ask {command:?}: {error}")))?;
+    let voice = Voice::of(global);
+    match answer {
+        Exit::Code(0) => {
+            voice.tell(&format!("{}: the effect is there, says {command:?}.", options.key));
+            record_done(global, options, params)?;
+            print(global, options, "done", Some(0), true);
+            Ok(Code::DONE)
+        }
+        Exit::Code(1) => {
+            voice.tell(&format!("{}: the effect is not there, says {command:?}.", options.key));
+            Ok(report(global, options, &attempt(global, options, params, OnUnknown::Retry)?))
+        }
+        other => {
+            voice.warn(&format!(
+                "{}: {command:?} ended with {}, which says neither that the effect is there (0) nor that it is not (1). \
+                 Nothing was run.",
+                options.key,
+                other.code()
+            ));
+            print(global, options, "unknown", None, false);
+            Ok(Code::of_unknown())
+        }
+    }
+}
+
+fn record_done(global: &Global, options: &OnceOptions, params: Option<Fingerprint>) -> Result<(), Failure> {
+    let place = Place::find(global)?;
+    let run = super::mint_run();
+    let claim = Claim {
+        run,
+        ttl: crate::config::TTL,
+        holder: place.host.holder_by_hand(),
+        slot: Choice::Once { params, on_unknown: OnUnknown::Retry },
+        zone: "UTC".to_string(),
+        trigger: Trigger::Manual,
+    };
+    let ending = Ending {
+        exit_code: Some(0),
+        ..Ending::new(Status::Ok, EndedBy::Fencepost).with_note("verified: the effect of an earlier attempt is there")
+    };
+    let job = Job::once(options.key.clone());
+    let intent = Intent::Record { claim, ending };
+    match transact(place.open()?.as_ref(), &place.local(), &job, intent, run) {
+        Ok(_) => Ok(()),
+        Err(TransactError::Store(error)) => Err(Failure::Store(error)),
+        Err(TransactError::Refused(refusal)) => Err(Failure::Other(format!("{}: {refusal}", options.key))),
+    }
+}
+
+/// How it stands with the item of work, and the code that says so.
+fn report(global: &Global, options: &OnceOptions, finish: &Finish) -> Code {
+    let code = Code::of_once(finish);
+    match finish {
+        Finish::NotNow(NotNow::Duplicate { exit_code, .. }) => print(global, options, "done", *exit_code, true),
+        Finish::Held { .. } => {
+            Voice::of(global).warn(&format!("{}: another is at it. Nothing was run.", options.key));
+            print(global, options, "in_progress", None, false);
+        }
+        Finish::NotNow(NotNow::Lost { .. }) => print(global, options, "unknown", None, false),
+        Finish::Ended { exit, judgement, .. } => {
+            let state = if judgement.status == Status::Ok { "done" } else { "failed" };
+            print(global, options, state, Some(exit.code()), false);
+        }
+        Finish::NotSpawned(_) => print(global, options, "failed", Some(i32::from(code.0)), false),
+        _ => print(global, options, "unknown", None, false),
+    }
+    code
+}
+
+fn print(global: &Global, options: &OnceOptions, state: &'static str, exit_code: Option<i32>, replayed: bool) {
+    if global.json {
+        show::json(&OnceJson { v: 1, key: options.key.to_string(), state, exit_code, replayed });
+    }
+}
+
+#[derive(Serialize)]
+struct OnceJson {
+    v: u32,
+    key: String,
+    state: &'static str,
+    exit_code: Option<i32>,
+    replayed: bool,
+}

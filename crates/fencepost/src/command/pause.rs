@@ -1,0 +1,51 @@
+//! `fencepost pause` and `fencepost resume`: triggers are waved off for a while.
+
+use fencepost_core::lease::{Intent, Refusal};
+use fencepost_core::name::Job;
+use fencepost_core::record::Paused;
+use fencepost_guard::clock;
+use fencepost_guard::transact::{TransactError, transact};
+use serde_json::json;
+
+use crate::args::{Global, JobArgument, PauseOptions};
+use crate::exit::{Code, Failure};
+use crate::place::Place;
+use crate::report::Voice;
+use crate::show;
+
+pub fn pause(global: &Global, options: &PauseOptions) -> Result<Code, Failure> {
+    let place = Place::find(global)?;
+    let job = super::job(&options.job.job, options.job.per_host, &place)?;
+    let paused = Paused { since: clock::now().wall, by: place.host.name.clone(), note: options.note.clone() };
+    change(&place, &job, Intent::Pause(paused))?;
+    told(global, &job, true, &format!("{job} is paused. A run that is going goes on; fencepost resume {job} ends it."));
+    Ok(Code::DONE)
+}
+
+pub fn resume(global: &Global, options: &JobArgument) -> Result<Code, Failure> {
+    let place = Place::find(global)?;
+    let job = super::job(&options.job, options.per_host, &place)?;
+    let text = match change(&place, &job, Intent::Resume)? {
+        true => format!("{job} is resumed. What passed meanwhile is not caught up."),
+        false => format!("{job} was not paused."),
+    };
+    told(global, &job, false, &text);
+    Ok(Code::DONE)
+}
+
+/// Whether there was anything to change.
+fn change(place: &Place, job: &Job, intent: Intent) -> Result<bool, Failure> {
+    match transact(place.open()?.as_ref(), &place.local(), job, intent, super::mint_run()) {
+        Ok(_) => Ok(true),
+        Err(TransactError::Refused(Refusal::NobodyHolds)) => Ok(false),
+        Err(TransactError::Refused(refusal)) => Err(Failure::Other(format!("{job}: {refusal}"))),
+        Err(TransactError::Store(error)) => Err(Failure::Store(error)),
+    }
+}
+
+fn told(global: &Global, job: &Job, is_paused: bool, text: &str) {
+    if global.json {
+        show::json(&json!({ "v": 1, "job": job.to_string(), "paused": is_paused }));
+    }
+    Voice::of(global).tell(text);
+}

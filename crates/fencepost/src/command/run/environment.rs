@@ -1,0 +1,68 @@
+//! What a run tells its job, by its environment.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use fencepost_core::record::{Lease, Record};
+use fencepost_core::slot::late;
+use fencepost_core::token::RunId;
+use fencepost_core::zone::Zone;
+use fencepost_guard::child::{Environment, Variables};
+use fencepost_guard::scout::{PINNED, Pinned};
+
+use super::again;
+use crate::config::VARIABLE;
+use crate::place::Place;
+use crate::settings::Settings;
+
+/// What the child is told. Whatever an outer run had told us is replaced or removed.
+pub fn environment(place: &Place, settings: &Settings, run: RunId) -> Environment {
+    let said = place.said(run).into_os_string();
+    let store = place.shown_store();
+    let mut configured: Variables =
+        settings.environment.iter().map(|(name, value)| (name.clone(), Some(value.clone()))).collect();
+    // What the job itself calls goes by the same configuration, wherever it does so.
+    configured.extend(place.config.as_ref().map(|config| (VARIABLE.into(), Some(config.path.clone().into()))));
+    let zone = settings.zone.clone();
+    Box::new(move |grant, inputs| {
+        let lease = grant.and_then(|grant| grant.record.lease.as_ref().map(|lease| (&grant.record, lease)));
+        let covers = lease.and_then(|(_, lease)| lease.covers);
+        let value = |value: fn(&Record, &Lease) -> String| lease.map(|(record, lease)| value(record, lease));
+        let variables = [
+            ("FENCEPOST_JOB", value(|record, _| record.job.to_string())),
+            ("FENCEPOST_RUN", value(|_, lease| lease.run.to_string())),
+            ("FENCEPOST_TOKEN", value(|record, _| record.token.to_string())),
+            ("FENCEPOST_SLOT", lease.map(|(_, lease)| zone.show(lease.slot))),
+            ("FENCEPOST_DATE", lease.map(|(_, lease)| zone.date(lease.slot).to_string())),
+            ("FENCEPOST_TZ", lease.map(|(_, lease)| lease.zone.clone())),
+            ("FENCEPOST_TRIGGER", value(|_, lease| lease.trigger.as_str().to_string())),
+            ("FENCEPOST_LATE_SECONDS", value(|_, lease| late(lease.slot, lease.since).as_secs().to_string())),
+            ("FENCEPOST_SLOT_FROM", covers.map(|covers| zone.show(covers.from))),
+            ("FENCEPOST_SLOT_TO", covers.map(|covers| zone.show(covers.to))),
+            ("FENCEPOST_SLOT_COUNT", covers.map(|covers| covers.count.to_string())),
+            ("FENCEPOST_KEY", value(key)),
+            ("FENCEPOST_STORE", Some(store.clone())),
+            ("FENCEPOST_STORE_ID", value(|record, _| record.store.to_string())),
+            ("FENCEPOST_STORE_PASSWORD", None),
+            (again::VARIABLE, None),
+        ];
+        let outcome = (OsString::from("FENCEPOST_OUTCOME"), lease.map(|_| said.clone()));
+        let told = variables.into_iter().map(|(name, value)| (name.into(), value.map(OsString::from)));
+        configured.iter().cloned().chain(told).chain([outcome]).chain(pinned(inputs)).collect()
+    })
+}
+
+/// The same for every attempt at one slot, on every machine: providers take it for their own idempotency.
+fn key(record: &Record, lease: &Lease) -> String {
+    match record.job.is_once() {
+        true => record.job.name.to_string(),
+        false => format!("{}/{}", record.job, Zone::utc().show(lease.slot)),
+    }
+}
+
+/// Where the job finds what it reads of its upstreams. What an outer run pinned is none of its business.
+fn pinned(inputs: &[Pinned]) -> Variables {
+    let outer = std::env::vars_os().map(|(name, _)| name).filter(|name| name.as_bytes().starts_with(PINNED.as_bytes()));
+    let mine = inputs.iter().map(|input| (OsString::from(input.variable()), Some(input.path.clone().into_os_string())));
+    outer.map(|name| (name, None)).chain(mine).collect()
+}

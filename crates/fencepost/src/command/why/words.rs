@@ -1,0 +1,303 @@
+//! The sentences of `why`, each built by one small function from what the ledger holds.
+
+use fencepost_core::ledger::{Consumed, EndedBy, Outcome, Status, Trigger};
+use fencepost_core::record::Lease;
+use fencepost_core::time::Wall;
+use fencepost_core::zone::Zone;
+
+use super::{Case, Sentence};
+use crate::duration;
+use crate::moment::Moment;
+use crate::show;
+
+/// A run that starts later than this after its slot is worth a word.
+const LATE_MILLIS: u128 = 1_000;
+
+/// The whole chain, in order.
+pub(super) fn all(case: &Case) -> Vec<Sentence> {
+    let mut sentences = which(case);
+    for (number, attempt) in case.attempts.iter().enumerate() {
+        sentences.extend(ended(case, number + 1, attempt));
+    }
+    sentences.extend(case.going.as_ref().map(|lease| going(case, lease)));
+    sentences.extend(case.status().map(|status| follows(case, status)));
+    sentences.extend(last_good(case));
+    sentences.extend(held(case));
+    sentences.extend(paused(case));
+    sentences
+}
+
+/// Which slot is meant, and of which day it is.
+fn which(case: &Case) -> Vec<Sentence> {
+    let job = &case.record.job;
+    let asked = case.at.as_ref().map(|at| asked(at, &case.asked_in));
+    let Some(slot) = case.slot else {
+        let when = asked.map_or_else(String::new, |asked| format!(" at or before {asked}"));
+        return vec![Sentence::new("nothing", format!("Nothing is recorded of {job}{when}."))];
+    };
+    let zone = case.zone();
+    let shown = format!("{} {} ({zone})", zone.date(slot), clock(slot, &zone));
+    let mut sentences = Vec::new();
+    if let Some(Moment::Day(day)) = &case.at
+        && case.asked_in.date(slot) != *day
+        && !case.attempts.iter().any(|attempt| attempt.covers.is_some())
+    {
+        let text = format!("Nothing is recorded of {job} for {day} ({}): it did not run on that day.", case.asked_in);
+        sentences.push(Sentence::new("nothing", text));
+    }
+    let which = match asked {
+        None => format!("The newest slot of {job} is {shown}"),
+        Some(asked) => format!("The newest slot of {job} at or before {asked} is {shown}"),
+    };
+    sentences.push(Sentence::new("slot", format!("{which}; it belongs to the day {}.", zone.date(slot))));
+    sentences
+}
+
+fn asked(at: &Moment, zone: &Zone) -> String {
+    match at {
+        Moment::Day(date) => format!("the end of {date} ({zone})"),
+        Moment::Time(_) => moment(at.first(zone), zone),
+    }
+}
+
+/// Everything about one attempt that has ended.
+fn ended(case: &Case, number: usize, attempt: &Outcome) -> Vec<Sentence> {
+    if attempt.status == Status::Missed {
+        return [missed(case, attempt)].into_iter().chain(stands_for(attempt)).collect();
+    }
+    let mut sentences = vec![began(case, number, attempt)];
+    sentences.extend(case.taken_over(attempt).map(|lost| took_over(case, lost)));
+    sentences.extend(let_through(case, &attempt.upstreams));
+    sentences.extend(said(attempt));
+    sentences.extend(exit(attempt));
+    sentences.extend(left(attempt));
+    sentences.push(end(case, attempt));
+    sentences.extend(stands_for(attempt));
+    sentences
+}
+
+/// A slot that nothing ran for, and who found that out.
+fn missed(case: &Case, found: &Outcome) -> Sentence {
+    let at = time(found.started, found.slot, &case.zone());
+    let note = found.note.as_ref().map_or_else(String::new, |note| format!(": {}", show::flat(note)));
+    Sentence::new("missed", closed(&format!("A trigger on {} at {at} found that it was missed{note}", found.host)))
+}
+
+fn began(case: &Case, number: usize, attempt: &Outcome) -> Sentence {
+    let zone = case.zone();
+    let late = attempt.started.since(attempt.slot);
+    let late = match late.as_millis() {
+        0..=LATE_MILLIS => String::new(),
+        _ => format!(", {} after its slot", duration::show(late)),
+    };
+    let text = format!(
+        "Attempt {number} was triggered by {} at {}{late}, on {}, under token {} (run {}).",
+        trigger(attempt.trigger),
+        time(attempt.started, attempt.slot, &zone),
+        attempt.host,
+        attempt.token,
+        attempt.run
+    );
+    Sentence::new("attempt", text)
+}
+
+fn trigger(trigger: Trigger) -> &'static str {
+    match trigger {
+        Trigger::Schedule => "its schedule",
+        Trigger::CatchUp => "the catch-up of a slot that was missed",
+        Trigger::Manual => "a direct call",
+    }
+}
+
+fn took_over(case: &Case, lost: &Outcome) -> Sentence {
+    let note = lost.note.as_deref().unwrap_or_default();
+    let cause = note.split(';').next().unwrap_or_default();
+    let text = format!(
+        "It took over from run {} on {}, which had begun at {} and did not end properly: {cause}.",
+        lost.run,
+        lost.host,
+        moment(lost.started, &case.zone())
+    );
+    Sentence::new("take_over", text)
+}
+
+/// Which attempts of its upstreams the barrier let it through by, or what it read of them.
+fn let_through(case: &Case, upstreams: &[Consumed]) -> Vec<Sentence> {
+    let zone = case.zone();
+    let sentence = |consumed: &Consumed| {
+        let bytes =
+            consumed.sha256.map(|sha256| format!(", to read the bytes with SHA-256 {}…", &sha256.to_string()[..12]));
+        let text = format!(
+            "The barrier let it through on {}: run {} was ok for {}{}.",
+            consumed.job,
+            consumed.run,
+            moment(consumed.slot, &zone),
+            bytes.unwrap_or_default()
+        );
+        Sentence::new("barrier", text)
+    };
+    upstreams.iter().map(sentence).collect()
+}
+
+/// What the barrier, the job or fencepost had to say of the attempt.
+fn said(attempt: &Outcome) -> Option<Sentence> {
+    let note = closed(&show::flat(attempt.note.as_deref()?));
+    let (about, who) = match (attempt.status, attempt.ended_by) {
+        (Status::Halted, _) => ("barrier", "The barrier halted it, and nothing was run"),
+        (Status::SkippedBarrier, _) => ("barrier", "The barrier found nothing to do, and nothing was run"),
+        (_, EndedBy::Child) => ("job", "The job said"),
+        (_, EndedBy::Fencepost) => ("fencepost", "fencepost noted"),
+    };
+    Some(Sentence::new(about, format!("{who}: {note}")))
+}
+
+fn exit(attempt: &Outcome) -> Option<Sentence> {
+    let code = attempt.exit_code?;
+    let signal = if (129..=192).contains(&code) { format!(" (signal {})", code - 128) } else { String::new() };
+    let took = duration::show(attempt.finished.since(attempt.started));
+    Some(Sentence::new("exit", format!("Its command ended with exit code {code}{signal}; it took {took}.")))
+}
+
+fn left(attempt: &Outcome) -> Option<Sentence> {
+    let artifacts = show::artifacts(&attempt.artifacts);
+    (!artifacts.is_empty()).then(|| Sentence::new("artifacts", format!("It left {}.", artifacts.join(", "))))
+}
+
+fn end(case: &Case, attempt: &Outcome) -> Sentence {
+    let at = time(attempt.finished, attempt.slot, &case.zone());
+    let by = match attempt.ended_by {
+        EndedBy::Child => "",
+        EndedBy::Fencepost => ", by fencepost",
+    };
+    Sentence::new("end", format!("It ended as {} at {at}{by}.", attempt.status))
+}
+
+fn stands_for(attempt: &Outcome) -> Option<Sentence> {
+    let covers = attempt.covers?;
+    let zone = show::zone(&attempt.zone);
+    let (from, to) = (moment(covers.from, &zone), moment(covers.to, &zone));
+    if covers.count == 1 {
+        return None;
+    }
+    Some(Sentence::new("covers", format!("That stands for {} slots, from {from} to {to}.", covers.count)))
+}
+
+/// The run that has not ended, or not properly.
+fn going(case: &Case, lease: &Lease) -> Sentence {
+    let number = case.attempts.len() + 1;
+    let how = trigger(lease.trigger);
+    let holder = show::holder(lease, case.remaining.filter(|_| !case.is_over), case.now);
+    let text = match case.is_over {
+        false => format!(
+            "Attempt {number} was triggered by {how} and is running under token {} (run {}): it is held by {holder}.",
+            case.record.token, lease.run
+        ),
+        true => format!(
+            "Attempt {number} was triggered by {how} at {} on {}, under token {} (run {}), and did not end properly: \
+             nobody holds its lease any more, and nothing is recorded of its end.",
+            time(lease.since, lease.slot, &case.zone()),
+            lease.holder.host,
+            case.record.token,
+            lease.run
+        ),
+    };
+    Sentence::new("running", text)
+}
+
+/// What follows from how it ended.
+fn follows(case: &Case, status: Status) -> Sentence {
+    let text = match status {
+        Status::Ok => "So the slot is done, and jobs that need it may proceed.",
+        Status::Empty => {
+            "So the slot is done, and there was nothing: jobs that need it are skipped, which is no failure."
+        }
+        Status::Error => {
+            "So the slot is not done: the next trigger tries again, and until then jobs that need it halt."
+        }
+        Status::Timeout => {
+            "So the slot is not done: the next trigger tries again, and until then jobs that need it halt. Raise \
+             --timeout if it needs longer."
+        }
+        Status::Lost if case.going.is_some() => {
+            "So the slot is not done: the next trigger takes over and records it as lost."
+        }
+        Status::Lost => {
+            "So the slot is not done, and how far the run came is not known: the next trigger tries again, and until \
+             then jobs that need it halt."
+        }
+        Status::Fenced => {
+            "So the slot is not done: a newer run had written before it, and its stale write did not land. Look at the \
+             run with the higher token."
+        }
+        Status::Halted => {
+            "So nothing stale was read: the next trigger asks the upstreams again, and until then jobs that need this \
+             one halt."
+        }
+        Status::Missed => "So nothing was run for it, and no catch-up is allowed to: jobs that need it halt.",
+        Status::SkippedBarrier => {
+            "So the slot is done, and there was nothing to do: jobs that need it are skipped too."
+        }
+        Status::SkippedOverlap => "So this trigger was waved off: the run that was going counts.",
+        Status::SkippedDuplicate => "So nothing was run: the slot was done already.",
+        Status::SkippedPaused => "So nothing was run: the job is paused until it is resumed.",
+        Status::Running => {
+            "So it is not known yet how it ends: another trigger is skipped, and jobs that need it halt or wait."
+        }
+    };
+    Sentence::new("next", text)
+}
+
+/// What there is to fall back on where this slot is no good, or what came after it.
+fn last_good(case: &Case) -> Option<Sentence> {
+    if case.status() == Some(Status::Ok) {
+        return None;
+    }
+    let text = match &case.record.ledger.last_ok {
+        None => format!("{} has never ended well.", case.record.job),
+        Some(last) => {
+            let zone = show::zone(&last.zone);
+            let ended = show::time_for_people(last.finished, case.now, &zone);
+            let since = if case.slot.is_some_and(|slot| last.slot > slot) {
+                "Since then it was good again: the"
+            } else {
+                "The"
+            };
+            format!("{since} last good run was for {} and ended {ended}.", moment(last.slot, &zone))
+        }
+    };
+    Some(Sentence::new("last_ok", text))
+}
+
+/// A lease by hand, or of another slot, that stands in the way now.
+fn held(case: &Case) -> Option<Sentence> {
+    let lease = case.record.lease.as_ref().filter(|_| !case.is_over && case.going.is_none())?;
+    let holder = show::holder(lease, case.remaining, case.now);
+    Some(Sentence::new("held", format!("At present its lease is held by {holder}.")))
+}
+
+fn paused(case: &Case) -> Option<Sentence> {
+    let paused = case.record.paused.as_ref()?;
+    let note = paused.note.as_ref().map_or_else(String::new, |note| format!(" ({})", show::flat(note)));
+    let since = show::time_for_people(paused.since, case.now, &case.zone());
+    let text = format!("It is paused since {since}, from {}{note}: its triggers are waved off.", paused.by);
+    Some(Sentence::new("paused", text))
+}
+
+/// A moment in full.
+fn moment(at: Wall, zone: &Zone) -> String {
+    format!("{} {} ({zone})", zone.date(at), clock(at, zone))
+}
+
+/// A time of day, with the date only where it is not the slot's.
+fn time(at: Wall, slot: Wall, zone: &Zone) -> String {
+    if zone.date(at) == zone.date(slot) { clock(at, zone) } else { format!("{} {}", zone.date(at), clock(at, zone)) }
+}
+
+fn clock(at: Wall, zone: &Zone) -> String {
+    zone.show_time(at)
+}
+
+/// A sentence ends.
+fn closed(text: &str) -> String {
+    if text.ends_with(['.', '!', '?', '…']) { text.to_string() } else { format!("{text}.") }
+}
