@@ -167,7 +167,7 @@ fn an_attempt_is_dated_once_however_long_its_history_takes() {
     let mut at = 0;
     for run in 1..=40 {
         let mut claim = claim(run);
-        claim.slot = Wall(5_000);
+        claim.slot = Choice::At(Wall(5_000));
         let ending = Ending { note: Some("n".repeat(1_000)), ..good() };
         let mut transition = Transition::<Honest>::new(job(), Intent::Record { claim, ending }, id(run), 0);
         let mut step = transition.begin(now(at));
