@@ -10,7 +10,7 @@ use fencepost_core::record::Record;
 use fencepost_core::schedule::Schedule;
 use fencepost_core::zone::Zone;
 use fencepost_guard::artifact::{Base, Declared};
-use fencepost_guard::scout::LastDue;
+use fencepost_guard::scout::{LastDue, variable};
 
 use crate::calendar;
 use crate::config::{self, Config, JobConfig};
@@ -52,6 +52,28 @@ fn configured(need: &config::Need, config: &Config, base: &Base) -> Result<Need,
             config::OnEmpty::Proceed => OnEmpty::Proceed,
         },
     })
+}
+
+/// Refuses what cannot be told apart by the job: two needs whose inputs would stand in one variable.
+pub fn check_inputs(needs: &[Need]) -> Result<(), Failure> {
+    let named: Vec<&Need> = needs.iter().filter(|need| !need.artifacts.is_empty()).collect();
+    for (number, need) in named.iter().enumerate() {
+        let variable = variable(&need.job);
+        let Some(other) = named[..number].iter().find(|other| self::variable(&other.job) == variable) else { continue };
+        return Err(Failure::Usage(match other.job == need.job {
+            true => format!("{} is needed twice with artifacts. Name all of them in one place.", need.job),
+            false => format!("{} and {} would both be handed over as {variable}. Rename one.", other.job, need.job),
+        }));
+    }
+    Ok(())
+}
+
+/// Refuses a job that waits for itself: its own run would be the newest one, and going.
+pub fn check_self(needs: &[Need], name: &Name) -> Result<(), Failure> {
+    match needs.iter().any(|need| need.job.name == *name && need.job.host().is_none()) {
+        true => Err(Failure::Usage(format!("{name} needs itself: while it runs, it is not done."))),
+        false => Ok(()),
+    }
 }
 
 /// What the command line declares, or else the configuration.
