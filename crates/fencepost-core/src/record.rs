@@ -238,6 +238,8 @@ impl Record {
             let oldest = if last == Some(0) && ring(self) > 1 { 1 } else { 0 };
             given_up.push(self.ledger.ring.remove(oldest));
         }
+        let newest = given_up.iter().map(|outcome| outcome.slot).max();
+        self.ledger.given_up = self.ledger.given_up.max(newest);
         given_up
     }
 
