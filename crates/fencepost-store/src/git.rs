@@ -233,8 +233,8 @@ impl Declaring for GitStore {
                 "Objects and refs are flushed before a swap is answered (core.fsync=all).",
             )
         } else {
-            let detail = "Whether an acknowledged push survives a crash of the git host is the host's own matter; it does not say.";
-            Declared::new("durability", Standing::Unknown, detail)
+            let detail = "It is assumed that the git host keeps a push that it has acknowledged; it does not say.";
+            Declared::new("durability", Standing::Weak, detail)
         };
         let clock =
             "There is no clock: a lease whose holder died ends once somebody has watched it for a whole time-to-live.";
