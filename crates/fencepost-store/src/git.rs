@@ -247,8 +247,8 @@ impl Declaring for GitStore {
                 "Objects, refs and directories are flushed before a swap is answered (core.fsync=all, syncfs).",
             )
         } else {
-            let detail = "Whether an acknowledged push survives a crash of the git host is the host's own matter; it does not say.";
-            Declared::new("durability", Standing::Unknown, detail)
+            let detail = "It is assumed that the git host keeps a push that it has acknowledged; it does not say.";
+            Declared::new("durability", Standing::Weak, detail)
         };
         let reads = if self.git.remote().path().is_some() {
             Declared::new("reads", Standing::Sound, "A fetch shows what stands there.")

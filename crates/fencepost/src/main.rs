@@ -2,6 +2,7 @@
 
 mod args;
 mod calendar;
+mod canary;
 mod command;
 mod config;
 mod duration;
@@ -11,6 +12,7 @@ mod file;
 mod inside;
 mod moment;
 mod nearest;
+mod password;
 mod place;
 mod prometheus;
 mod report;
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Verb::Status(options) => command::status::run(&arguments.global, options),
         Verb::Runs(options) => command::runs::run(&arguments.global, options),
         Verb::Validate => command::validate::run(&arguments.global),
+        Verb::Store(verb) => command::store::run(&arguments.global, verb),
         Verb::Why(options) => command::why::run(&arguments.global, options),
     };
     code.unwrap_or_else(|failure| {

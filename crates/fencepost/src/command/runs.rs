@@ -22,7 +22,7 @@ use crate::show::{self, RunJson};
 pub fn run(global: &Global, options: &RunsOptions) -> Result<Code, Failure> {
     let range = range(options)?;
     let place = Place::find(global)?;
-    let store = place.open()?;
+    let store = place.open_to_read()?;
     let mut list = List { wanted: &options.status, range, limit: options.limit, lines: BTreeMap::new() };
     let mut records = Vec::new();
     super::each_record(store.as_ref(), |record, clock| {

@@ -28,7 +28,7 @@ use crate::show::{self, RunJson};
 pub fn run(global: &Global, options: &WhyOptions) -> Result<Code, Failure> {
     let at = options.at.as_ref().map(|at| Moment::parse("--at", at)).transpose()?;
     let place = Place::find(global)?;
-    let store = place.open()?;
+    let store = place.open_to_read()?;
     let told = match find(store.as_ref(), &place, &options.job)? {
         Found::Known(record, clock) => {
             let zone = zone(options, &place, &record)?;

@@ -41,7 +41,7 @@ use crate::upstreams;
 
 pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
-    let settings = Settings::of(options, place.config.as_ref())?;
+    let settings = Settings::of(options, place.config.as_ref(), &place.store)?;
     let job = super::job(&options.job, options.per_host, &place)?;
     if let Some(remark) = &settings.remark {
         Voice::of(global).tell(remark);
@@ -287,7 +287,7 @@ fn is_more_due(store: &dyn Store, job: &Job, settings: &Settings, tried: Wall) -
 
 fn dry_run(place: &Place, job: &Job, settings: &Settings) -> Result<Code, Failure> {
     // Opening a store makes it, which is more than nothing.
-    let (record, clock) = if place.is_unmade() { (None, None) } else { look(place.open()?.as_ref(), job)? };
+    let (record, clock) = look(place.open_to_read()?.as_ref(), job)?;
     let Some((record, lease)) = record.as_ref().and_then(|record| record.lease.as_ref().map(|lease| (record, lease)))
     else {
         show::line(&format!("{job} would run: nobody holds it."));
