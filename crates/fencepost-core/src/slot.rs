@@ -57,10 +57,20 @@ pub struct Scheduled {
 pub enum Asked {
     /// Whatever is due.
     Due,
+    /// Whatever is due and was not tried yet, or whose run died: several machines trigger a slot at one instant, and
+    /// one that has failed on the first is not tried again by the others.
+    Untried,
     /// A run now, which satisfies the slot it replaces.
     Now,
     /// The newest slot once more, done or not.
     Again,
+}
+
+impl Asked {
+    /// Whether the schedule alone says which slot it is.
+    pub fn is_by_schedule(self) -> bool {
+        matches!(self, Self::Due | Self::Untried)
+    }
 }
 
 /// What becomes of a slot whose run died.
@@ -223,7 +233,7 @@ impl Scheduled {
         let state = |slot| known.iter().rev().find(|(known, _)| *known == slot).map(|(_, state)| *state);
         let missed = plan.dropped.map(covered);
         let (slot, trigger, covers) = match self.asked {
-            Asked::Due => match plan.run.first() {
+            Asked::Due | Asked::Untried => match plan.run.iter().find(|due| self.may_try(state(due.slot))) {
                 Some(due) => (due.slot, due.trigger, due.covers.map(covered)),
                 None => return Err(self.nothing(&plan, missed, record)),
             },
@@ -233,12 +243,17 @@ impl Scheduled {
                 (newest, MANUAL, None)
             }
         };
-        if state(slot) == Some(SlotState::Lost) && self.on_lost == OnLost::Halt && self.asked == Asked::Due {
+        if state(slot) == Some(SlotState::Lost) && self.on_lost == OnLost::Halt && self.asked.is_by_schedule() {
             return Err(NotNow::Lost { slot });
         }
         let timing = Timing { since: plan.since, evaluated: plan.evaluated, ..timing };
         let more = plan.run.len().saturating_sub(1);
         Ok(Chosen { slot, trigger, covers, missed, timing: Some(timing), more })
+    }
+
+    /// Whether a slot that stands so may be tried by this trigger.
+    fn may_try(&self, state: Option<SlotState>) -> bool {
+        self.asked != Asked::Untried || state != Some(SlotState::Failed)
     }
 
     /// The plan from what the record says.

@@ -2,6 +2,7 @@
 
 pub mod gate;
 pub mod lease;
+pub mod logs;
 pub mod once;
 pub mod pause;
 pub mod plan;
@@ -10,6 +11,7 @@ pub mod record;
 pub mod run;
 pub mod runs;
 pub mod status;
+pub mod up;
 pub mod validate;
 pub mod why;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use fencepost_core::ledger::Status;
 use fencepost_core::plan::Mode;
 use fencepost_core::run::Finish;
-use fencepost_core::slot::{Asked, Choice};
+use fencepost_core::slot::Choice;
 use fencepost_core::time::Wall;
 
 use crate::exit::{Code, Failure};
@@ -132,7 +132,7 @@ impl Next {
 
 /// How many slots may follow the first.
 fn more(settings: &Settings) -> u32 {
-    let scheduled = settings.slot.scheduled().filter(|due| due.asked == Asked::Due && due.terms.mode == Mode::Each);
+    let scheduled = settings.slot.scheduled().filter(|due| due.asked.is_by_schedule() && due.terms.mode == Mode::Each);
     scheduled.map_or(0, |due| due.terms.catch_up.saturating_sub(1))
 }
 
