@@ -167,6 +167,8 @@ struct Entry {
     wants_look: bool,
     is_looked_at: bool,
     look_at: Option<Boot>,
+    /// The clock that slots are judged by is ahead of ours, so that it is looked again after each run.
+    follows_looks: bool,
     is_queued: bool,
 }
 
@@ -273,11 +275,9 @@ impl Agenda {
         } else {
             return;
         }
-        if self.once {
-            return;
-        }
-        for entry in self.entries.values_mut() {
-            entry.woke(now.wall, self.limits.spread);
+        let is_stepped = stepped.unsigned_abs() > millis(STEPPED);
+        for entry in self.entries.values_mut().filter(|_| !self.once) {
+            entry.woke(now.wall, is_stepped, self.limits.spread);
         }
     }
 
@@ -385,6 +385,7 @@ impl Agenda {
                 // The clock that slots are judged by may be another than ours. Where it comes first, it is looked then.
                 let by_us = entry.next.map(|(_, start)| start.since(now.wall));
                 let sooner = next_in.filter(|next_in| by_us.is_none_or(|by_us| *next_in + STEPPED < by_us));
+                entry.follows_looks = sooner.is_some() && !once;
                 entry.look_at = sooner.filter(|_| !once).map(|next_in| now.boot + next_in + AFTER_DUE);
             }
             Look::Away(_) => entry.wants_look = true,
@@ -402,8 +403,8 @@ impl Agenda {
         let once = self.once;
         let Some(entry) = self.entries.get_mut(&job) else { return };
         match end {
-            End::Done => {}
             _ if once => {}
+            End::Done => entry.wants_look |= entry.follows_looks,
             End::NotDue => entry.wants_look = true,
             End::Elsewhere if is_running => {}
             End::Elsewhere | End::Died => entry.look_at = Some(now.boot + entry.task.ttl + AFTER_DUE),
@@ -450,6 +451,7 @@ impl Agenda {
                     wants_look: true,
                     is_looked_at: other.as_ref().is_some_and(|entry| entry.is_looked_at),
                     look_at: None,
+                    follows_looks: false,
                     is_queued: other.is_some_and(|entry| entry.is_queued),
                 },
             };
@@ -474,11 +476,12 @@ impl Agenda {
 
 impl Entry {
     /// After a sleep or a step of the clock. What came due is looked at, once, and nothing is started for it unseen. A
-    /// clock that went back does not make a slot due again, unless it had been far ahead.
-    fn woke(&mut self, now: Wall, spread: Duration) {
+    /// clock that went back does not make a slot due again, unless it had been far ahead. A clock that was set may be
+    /// another than the one that slots are judged by.
+    fn woke(&mut self, now: Wall, is_stepped: bool, spread: Duration) {
+        self.wants_look |= is_stepped;
         if self.considered > now + AHEAD_MAX {
             self.considered = now;
-            self.wants_look = true;
         }
         if self.task.schedule.at_or_before(now).is_some_and(|newest| newest > self.considered) {
             self.wants_look = true;
