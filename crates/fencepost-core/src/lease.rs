@@ -485,7 +485,7 @@ impl Claim {
     }
 
     /// The slot to run. A run that is at the very same slot makes this one a duplicate; at another, an overlap.
-    fn choose<R: Rules>(&self, record: Option<&Record>, context: &Context<'_>) -> Result<Chosen, Refusal> {
+    pub fn choose<R: Rules>(&self, record: Option<&Record>, context: &Context<'_>) -> Result<Chosen, Refusal> {
         let now = slot_clock(context);
         let standing = record.map_or(Standing::Free, |record| self.standing::<R>(record, context));
         if let Some(Paused { since, by, note }) = record.and_then(|record| record.paused.clone()) {
@@ -649,7 +649,7 @@ fn trusted_date(context: &Context<'_>) -> Result<Wall, Refusal> {
 }
 
 /// The date that slots are judged by: the store's where it has a clock, so that all machines agree on what is due.
-fn slot_clock(context: &Context<'_>) -> Wall {
+pub fn slot_clock(context: &Context<'_>) -> Wall {
     context.reference.map_or(context.now.wall, |reference| reference.at_most(context.now.boot).wall)
 }
 

@@ -8,6 +8,7 @@
 //! * [`schedule`]: when a job is due.
 //! * [`slot`]: which slot a run is for.
 //! * [`plan`]: which slots run now, which are dropped, and why.
+//! * [`agenda`]: when jobs are started, for whoever schedules them here.
 //! * [`name`]: what a job may be called, and the one encoding of names into store keys.
 //! * [`time`]: the three clocks, kept apart by type.
 //! * [`register`]: what a store answers.
@@ -30,6 +31,7 @@
 
 extern crate alloc;
 
+pub mod agenda;
 pub mod artifact;
 pub mod barrier;
 pub mod busy;

@@ -42,6 +42,8 @@ fn main() -> ExitCode {
         Verb::Resume(options) => command::pause::resume(&arguments.global, options),
         Verb::Status(options) => command::status::run(&arguments.global, options),
         Verb::Runs(options) => command::runs::run(&arguments.global, options),
+        Verb::Up(options) => command::up::run(&arguments.global, options),
+        Verb::Logs(options) => command::logs::run(&arguments.global, options),
         Verb::Validate => command::validate::run(&arguments.global),
         Verb::Store(verb) => command::store::run(&arguments.global, verb),
         Verb::Why(options) => command::why::run(&arguments.global, options),

@@ -75,6 +75,10 @@ pub enum Verb {
     Status(StatusOptions),
     /// Show how recent runs ended
     Runs(RunsOptions),
+    /// Schedule the jobs of the configuration on this machine; any number of machines may
+    Up(UpOptions),
+    /// Show what a job's run printed, where that is kept
+    Logs(LogsOptions),
     /// Check the configuration
     Validate,
     /// Say what became of a slot of a job and why, step by step
@@ -200,6 +204,41 @@ pub struct RunOptions {
     /// Say what would happen, and do nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// It is started by `up`, on several machines at one instant
+    #[arg(long, hide = true)]
+    pub by_up: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct UpOptions {
+    /// Only these jobs (default: all that have a schedule and are enabled)
+    #[arg(value_parser = name, value_name = "JOB")]
+    pub jobs: Vec<Name>,
+    /// Run what is due now, and end
+    #[arg(long)]
+    pub once: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct LogsOptions {
+    /// The job's name; with @HOST for a job that is each host's own
+    #[arg(value_parser = Job::parse)]
+    pub job: Job,
+    /// Only this run, or the run whose id begins so
+    #[arg(long, value_name = "R", conflicts_with = "slot")]
+    pub run: Option<String>,
+    /// Only the slot at this time: an instant, or a local time in the job's zone
+    #[arg(long, value_name = "T")]
+    pub slot: Option<String>,
+    /// Go on until the run has ended
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only the last lines
+    #[arg(short = 'n', long, value_name = "LINES")]
+    pub lines: Option<usize>,
+    /// Say which logs there are
+    #[arg(long, conflicts_with_all = ["follow", "lines"])]
+    pub list: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]

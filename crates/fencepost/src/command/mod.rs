@@ -2,6 +2,7 @@
 
 pub mod gate;
 pub mod lease;
+pub mod logs;
 pub mod once;
 pub mod pause;
 pub mod plan;
@@ -11,6 +12,7 @@ pub mod run;
 pub mod runs;
 pub mod status;
 pub mod store;
+pub mod up;
 pub mod validate;
 pub mod why;
 

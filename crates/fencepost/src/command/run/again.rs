@@ -168,7 +168,7 @@ impl Next {
 
 /// How many slots may follow the first.
 fn more(settings: &Settings) -> u32 {
-    let scheduled = settings.slot.scheduled().filter(|due| due.asked == Asked::Due && due.terms.mode == Mode::Each);
+    let scheduled = settings.slot.scheduled().filter(|due| due.asked.is_by_schedule() && due.terms.mode == Mode::Each);
     scheduled.map_or(0, |due| due.terms.catch_up.saturating_sub(1))
 }
 

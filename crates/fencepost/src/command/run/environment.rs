@@ -11,7 +11,7 @@ use fencepost_guard::child::{Environment, Variables};
 use fencepost_guard::scout::{PINNED, Pinned};
 
 use super::again;
-use crate::config::VARIABLE;
+use crate::config::{COPY_VARIABLE, VARIABLE};
 use crate::place::Place;
 use crate::settings::Settings;
 
@@ -45,6 +45,7 @@ pub fn environment(place: &Place, settings: &Settings, run: RunId) -> Environmen
             ("FENCEPOST_STORE_ID", value(|record, _| record.store.to_string())),
             ("FENCEPOST_STORE_PASSWORD", None),
             (again::VARIABLE, None),
+            (COPY_VARIABLE, None),
         ];
         let outcome = (OsString::from("FENCEPOST_OUTCOME"), lease.map(|_| said.clone()));
         let told = variables.into_iter().map(|(name, value)| (name.into(), value.map(OsString::from)));
