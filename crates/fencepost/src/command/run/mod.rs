@@ -278,11 +278,11 @@ fn overlap(status: Status, store: &dyn Store, job: &Job) -> Option<Skip> {
 }
 
 /// Whether another slot is due, now that one was tried.
-fn is_more_due(store: &dyn Store, job: &Job, settings: &Settings, tried: Wall) -> bool {
+fn is_more_due(store: &dyn Store, job: &Job, settings: &Settings, tried: Option<Wall>) -> bool {
     let (Some(scheduled), Ok((record, clock))) = (settings.slot.scheduled(), look(store, job)) else { return false };
     let now = clock.map_or_else(|| clock::now().wall, |clock| clock.wall);
     let (_, plan) = scheduled.plan::<Honest>(record.as_ref(), Standing::Stands, now);
-    plan.run.iter().any(|due| due.slot != tried)
+    plan.run.iter().any(|due| Some(due.slot) != tried)
 }
 
 fn dry_run(place: &Place, job: &Job, settings: &Settings) -> Result<Code, Failure> {
