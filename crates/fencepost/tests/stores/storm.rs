@@ -23,7 +23,7 @@ static MACHINE: Mutex<()> = Mutex::new(());
 
 fn length() -> Duration {
     let asked = std::env::var("FENCEPOST_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(asked.unwrap_or(5))
+    Duration::from_secs(asked.unwrap_or(4))
 }
 
 /// Gives a command a wall clock of its own, if that can be had. Clocks that measure lengths are left alone.
@@ -67,7 +67,7 @@ fn storm(url: &str, password: &str, ttl: &str) {
                     let host = if number % 2 == 0 { "alpha" } else { "beta" };
                     while begun.elapsed() < length() {
                         // Every fourth does not wait for its turn.
-                        let wait = if number % 4 == 3 { &[][..] } else { &["--wait", "20s"] };
+                        let wait = if number % 4 == 3 { &[][..] } else { &["--wait", "2s"] };
                         let arguments = [&["run", "j", "--ttl", ttl, "-E", "99"], wait, &["-c", SCRIPT]].concat();
                         let said = say(command(host, &arguments));
                         match said.code {
