@@ -4,6 +4,7 @@
 //! everything once, in a new order.
 
 mod file;
+mod ledger;
 mod measure;
 mod memory;
 
@@ -27,6 +28,7 @@ fn main() {
     wrapped_true(&fencepost, directory.path(), rounds);
     memory::report(&fencepost, directory.path());
     file::report(directory.path(), rounds);
+    ledger::report(&fencepost, directory.path(), rounds.min(50));
 }
 
 fn wrapped_true(fencepost: &Path, directory: &Path, rounds: usize) {

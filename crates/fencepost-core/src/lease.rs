@@ -382,7 +382,7 @@ impl Intent {
                     record.cloned().filter(|record| record.paused.is_some()).ok_or(Refusal::NobodyHolds)?;
                 record.paused = None;
                 if let Some(timing) = &mut record.timing {
-                    (timing.since, timing.evaluated) = (context.now.wall, None);
+                    (timing.since, timing.evaluated, timing.settles) = (slot_clock(context), None, None);
                 }
                 Ok(written(record, Vec::new(), context))
             }
@@ -511,7 +511,7 @@ impl Claim {
     /// Writes down that the schedule was seen, and what of it will never run.
     fn account<R: Rules>(&self, record: Option<&Record>, context: &Context<'_>) -> Result<Decision, Refusal> {
         match self.choose::<R>(record, context) {
-            Err(Refusal::NotNow { why, account: true }) => {
+            Err(Refusal::NotNow { account: true, .. }) => {
                 let mut next = known_or_first(record, context);
                 let (timing, plan) = match &self.slot {
                     Choice::Due(due) => {
@@ -520,10 +520,8 @@ impl Claim {
                     }
                     _ => return Ok(Decision::AlreadyDone),
                 };
-                let missed = match why {
-                    NotNow::NotDue { missed, .. } => missed,
-                    _ => None,
-                };
+                // However it is said that nothing runs: what is accounted for without a run is written down.
+                let missed = plan.dropped.map(slot::covered);
                 next.timing = Some(Timing { since: plan.since, evaluated: plan.evaluated, ..timing });
                 let whole = missed.map(|missed| self.write_missed(&mut next, missed, context.now.wall));
                 Ok(written(next, whole.unwrap_or_default(), context))
@@ -542,8 +540,11 @@ impl Claim {
             count => alloc::format!("nothing ran for these {count} slots, and it is too late"),
         };
         let ending = Ending::new(Status::Missed, EndedBy::Fencepost).with_note(note);
-        let outcome =
-            Outcome { slot: missed.to, covers: Some(missed), ..self.outcome(record, missed.to, ending.clone(), now) };
+        let outcome = Outcome {
+            covers: Some(missed),
+            trigger: Trigger::Schedule,
+            ..self.outcome(record, missed.to, ending.clone(), now)
+        };
         write_down(record, outcome, &ending)
     }
 
@@ -734,10 +735,11 @@ fn end_run(record: &mut Record, ending: Ending, finished: Wall) -> Vec<Outcome> 
         covers: lease.covers,
         clipped: false,
     };
-    // A run that stands for several slots accounts for them all by ending well.
-    let covered = lease.covers.map(|covers| covers.to).filter(|_| SlotState::from(ending.status) == SlotState::Done);
-    if let (Some(covered), Some(timing)) = (covered, &mut record.timing) {
-        timing.evaluated = timing.evaluated.max(Some(covered));
+    // A run accounts for its slot by ending well, or for all slots that it stands for, if none before is still open. The
+    // ring alone would know it otherwise, and forgets.
+    if let Some(timing) = record.timing.as_mut().filter(|_| SlotState::from(ending.status) == SlotState::Done) {
+        let settled = timing.settles.filter(|settles| *settles == lease.slot);
+        timing.evaluated = timing.evaluated.max(settled).max(lease.covers.map(|covers| covers.to));
     }
     write_down(record, outcome, &ending)
 }

@@ -245,12 +245,21 @@ impl Record {
     }
 
     /// Gives up its oldest outcomes until it is small enough, and returns them: they belong into the history first.
+    ///
+    /// What became of the newest slot stays for as long as there is anything else: whoever asks for the newest looks
+    /// here, and older slots may be recorded after it.
     pub fn slim(&mut self) -> Vec<Outcome> {
-        let too_many = self.ledger.ring.len().saturating_sub(RING_OUTCOMES_MAX);
-        let mut given_up: Vec<Outcome> = self.ledger.ring.drain(..too_many).collect();
-        while !self.ledger.ring.is_empty() && encode(self).len() > RECORD_BYTES_MAX {
-            given_up.push(self.ledger.ring.remove(0));
+        let mut given_up = Vec::new();
+        let ring = |record: &Self| record.ledger.ring.len();
+        while ring(self) > RING_OUTCOMES_MAX || ring(self) > 0 && encode(self).len() > RECORD_BYTES_MAX {
+            let newest = self.ledger.ring.iter().map(|outcome| outcome.slot).max();
+            let last = self.ledger.ring.iter().rposition(|outcome| Some(outcome.slot) == newest);
+            // Only the last attempt of the newest slot is worth more than its age.
+            let oldest = if last == Some(0) && ring(self) > 1 { 1 } else { 0 };
+            given_up.push(self.ledger.ring.remove(oldest));
         }
+        let newest = given_up.iter().map(|outcome| outcome.slot).max();
+        self.ledger.given_up = self.ledger.given_up.max(newest);
         given_up
     }
 

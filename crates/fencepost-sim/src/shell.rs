@@ -246,7 +246,7 @@ impl<R: Rules> World<R> {
         if sighting.is_some() && !config.has(Flaw::NoSightings) {
             memory.sighting = sighting;
         }
-        Facts { holder_is_dead, high_water: memory.high_water, sighting }
+        Facts { holder_is_dead, high_water: memory.high_water, sighting, is_first_sight: false }
     }
 
     /// Whether the holder's processes ran on this very host and are gone.

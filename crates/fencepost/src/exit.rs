@@ -83,6 +83,11 @@ impl Code {
         }
     }
 
+    /// Somebody wanted it to end.
+    pub fn of_signal(signal: i32) -> Self {
+        Self::of_child(128 + signal)
+    }
+
     /// An earlier attempt died between its effect and its record, under a wrapper.
     pub fn of_unknown() -> Self {
         Self(Self::UNKNOWN.0 + Self::UNDER_RUN)

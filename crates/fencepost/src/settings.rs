@@ -84,7 +84,7 @@ impl Settings {
             catch_up_spacing: options.catch_up_spacing.or(value(&keys.catch_up_spacing)).unwrap_or_default(),
             observe: options.observe || keys.observe == Some(true),
             zone,
-            needs: upstreams::needs(&options.needs, config, &keys, &base)?,
+            needs: needs(options, config, &keys, &base)?,
             needs_wait: options.needs_wait.or(value(&keys.needs_wait)).unwrap_or_default(),
             prepare: options.prepare.as_ref().map(shell).or(keys.prepare.as_ref().map(|line| line.value.argv())),
             produces: upstreams::produces(&options.produces, &keys, &base)?,
@@ -139,6 +139,13 @@ impl Settings {
             keys: JobConfig::default(),
         })
     }
+}
+
+fn needs(options: &RunOptions, config: Option<&Config>, keys: &JobConfig, base: &Base) -> Result<Vec<Need>, Failure> {
+    let needs = upstreams::needs(&options.needs, config, keys, base)?;
+    upstreams::check_self(&needs, &options.job)?;
+    upstreams::check_inputs(&needs)?;
+    Ok(needs)
 }
 
 fn value<T: Copy>(key: &Option<Located<T>>) -> Option<T> {

@@ -227,6 +227,7 @@ impl<R: Rules> Run<R> {
         }
         self.phase = Phase::Claiming;
         self.mine = None;
+        self.not_now = None;
         self.give_up_at = Some(now.boot + CLAIM_PATIENCE);
         self.start(Intent::Claim(self.terms.claim.clone()), now, out);
     }
@@ -560,7 +561,8 @@ impl<R: Rules> Run<R> {
     /// something we cannot read, or that another holds the lease, is.
     fn may_run_without_lease(&self, error: &StoreError) -> bool {
         let out_of_reach = error.trouble != Trouble::Corrupt && self.looks == 0;
-        self.terms.run_without_store && out_of_reach && self.interrupted.is_none()
+        let may_be_due = self.not_now.is_none();
+        self.terms.run_without_store && out_of_reach && may_be_due && self.interrupted.is_none()
     }
 
     fn run_without_lease(&mut self, now: Now, error: StoreError, out: &mut Vec<Output>) {

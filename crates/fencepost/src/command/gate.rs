@@ -92,6 +92,7 @@ fn needs(options: &GateOptions, base: &fencepost_guard::artifact::Base) -> Resul
         Ok(Need { artifacts, ..need })
     });
     let needs: Vec<Need> = needs.collect::<Result<_, Failure>>()?;
+    upstreams::check_inputs(&needs)?;
     if needs.len() > 1 && !options.artifact.is_empty() {
         return Err(Failure::Usage(format!(
             "--artifact does not say which of the {} upstreams it belongs to. Write it beside its upstream, as in: \

@@ -1,5 +1,6 @@
 //! `store check` and `store use`, on stores that keep the contract and on one that does not.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -30,7 +31,8 @@ fn a_sound_store_is_proved_and_nothing_is_left_in_it() {
         assert!(["proved", "declared"].contains(&check["result"].as_str().unwrap()), "{check}");
     }
     let found = results(&report);
-    for name in ["create race", "stale swap", "counter race", "other handles", "keys", "largest value", "clock offset"] {
+    for name in ["create race", "stale swap", "counter race", "other handles", "keys", "largest value", "clock offset"]
+    {
         assert!(found.contains(&(name, "proved")), "{name}: {found:?}");
     }
     assert!(found.contains(&("durability", "declared")), "{found:?}");
@@ -113,7 +115,8 @@ fn a_store_that_does_not_compare_is_refused_and_never_used() {
 fn use_writes_the_store_and_no_password_and_keeps_everything_else() {
     let site = Site::new();
     let config = site.path("fencepost.toml");
-    fs::write(&config, "# the house\n\ntimezone = 'UTC' # why\n\n[job.a]\ncommand = 'echo $FENCEPOST_STORE'\n").unwrap();
+    fs::write(&config, "# the house\n\ntimezone = 'UTC' # why\n\n[job.a]\ncommand = 'echo $FENCEPOST_STORE'\n")
+        .unwrap();
     let named = config.to_str().unwrap();
     let said = site.say(&["store", "use", &format!("dir:{}", site.path("shared").display()), "--config", named]);
     assert_eq!(said.code, 0, "{said:?}");
@@ -154,6 +157,9 @@ fn looking_makes_no_store() {
     contains(&said.stderr, &["mounted"]);
 }
 
+/// Versions and values by their keys.
+type Entries = Mutex<BTreeMap<String, (u64, Vec<u8>)>>;
+
 /// A server that speaks the protocol and takes whatever comes.
 struct Fake;
 
@@ -161,7 +167,7 @@ impl Fake {
     fn start() -> String {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let url = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
-        let entries: Arc<Mutex<std::collections::BTreeMap<String, (u64, Vec<u8>)>>> = Arc::default();
+        let entries = Arc::new(Entries::default());
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let entries = entries.clone();
@@ -171,10 +177,7 @@ impl Fake {
         url
     }
 
-    fn answer(
-        mut client: &TcpStream,
-        entries: &Mutex<std::collections::BTreeMap<String, (u64, Vec<u8>)>>,
-    ) -> Option<()> {
+    fn answer(mut client: &TcpStream, entries: &Entries) -> Option<()> {
         let request = message(client)?;
         let end = request.windows(4).position(|window| window == b"\r\n\r\n")?;
         let head = String::from_utf8_lossy(&request[..end]).into_owned();

@@ -28,9 +28,7 @@ fn postgres() -> (Postgres, String) {
     fs::write(server.directory().join("data/pg_hba.conf"), rules).unwrap();
     server.client(&database).batch_execute("SELECT pg_reload_conf()").unwrap();
     let url = format!("postgres://keeper@127.0.0.1:{}/{database}?sslmode=disable", server.port);
-    crate::common::eventually("the rules are in force", || {
-        postgres::Client::connect(&url, postgres::NoTls).is_err()
-    });
+    crate::common::eventually("the rules are in force", || postgres::Client::connect(&url, postgres::NoTls).is_err());
     (server, url)
 }
 
@@ -72,11 +70,13 @@ fn every_way_in(url: &str) {
 
     // The configuration's file goes with the configuration's store, and with no other.
     let config = private(&site, "fencepost.toml", &format!("store = \"{url}\"\nstore_password_file = \"password\"\n"));
-    let by_config = |arguments: &[&str]| say({
-        let mut command = site.command(arguments);
-        command.env("FENCEPOST_CONFIG", &config);
-        command
-    });
+    let by_config = |arguments: &[&str]| {
+        say({
+            let mut command = site.command(arguments);
+            command.env("FENCEPOST_CONFIG", &config);
+            command
+        })
+    };
     let inner = r#""$BINARY" status --json"#;
     let said = by_config(&["run", "a", "-c", inner]);
     assert_eq!(said.code, 0, "{said:?}");
