@@ -9,6 +9,7 @@ mod events;
 mod exit;
 mod file;
 mod inside;
+mod logs;
 mod moment;
 mod nearest;
 mod place;
