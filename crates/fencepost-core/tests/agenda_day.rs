@@ -255,10 +255,10 @@ impl World {
             self.machines[number].agenda = Some(Agenda::new(tasks, limits, now));
         }
         self.step(number, Input::Tick);
-        let (due, rest) =
+        let (due, rest): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.machines[number].looks).into_iter().partition(|(at, _)| *at <= self.t);
         self.machines[number].looks = rest;
-        for (_, job) in Vec::from(due) {
+        for (_, job) in due {
             let (look, next_in) = self.look(number, &job);
             self.step(number, Input::Looked { job, look, next_in });
         }

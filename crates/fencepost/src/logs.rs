@@ -96,7 +96,7 @@ impl LogFile {
 
     /// Whoever writes a log holds a lock on it, which ends with the process whatever becomes of it.
     pub fn is_being_written(&self) -> bool {
-        File::open(&self.path).is_ok_and(|file| is_locked(file))
+        File::open(&self.path).is_ok_and(is_locked)
     }
 }
 
