@@ -259,6 +259,9 @@ pub struct Ledger {
     pub ring: Vec<Outcome>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_ok: Option<Outcome>,
+    /// The newest slot that the ring has given up. Of a slot up to here that is not in the ring, only the history knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_up: Option<Wall>,
     pub counts: BTreeMap<Status, u64>,
 }
 
@@ -269,7 +272,7 @@ impl Ledger {
     /// The ring may be longer than [`RING_OUTCOMES_MAX`] after it: what is too much is written into the history before
     /// it is given up, by whoever swaps the record.
     pub fn push(&mut self, outcome: Outcome) {
-        if self.ring.iter().any(|known| known.attempt() == outcome.attempt()) {
+        if self.has(outcome.attempt()) {
             return;
         }
         let outcome = outcome.clipped();
@@ -282,6 +285,11 @@ impl Ledger {
 
     pub fn last(&self) -> Option<&Outcome> {
         self.ring.last()
+    }
+
+    /// Whether the ring holds this attempt.
+    pub fn has(&self, attempt: Attempt) -> bool {
+        self.ring.iter().any(|known| known.attempt() == attempt)
     }
 
     pub fn of_run(&self, run: RunId) -> Option<&Outcome> {

@@ -2,6 +2,7 @@
 
 mod args;
 mod calendar;
+mod canary;
 mod command;
 mod config;
 mod duration;
@@ -12,6 +13,7 @@ mod inside;
 mod logs;
 mod moment;
 mod nearest;
+mod password;
 mod place;
 mod prometheus;
 mod report;
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Verb::Up(options) => command::up::run(&arguments.global, options),
         Verb::Logs(options) => command::logs::run(&arguments.global, options),
         Verb::Validate => command::validate::run(&arguments.global),
+        Verb::Store(verb) => command::store::run(&arguments.global, verb),
         Verb::Why(options) => command::why::run(&arguments.global, options),
     };
     code.unwrap_or_else(|failure| {

@@ -11,8 +11,8 @@ use fencepost_guard::artifact::{Base, Declared};
 
 use crate::args::{OnceOptions, OverlapChoice, RunOptions, StoreErrorChoice};
 use crate::calendar::{self, SlotRule};
-use crate::command::check_ttl;
-use crate::config::{Config, GRACE, GRACES_PER_TTL, JobConfig, Located, TTL};
+use crate::command::{self, check_ttl};
+use crate::config::{Config, GRACE, GRACES_PER_TTL, JobConfig, Located};
 use crate::duration;
 use crate::exit::Failure;
 use crate::upstreams;
@@ -60,12 +60,12 @@ pub struct Settings {
 }
 
 impl Settings {
-    pub fn of(options: &RunOptions, config: Option<&Config>) -> Result<Self, Failure> {
+    pub fn of(options: &RunOptions, config: Option<&Config>, store: &str) -> Result<Self, Failure> {
         let keys = config.map(|config| config.job(&options.job).clone()).unwrap_or_default();
         let base = upstreams::base(config)?;
         let zone = calendar::zone(options.tz.as_deref(), config, &options.job)?;
         let shell = |script: &OsString| vec!["/bin/sh".into(), "-c".into(), script.clone()];
-        let ttl = options.ttl.or(value(&keys.ttl)).unwrap_or(TTL);
+        let ttl = command::ttl(options.ttl.or(value(&keys.ttl)), store)?;
         Ok(Self {
             argv: argv(options, config, &keys)?,
             working_directory: working_directory(&options.job, config, &keys),
@@ -86,7 +86,7 @@ impl Settings {
             observe: options.observe || keys.observe == Some(true),
             by_up: options.by_up,
             zone,
-            needs: upstreams::needs(&options.needs, config, &keys, &base)?,
+            needs: needs(options, config, &keys, &base)?,
             needs_wait: options.needs_wait.or(value(&keys.needs_wait)).unwrap_or_default(),
             prepare: options.prepare.as_ref().map(shell).or(keys.prepare.as_ref().map(|line| line.value.argv())),
             produces: upstreams::produces(&options.produces, &keys, &base)?,
@@ -101,7 +101,7 @@ impl Settings {
 
 impl Settings {
     /// What an item of work goes by that is done once: no configuration, no slots, nothing but the command.
-    pub fn of_once(options: &OnceOptions, slot: SlotRule) -> Result<Self, Failure> {
+    pub fn of_once(options: &OnceOptions, slot: SlotRule, store: &str) -> Result<Self, Failure> {
         let argv = match &options.shell {
             Some(script) => vec!["/bin/sh".into(), "-c".into(), script.clone()],
             None if options.command.is_empty() => {
@@ -110,7 +110,7 @@ impl Settings {
             }
             None => options.command.clone(),
         };
-        let ttl = options.ttl.unwrap_or(TTL);
+        let ttl = command::ttl(options.ttl, store)?;
         Ok(Self {
             argv,
             working_directory: None,
@@ -142,6 +142,13 @@ impl Settings {
             keys: JobConfig::default(),
         })
     }
+}
+
+fn needs(options: &RunOptions, config: Option<&Config>, keys: &JobConfig, base: &Base) -> Result<Vec<Need>, Failure> {
+    let needs = upstreams::needs(&options.needs, config, keys, base)?;
+    upstreams::check_self(&needs, &options.job)?;
+    upstreams::check_inputs(&needs)?;
+    Ok(needs)
 }
 
 fn value<T: Copy>(key: &Option<Located<T>>) -> Option<T> {

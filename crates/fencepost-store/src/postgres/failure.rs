@@ -111,10 +111,10 @@ impl PostgresStore {
                  tokens back; nothing was changed. Set it for this role: ALTER ROLE … SET synchronous_commit = on.",
             );
         }
-        if state.fsync != "on" {
+        if state.fsync != "on" && !self.own.is_flushed_elsewhere {
             return refused(
                 "never flushes what it writes (fsync = off), so that a power cut destroys the store; nothing was changed. \
-                 Set fsync = on.",
+                 Set fsync = on. For a service that keeps its log on other machines, write ?flush=elsewhere.",
             );
         }
         match &state.layout {
@@ -123,7 +123,7 @@ impl PostgresStore {
                 let detail = format!(
                     "The table {}.{TABLE} in {shown} was written by a newer fencepost ({layout:?}; this one knows \
                      {LAYOUT:?}). Nothing was changed. Upgrade fencepost on this machine.",
-                    self.schema
+                    self.own.schema
                 );
                 Err(StoreError::not_done(Trouble::Corrupt, detail))
             }
@@ -137,7 +137,7 @@ impl PostgresStore {
         let detail = format!(
             "The table {}.{TABLE} in {} is not a sound fencepost store: {found}. Nothing was changed. Restore a backup, or \
              drop the table by hand and start afresh.",
-            self.schema,
+            self.own.schema,
             self.server.shown()
         );
         StoreError::not_done(Trouble::Corrupt, detail)
@@ -187,7 +187,7 @@ fn meaning(error: &Error, store: &PostgresStore) -> (Trouble, String) {
         SqlState::UNDEFINED_COLUMN | SqlState::DATATYPE_MISMATCH | SqlState::UNDEFINED_FUNCTION => {
             let step = format!(
                 "{}.{TABLE} is not a table that fencepost made: rename it, or name another schema.",
-                store.schema
+                store.own.schema
             );
             (Trouble::Corrupt, step)
         }

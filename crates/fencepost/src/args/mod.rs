@@ -1,6 +1,7 @@
 //! What was typed.
 
 pub mod publish;
+pub mod store;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -82,6 +83,9 @@ pub enum Verb {
     Validate,
     /// Say what became of a slot of a job and why, step by step
     Why(WhyOptions),
+    /// Prove a store, make it the default, move to another, or recover after a loss
+    #[command(subcommand)]
+    Store(store::StoreVerb),
 }
 
 #[derive(Debug, Args)]
@@ -259,9 +263,9 @@ pub enum LeaseVerb {
     Acquire {
         #[command(flatten)]
         job: JobArgument,
-        /// How long it lasts without a renewal
-        #[arg(long, value_parser = duration::parse, default_value = "5m", value_name = "D")]
-        ttl: Duration,
+        /// How long it lasts without a renewal (default: 5m, or as long as the store needs)
+        #[arg(long, value_parser = duration::parse, value_name = "D")]
+        ttl: Option<Duration>,
         /// Wait this long for it if another holds it
         #[arg(short, long, value_parser = duration::parse, value_name = "D")]
         wait: Option<Duration>,
@@ -294,9 +298,9 @@ pub enum LeaseVerb {
     Hold {
         #[command(flatten)]
         job: JobArgument,
-        /// How long it lasts without a renewal
-        #[arg(long, value_parser = duration::parse, default_value = "5m", value_name = "D")]
-        ttl: Duration,
+        /// How long it lasts without a renewal (default: 5m, or as long as the store needs)
+        #[arg(long, value_parser = duration::parse, value_name = "D")]
+        ttl: Option<Duration>,
         /// Wait this long for it if another holds it
         #[arg(short, long, value_parser = duration::parse, value_name = "D")]
         wait: Option<Duration>,

@@ -18,7 +18,7 @@ use crate::settings::Settings;
 /// What the child is told. Whatever an outer run had told us is replaced or removed.
 pub fn environment(place: &Place, settings: &Settings, run: RunId) -> Environment {
     let said = place.said(run).into_os_string();
-    let store = place.shown_store();
+    let store = place.bare_store();
     let mut configured: Variables =
         settings.environment.iter().map(|(name, value)| (name.clone(), Some(value.clone()))).collect();
     // What the job itself calls goes by the same configuration, wherever it does so.

@@ -7,6 +7,7 @@ mod output;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use fencepost_core::lease::{Claim, Honest, Intent};
 use fencepost_core::ledger::{Status, Trigger};
@@ -42,7 +43,7 @@ use crate::upstreams;
 
 pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
-    let settings = Settings::of(options, place.config.as_ref())?;
+    let settings = Settings::of(options, place.config.as_ref(), &place.store)?;
     let job = super::job(&options.job, options.per_host, &place)?;
     if let Some(remark) = &settings.remark {
         Voice::of(global).tell(remark);
@@ -90,6 +91,7 @@ impl Attempt<'_> {
         // The keeper is forked before the store is opened: no database handle crosses a fork, and no thread exists yet.
         let keeper = Keeper::start().map_err(|error| Failure::Other(format!("Cannot start the keeper: {error}")))?;
         let terminal = Terminal::detect();
+        let begun = Instant::now();
         let mut signals =
             Signals::listen().map_err(|error| Failure::Other(format!("Cannot listen to signals: {error}")))?;
         let store = opened(&place, &settings)?;
@@ -146,7 +148,7 @@ impl Attempt<'_> {
                     }
                 }
                 Note::Event(Event::Observed { status, .. }) => {
-                    if let Some(skip) = skip_of(*status) {
+                    if let Some(skip) = skip_of(*status).or_else(|| overlap(*status, store.as_ref(), &job)) {
                         let _ = count_skip(store.as_ref(), &place.local(), &job, run, &place.host.name, skip);
                     }
                 }
@@ -194,12 +196,16 @@ impl Attempt<'_> {
         }
         let status = status(&finish);
         events.end(&finish, status.as_str(), code.0);
-        let ended = Ended { finish: &finish, status, code, slot: claimed_slot };
-        let next = again.next(&settings, &ended, || plan_again(store.as_ref(), &job, &settings));
+        let ended = Ended { finish: &finish, status, code, slot: claimed_slot, took: begun.elapsed() };
+        let next = again.next(&settings, &ended, |tried| is_more_due(store.as_ref(), &job, &settings, tried));
         if granted.is_some_and(retention::is_due) {
             look_after(store.as_ref(), &job, voice, global.verbose);
         }
-        Ok(Outcome { code: again.code(code, &finish), finish, next })
+        let code = again.code(code, &finish);
+        match next.as_ref().map(|next| next.wait(&mut signals)) {
+            Some(Err(signal)) => Ok(Outcome { code: Code::of_signal(signal), finish, next: None }),
+            _ => Ok(Outcome { code, finish, next }),
+        }
     }
 }
 
@@ -289,18 +295,23 @@ fn skip_of(status: Status) -> Option<Skip> {
     }
 }
 
-/// The slot that is due next, now that one was run.
-fn plan_again(store: &dyn Store, job: &Job, settings: &Settings) -> Option<Wall> {
-    let scheduled = settings.slot.scheduled()?;
-    let (record, clock) = look(store, job).ok()?;
+/// An overlap that was only observed, by the run that was in the way.
+fn overlap(status: Status, store: &dyn Store, job: &Job) -> Option<Skip> {
+    let (record, _) = look(store, job).ok().filter(|_| status == Status::SkippedOverlap)?;
+    record.map(|record| Skip::Overlap(record.token))
+}
+
+/// Whether another slot is due, now that one was tried.
+fn is_more_due(store: &dyn Store, job: &Job, settings: &Settings, tried: Wall) -> bool {
+    let (Some(scheduled), Ok((record, clock))) = (settings.slot.scheduled(), look(store, job)) else { return false };
     let now = clock.map_or_else(|| clock::now().wall, |clock| clock.wall);
     let (_, plan) = scheduled.plan::<Honest>(record.as_ref(), Standing::Stands, now);
-    plan.run.first().map(|due| due.slot)
+    plan.run.iter().any(|due| due.slot != tried)
 }
 
 fn dry_run(place: &Place, job: &Job, settings: &Settings) -> Result<Code, Failure> {
     // Opening a store makes it, which is more than nothing.
-    let (record, clock) = if place.is_unmade() { (None, None) } else { look(place.open()?.as_ref(), job)? };
+    let (record, clock) = look(place.open_to_read()?.as_ref(), job)?;
     let Some((record, lease)) = record.as_ref().and_then(|record| record.lease.as_ref().map(|lease| (record, lease)))
     else {
         show::line(&format!("{job} would run: nobody holds it."));
