@@ -15,7 +15,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-pub use look::look;
+pub use look::{Seen, look};
 
 use crate::lease::Now;
 use crate::name::Name;
@@ -75,8 +75,8 @@ pub struct StartId(pub u64);
 pub enum Input {
     /// Nothing but that time has passed.
     Tick,
-    /// The record was read.
-    Looked { job: Name, look: Look },
+    /// The record was read. The next slot comes in this time, by the clock that slots are judged by.
+    Looked { job: Name, look: Look, next_in: Option<Duration> },
     /// A run has ended, or was not started at all.
     Ended { id: StartId, end: End },
     /// The configuration was read anew.
@@ -90,8 +90,8 @@ pub enum Input {
 pub enum Look {
     /// This slot would run.
     Due(Wall),
-    /// Nothing is due, and the next slot in this time, by the clock that slots are judged by.
-    Nothing { next_in: Option<Duration> },
+    /// Nothing is due.
+    Nothing,
     /// Somebody is at it, and cannot be gone before this time is over.
     Busy { remaining: Duration },
     /// The store did not answer.
@@ -101,9 +101,9 @@ pub enum Look {
 /// How a run ended, as far as it matters for what comes next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It ran, or the slot was done already.
+    /// It ran.
     Done,
-    /// There was nothing to run, by the clock that slots are judged by.
+    /// There was nothing to run, by the clock that slots are judged by: nothing is due, or what is due is done.
     NotDue,
     /// Another run is at it.
     Elsewhere,
@@ -167,7 +167,7 @@ struct Entry {
     wants_look: bool,
     is_looked_at: bool,
     look_at: Option<Boot>,
-    /// The clock that slots are judged by is ahead of ours, so that it is looked again after each run.
+    /// The clock that slots are judged by is another than ours, so that it is looked again after each run.
     follows_looks: bool,
     is_queued: bool,
 }
@@ -213,7 +213,7 @@ impl Agenda {
         self.keep_time(now);
         match input {
             Input::Tick => {}
-            Input::Looked { job, look } => self.looked(&job, look, now),
+            Input::Looked { job, look, next_in } => self.looked(&job, look, next_in, now),
             Input::Ended { id, end } => self.ended(id, end, now),
             Input::Reload { tasks, limits } => self.load(tasks, limits, now),
             Input::Stop => self.stop(),
@@ -367,7 +367,7 @@ impl Agenda {
         self.out.push(Output::Look(name.clone()));
     }
 
-    fn looked(&mut self, job: &Name, look: Look, now: Now) {
+    fn looked(&mut self, job: &Name, look: Look, next_in: Option<Duration>, now: Now) {
         self.looks = self.looks.saturating_sub(1);
         match &look {
             Look::Away(error) => self.store_failed(error, Some(job), now),
@@ -377,17 +377,19 @@ impl Agenda {
         let once = self.once;
         let Some(entry) = self.entries.get_mut(job) else { return };
         entry.is_looked_at = false;
+        // The clock that slots are judged by may be another than ours. Where it comes first, it is looked then.
+        let by_us = entry.next.map(|(slot, _)| slot.since(now.wall));
+        let next_in = next_in.filter(|_| !once);
+        let sooner = next_in.filter(|next_in| by_us.is_none_or(|by_us| *next_in + STEPPED < by_us));
+        let later = by_us.filter(|by_us| next_in.is_some_and(|next_in| *by_us + STEPPED < next_in));
+        if !matches!(look, Look::Away(_)) {
+            entry.follows_looks = sooner.is_some() || later.is_some();
+        }
         match look {
             Look::Due(_) => self.enqueue(job),
             Look::Busy { .. } if is_running || once => {}
             Look::Busy { remaining } => entry.look_at = Some(now.boot + remaining + AFTER_DUE),
-            Look::Nothing { next_in } => {
-                // The clock that slots are judged by may be another than ours. Where it comes first, it is looked then.
-                let by_us = entry.next.map(|(_, start)| start.since(now.wall));
-                let sooner = next_in.filter(|next_in| by_us.is_none_or(|by_us| *next_in + STEPPED < by_us));
-                entry.follows_looks = sooner.is_some() && !once;
-                entry.look_at = sooner.filter(|_| !once).map(|next_in| now.boot + next_in + AFTER_DUE);
-            }
+            Look::Nothing => entry.look_at = sooner.map(|next_in| now.boot + next_in + AFTER_DUE),
             Look::Away(_) => entry.wants_look = true,
         }
     }

@@ -10,6 +10,7 @@ mod events;
 mod exit;
 mod file;
 mod inside;
+mod logs;
 mod moment;
 mod nearest;
 mod password;

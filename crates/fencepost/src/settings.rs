@@ -44,6 +44,8 @@ pub struct Settings {
     pub retry_backoff: Duration,
     pub catch_up_spacing: Duration,
     pub observe: bool,
+    /// It was started by `up`.
+    pub by_up: bool,
     pub base: Base,
     pub needs: Vec<Need>,
     pub needs_wait: Duration,
@@ -54,7 +56,6 @@ pub struct Settings {
     /// What is worth a word before the job runs.
     pub remark: Option<String>,
     /// What the configuration says about the job, for what no option of the command line says.
-    #[allow(dead_code, reason = "for what a run is still to learn")]
     pub keys: JobConfig,
 }
 
@@ -83,6 +84,7 @@ impl Settings {
             retry_backoff: options.retry_backoff.or(value(&keys.retry_backoff)).unwrap_or(RETRY_BACKOFF),
             catch_up_spacing: options.catch_up_spacing.or(value(&keys.catch_up_spacing)).unwrap_or_default(),
             observe: options.observe || keys.observe == Some(true),
+            by_up: options.by_up,
             zone,
             needs: needs(options, config, &keys, &base)?,
             needs_wait: options.needs_wait.or(value(&keys.needs_wait)).unwrap_or_default(),
@@ -128,6 +130,7 @@ impl Settings {
             retry_backoff: RETRY_BACKOFF,
             catch_up_spacing: Duration::ZERO,
             observe: false,
+            by_up: false,
             base: Base::new(&upstreams::working_directory()?),
             needs: Vec::new(),
             needs_wait: Duration::ZERO,

@@ -8,16 +8,30 @@ use crate::ledger::Status;
 use crate::record::Record;
 use crate::slot::{Choice, NotNow};
 
-/// What a look at a record comes to, and whether the record has to learn something though nothing runs.
-pub fn look<R: Rules>(claim: &Claim, record: Option<&Record>, context: &Context<'_>) -> (Look, bool) {
+/// What a look at a record comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub look: Look,
+    /// How long it is to the next slot, by the clock that slots are judged by.
+    pub next_in: Option<Duration>,
+    /// The record has to learn something though nothing runs.
+    pub accounts: bool,
+}
+
+pub fn look<R: Rules>(claim: &Claim, record: Option<&Record>, context: &Context<'_>) -> Seen {
+    let (look, accounts) = judge::<R>(claim, record, context);
+    Seen { look, next_in: next_in(claim, context), accounts }
+}
+
+fn judge<R: Rules>(claim: &Claim, record: Option<&Record>, context: &Context<'_>) -> (Look, bool) {
     match claim.choose::<R>(record, context) {
         // A trigger may be early; whoever can wait is not.
-        Ok(chosen) if chosen.slot > slot_clock(context) => (Look::Nothing { next_in: next_in(claim, context) }, false),
+        Ok(chosen) if chosen.slot > slot_clock(context) => (Look::Nothing, false),
         Ok(chosen) => (Look::Due(chosen.slot), false),
         Err(Refusal::Held { .. } | Refusal::NotNow { why: NotNow::Duplicate { state: Status::Running, .. }, .. }) => {
             (Look::Busy { remaining: record.map_or(claim.ttl, |record| remaining::<R>(record, claim, context)) }, false)
         }
-        Err(refusal) => (Look::Nothing { next_in: next_in(claim, context) }, refusal.accounts()),
+        Err(refusal) => (Look::Nothing, refusal.accounts()),
     }
 }
 

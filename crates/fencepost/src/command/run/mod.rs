@@ -1,6 +1,7 @@
 //! `fencepost run`: guard one run of a command.
 
 pub mod again;
+mod capture;
 mod environment;
 mod output;
 
@@ -28,6 +29,7 @@ use fencepost_guard::{clock, nudge, retention};
 use fencepost_store::Store;
 
 use self::again::{Again, Ended, Next};
+use self::capture::{Capture, keep_files};
 use self::environment::environment;
 use self::output::{OutOfReach, Output};
 use crate::args::{Global, OverlapChoice, RunOptions, Sink, StoreErrorChoice};
@@ -94,6 +96,15 @@ impl Attempt<'_> {
             Signals::listen().map_err(|error| Failure::Other(format!("Cannot listen to signals: {error}")))?;
         let store = opened(&place, &settings)?;
         let output = Output::prepare(&settings, &place, run)?;
+        let voice = Voice::of(global);
+        let capture = Capture::prepare(&settings, &place, &job, run).unwrap_or_else(|error| {
+            voice.warn(&format!("{job}: what it prints cannot be kept: {error}. It runs all the same."));
+            None
+        });
+        let kept =
+            |path: fn(&Capture) -> &PathBuf| capture.as_ref().map(|capture| path(capture).clone().into_os_string());
+        let held_back =
+            |path: fn(&Output) -> &PathBuf| output.as_ref().map(|output| path(output).clone().into_os_string());
         let claim = Claim {
             run,
             ttl: settings.ttl,
@@ -114,20 +125,27 @@ impl Attempt<'_> {
             cwd: settings.working_directory.clone().map(PathBuf::into_os_string),
             grace: settings.grace,
             leave_children: settings.leave_children,
-            stdout: output.as_ref().map(|output| output.stdout.clone().into_os_string()),
-            stderr: output.as_ref().map(|output| output.stderr.clone().into_os_string()),
+            stdout: held_back(|output| &output.stdout).or_else(|| kept(|capture| &capture.stdout)),
+            stderr: held_back(|output| &output.stderr).or_else(|| kept(|capture| &capture.stderr)),
             label: label.clone(),
             run,
             said: place.said(run),
             env: environment(&place, &settings, run),
         };
         let mut child = Child::new(plan, keeper, terminal);
-        let voice = Voice::of(global);
         let (mut claimed_slot, mut granted) = (None, None);
         let mut tell = |note: Note| {
             match &note {
                 Note::Event(Event::Claimed { slot, grants, .. }) => {
                     (claimed_slot, granted) = (Some(*slot), Some(*grants));
+                    if let Some(capture) = &capture {
+                        capture.claimed(*slot);
+                    }
+                }
+                Note::Event(Event::WithoutLease { .. }) => {
+                    if let Some(capture) = &capture {
+                        capture.claimed(clock::now().wall);
+                    }
                 }
                 Note::Event(Event::Observed { status, .. }) => {
                     if let Some(skip) = skip_of(*status).or_else(|| overlap(*status, store.as_ref(), &job)) {
@@ -145,7 +163,13 @@ impl Attempt<'_> {
         let finish = drive(Run::new(terms), Arc::clone(&store), &place.local(), &mut signals, &mut child, &mut tell)
             .map_err(|error| Failure::Other(format!("Cannot start the store's thread: {error}")))?;
         let code = Code::of_run(&finish, Code(settings.skip_exit));
+        if let Some(capture) = capture {
+            capture.finish();
+        }
         if let Some(output) = output {
+            if let Some(slot) = claimed_slot {
+                keep_files(&settings, &place, &job, run, slot, [&output.stdout, &output.stderr]);
+            }
             let was_skipped =
                 matches!(&finish, Finish::Held { .. } | Finish::NotNow(_) | Finish::Barred { halt: false, .. });
             output.show_if(!was_skipped && code != Code::DONE);

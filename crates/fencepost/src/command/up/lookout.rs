@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use fencepost_core::agenda::{Look, look};
 use fencepost_core::lease::{Claim, Context, Honest, Intent};
@@ -25,9 +26,12 @@ pub struct Request {
     pub local: Local,
 }
 
+/// What was seen of a job, and how long it is to its next slot.
+pub type Answer = (Name, Look, Option<Duration>);
+
 pub struct Lookout {
     requests: Sender<Request>,
-    answers: Receiver<(Name, Look)>,
+    answers: Receiver<Answer>,
     bell: UnixStream,
 }
 
@@ -40,7 +44,8 @@ impl Lookout {
         std::thread::Builder::new().name("lookout".to_string()).spawn(move || {
             let mut reader = Reader::default();
             for request in inbox {
-                let answer = (request.name.clone(), reader.look(&request));
+                let (look, next_in) = reader.look(&request);
+                let answer = (request.name, look, next_in);
                 if outbox.send(answer).is_err() || rope.write_all(&[1]).is_err() {
                     return;
                 }
@@ -55,7 +60,7 @@ impl Lookout {
         }
     }
 
-    pub fn answers(&mut self) -> Vec<(Name, Look)> {
+    pub fn answers(&mut self) -> Vec<Answer> {
         while let Ok(1..) = self.bell.read(&mut [0; 256]) {}
         self.answers.try_iter().collect()
     }
@@ -72,17 +77,17 @@ struct Reader {
 }
 
 impl Reader {
-    fn look(&mut self, request: &Request) -> Look {
+    fn look(&mut self, request: &Request) -> (Look, Option<Duration>) {
         match self.try_look(request) {
-            Ok(look) => look,
+            Ok(seen) => seen,
             Err(message) => {
                 self.store = None;
-                Look::Away(message)
+                (Look::Away(message), None)
             }
         }
     }
 
-    fn try_look(&mut self, request: &Request) -> Result<Look, String> {
+    fn try_look(&mut self, request: &Request) -> Result<(Look, Option<Duration>), String> {
         let store = self.open(&request.store)?;
         let asked = clock::boot_now();
         let (record, clock) = read(store.as_ref(), &request.job).map_err(|error| error.detail)?;
@@ -97,8 +102,8 @@ impl Reader {
             facts: &facts,
             store: None,
         };
-        let (look, accounts) = look::<Honest>(&request.claim, record.as_ref(), &context);
-        if accounts {
+        let seen = look::<Honest>(&request.claim, record.as_ref(), &context);
+        if seen.accounts {
             // That the schedule was seen, or what will never run, is written down here: that takes no process.
             let intent = Intent::Account(request.claim.clone());
             match transact(store.as_ref(), &request.local, &request.job, intent, request.claim.run) {
@@ -106,7 +111,7 @@ impl Reader {
                 Err(TransactError::Store(error)) => return Err(error.detail),
             }
         }
-        Ok(look)
+        Ok((seen.look, seen.next_in))
     }
 
     fn open(&mut self, url: &str) -> Result<Arc<dyn Store>, String> {

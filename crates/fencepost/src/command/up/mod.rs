@@ -117,8 +117,8 @@ impl Up<'_> {
             self.nap();
             self.hear_signals();
             self.watch();
-            for (job, look) in self.lookout.answers() {
-                self.step(Input::Looked { job, look });
+            for (job, look, next_in) in self.lookout.answers() {
+                self.step(Input::Looked { job, look, next_in });
             }
             self.hear_children();
             self.keep_stop();
@@ -366,7 +366,7 @@ impl Running {
         match ended["reason"].as_str() {
             Some("store_failed") => End::Away(ended["message"].as_str().unwrap_or("the store failed").to_string()),
             Some("held" | "running") => End::Elsewhere,
-            Some("not_due") => End::NotDue,
+            Some("not_due" | "done") => End::NotDue,
             _ => End::Done,
         }
     }
