@@ -54,7 +54,6 @@ pub struct Settings {
     /// What is worth a word before the job runs.
     pub remark: Option<String>,
     /// What the configuration says about the job, for what no option of the command line says.
-    #[allow(dead_code, reason = "for what a run is still to learn")]
     pub keys: JobConfig,
 }
 

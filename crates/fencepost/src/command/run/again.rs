@@ -68,6 +68,11 @@ impl Again {
         }
     }
 
+    /// How often the slot was tried before.
+    pub fn retries_done(&self) -> u32 {
+        self.retries_done
+    }
+
     /// What is run after this one, if anything. `plan` finds the slot that is due next.
     pub fn next(&self, settings: &Settings, ended: &Ended<'_>, plan: impl FnOnce() -> Option<Wall>) -> Option<Next> {
         let slot = ended.slot?;
@@ -116,6 +121,11 @@ impl Again {
 }
 
 impl Next {
+    /// Whether it is the same slot once more.
+    pub fn is_retry(&self) -> bool {
+        self.again.retry_of.is_some()
+    }
+
     /// Puts the next process in the place of this one. It comes back only if that fails.
     pub fn exec(self) -> Failure {
         std::thread::sleep(self.after);
