@@ -11,6 +11,7 @@ mod file;
 mod inside;
 mod moment;
 mod nearest;
+mod notify;
 mod place;
 mod prometheus;
 mod report;
@@ -40,7 +41,11 @@ fn main() -> ExitCode {
         Verb::Resume(options) => command::pause::resume(&arguments.global, options),
         Verb::Status(options) => command::status::run(&arguments.global, options),
         Verb::Runs(options) => command::runs::run(&arguments.global, options),
-        Verb::Validate => command::validate::run(&arguments.global),
+        Verb::Validate(options) => command::validate::run(&arguments.global, options),
+        Verb::Init(options) => command::init::run(&arguments.global, options),
+        Verb::Install(options) => command::install::run(&arguments.global, options),
+        Verb::Overdue(options) => command::overdue::run(&arguments.global, options),
+        Verb::Notifier => command::notifier::run(),
         Verb::Why(options) => command::why::run(&arguments.global, options),
     };
     code.unwrap_or_else(|failure| {

@@ -1,8 +1,12 @@
 //! One file per verb.
 
 pub mod gate;
+pub mod init;
+pub mod install;
 pub mod lease;
+pub mod notifier;
 pub mod once;
+pub mod overdue;
 pub mod pause;
 pub mod plan;
 pub mod publish;
