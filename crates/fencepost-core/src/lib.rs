@@ -9,6 +9,7 @@
 //! * [`slot`]: which slot a run is for.
 //! * [`plan`]: which slots run now, which are dropped, and why.
 //! * [`agenda`]: when jobs are started, for whoever schedules them here.
+//! * [`overdue`]: which slots passed with nothing recorded.
 //! * [`name`]: what a job may be called, and the one encoding of names into store keys.
 //! * [`time`]: the three clocks, kept apart by type.
 //! * [`register`]: what a store answers.
@@ -42,6 +43,7 @@ pub mod lease;
 pub mod ledger;
 pub mod name;
 pub mod nearest;
+pub mod overdue;
 pub mod plan;
 pub mod record;
 pub mod register;

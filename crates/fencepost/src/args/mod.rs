@@ -1,5 +1,6 @@
 //! What was typed.
 
+pub mod operate;
 pub mod publish;
 pub mod store;
 
@@ -80,7 +81,16 @@ pub enum Verb {
     /// Show what a job's run printed, where that is kept
     Logs(LogsOptions),
     /// Check the configuration
-    Validate,
+    Validate(operate::ValidateOptions),
+    /// Write a configuration to begin with, from a crontab if asked
+    Init(operate::InitOptions),
+    /// Have the jobs started by systemd, launchd or cron
+    Install(operate::InstallOptions),
+    /// Say which jobs had a slot that nothing is recorded for; exit 1 if there are any
+    Overdue(operate::OverdueOptions),
+    /// Tell others how a run ended; started by `run` itself
+    #[command(hide = true)]
+    Notifier,
     /// Say what became of a slot of a job and why, step by step
     Why(WhyOptions),
     /// Prove a store, make it the default, move to another, or recover after a loss

@@ -1,9 +1,13 @@
 //! One file per verb.
 
 pub mod gate;
+pub mod init;
+pub mod install;
 pub mod lease;
 pub mod logs;
+pub mod notifier;
 pub mod once;
+pub mod overdue;
 pub mod pause;
 pub mod plan;
 pub mod publish;
