@@ -349,7 +349,7 @@ impl World {
             Some(sighting) => machine.sightings.insert(job.clone(), sighting),
             None => machine.sightings.remove(job),
         };
-        let facts = Facts { holder_is_dead: is_dead, high_water: None, sighting };
+        let facts = Facts { holder_is_dead: is_dead, high_water: None, sighting, is_first_sight: false };
         let clock = StoreClock { wall: Wall(self.begin + self.t as i64), era: Era("one".to_string()), tick: self.t };
         let reference = self.shop.has_clock.then_some(Reference { clock, asked: now.boot });
         self.runs += 1;
