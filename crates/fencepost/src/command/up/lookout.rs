@@ -24,6 +24,8 @@ pub struct Request {
     pub claim: Claim,
     pub store: String,
     pub local: Local,
+    /// The store was away: what is still open may be something that nobody else finds any more.
+    pub anew: bool,
 }
 
 /// What was seen of a job, and how long it is to its next slot.
@@ -88,6 +90,9 @@ impl Reader {
     }
 
     fn try_look(&mut self, request: &Request) -> Result<(Look, Option<Duration>), String> {
+        if request.anew {
+            self.store = None;
+        }
         let store = self.open(&request.store)?;
         let asked = clock::boot_now();
         let (record, clock) = read(store.as_ref(), &request.job).map_err(|error| error.detail)?;

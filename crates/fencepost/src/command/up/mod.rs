@@ -142,7 +142,7 @@ impl Up<'_> {
     fn step(&mut self, input: Input) {
         for output in self.agenda.step(clock::now(), input) {
             match output {
-                Output::Look(job) => self.lookout.look(self.program.request(&job)),
+                Output::Look(job) => self.lookout.look(self.program.request(&job, self.agenda.is_store_away())),
                 Output::Start { job, id } => self.start(job, id),
                 Output::Tell(told) => self.tell(&told),
             }

@@ -116,7 +116,7 @@ impl Program {
         self.config().up.stop_within.as_ref().map(|within| within.value)
     }
 
-    pub fn request(&self, job: &Name) -> Option<Request> {
+    pub fn request(&self, job: &Name, anew: bool) -> Option<Request> {
         let scheduled = self.scheduling.get(job)?;
         Some(Request {
             name: job.clone(),
@@ -124,6 +124,7 @@ impl Program {
             claim: scheduled.claim(),
             store: self.place.store.clone(),
             local: self.place.local(),
+            anew,
         })
     }
 
