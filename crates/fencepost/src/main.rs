@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         Verb::Install(options) => command::install::run(&arguments.global, options),
         Verb::Overdue(options) => command::overdue::run(&arguments.global, options),
         Verb::Notifier => command::notifier::run(),
+        Verb::Advise(options) => command::advise::run(&arguments.global, options),
         Verb::Why(options) => command::why::run(&arguments.global, options),
     };
     code.unwrap_or_else(|failure| {

@@ -74,6 +74,8 @@ pub enum Verb {
     Resume(JobArgument),
     /// Show the jobs: who holds them, how they last ended, how often they were skipped
     Status(StatusOptions),
+    /// Show how long runs take and which terms suit, with the reasons
+    Advise(AdviseOptions),
     /// Show how recent runs ended
     Runs(RunsOptions),
     /// Schedule the jobs of the configuration on this machine; any number of machines may
@@ -473,6 +475,13 @@ pub enum Format {
     Json,
     /// For Prometheus
     Prom,
+}
+
+#[derive(Debug, Args)]
+pub struct AdviseOptions {
+    /// Only this job
+    #[arg(value_parser = name)]
+    pub job: Option<Name>,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! One file per verb.
 
+pub mod advise;
 pub mod gate;
 pub mod init;
 pub mod install;
