@@ -56,7 +56,7 @@ impl Names {
 
 fn guess(command: &str) -> Option<String> {
     // What stands before the last of several commands is mostly a cd or a test.
-    let parts: Vec<&str> = command.split("&&").flat_map(|part| part.split(';')).collect();
+    let parts = parts(command);
     let own = parts.iter().find(|part| {
         let first = words(part).first().cloned().unwrap_or_default();
         !first.is_empty()
@@ -89,6 +89,26 @@ fn guess(command: &str) -> Option<String> {
         }
     }
     sound(program)
+}
+
+/// The commands of a line, apart from what is quoted.
+fn parts(command: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut start, mut quote) = (0, None);
+    for (at, c) in command.char_indices() {
+        match quote {
+            Some(open) if c == open => quote = None,
+            Some(_) => {}
+            None if c == '\'' || c == '"' => quote = Some(c),
+            None if c == ';' || c == '&' => {
+                parts.push(&command[start..at]);
+                start = at + 1;
+            }
+            None => {}
+        }
+    }
+    parts.push(&command[start..]);
+    parts
 }
 
 /// The last part of a path.
