@@ -542,7 +542,9 @@ fn a_slot_tried_just_now_does_not_keep_the_others_of_its_row_waiting() {
     };
     assert_eq!(story.fails(at(3, 0), due(newest_first(Asked::Due))).slot(), Some(slot(3)));
     assert_eq!(story.ok(at(3, 1), due(newest_first(Asked::DueBut(slot(3))))).slot(), Some(slot(2)));
-    assert_eq!(story.ok(at(3, 2), due(newest_first(Asked::DueBut(slot(2))))).slot(), Some(slot(3)));
+    assert_eq!(story.ok(at(3, 2), due(newest_first(Asked::DueBut(slot(3))))).slot(), Some(slot(1)));
+    assert!(story.ok(at(3, 3), due(newest_first(Asked::DueBut(slot(3))))).is_not_due());
+    assert_eq!(story.ok(at(3, 4), due(newest_first(Asked::Due))).slot(), Some(slot(3)));
 }
 
 // Edits, pauses and clocks.

@@ -13,6 +13,7 @@
 //! * [`scout`]: looks at upstreams and files while the lease is renewed.
 //! * [`attend`]: a command without a lease.
 //! * [`said`]: the private file in which a job says of itself what it has to say.
+//! * `call`: a URL that is told something.
 //! * [`publish`]: fenced writes, a module per target.
 //! * [`keeper`]: the process that runs the job and ends it by its deadline, whatever becomes of the wrapper.
 //! * [`terminal`]: who reads from the terminal, the job or whoever started us.
@@ -20,6 +21,8 @@
 pub mod archive;
 pub mod artifact;
 pub mod attend;
+#[cfg(feature = "http")]
+pub mod call;
 pub mod child;
 pub mod clock;
 pub mod daemon;

@@ -119,8 +119,12 @@ impl GitStore {
         let refspec = format!("{}:{reference}", commit.unwrap_or_default());
         let mut arguments = vec!["push", "--porcelain", "--no-verify", "--recurse-submodules=no", &lease];
         if self.git.remote().path().is_some() {
-            // Here we are the server, and what we acknowledge is on the disk.
-            arguments.push("--receive-pack=git -c core.fsync=all -c core.fsyncMethod=fsync receive-pack");
+            // Here we are the server, and what we acknowledge is on the disk. What it tidies it tidies before it ends: a
+            // process that it left behind would be left to whoever adopts what this one leaves.
+            arguments.push(
+                "--receive-pack=git -c core.fsync=all -c core.fsyncMethod=fsync -c gc.autoDetach=false -c \
+                 maintenance.autoDetach=false receive-pack",
+            );
         }
         arguments.extend(["--", self.git.remote().url(), &refspec]);
         let said = self.speak(&arguments)?;

@@ -13,6 +13,7 @@ mod inside;
 mod logs;
 mod moment;
 mod nearest;
+mod notify;
 mod password;
 mod place;
 mod prometheus;
@@ -45,8 +46,13 @@ fn main() -> ExitCode {
         Verb::Runs(options) => command::runs::run(&arguments.global, options),
         Verb::Up(options) => command::up::run(&arguments.global, options),
         Verb::Logs(options) => command::logs::run(&arguments.global, options),
-        Verb::Validate => command::validate::run(&arguments.global),
         Verb::Store(verb) => command::store::run(&arguments.global, verb),
+        Verb::Validate(options) => command::validate::run(&arguments.global, options),
+        Verb::Init(options) => command::init::run(&arguments.global, options),
+        Verb::Install(options) => command::install::run(&arguments.global, options),
+        Verb::Overdue(options) => command::overdue::run(&arguments.global, options),
+        Verb::Notifier => command::notifier::run(),
+        Verb::Advise(options) => command::advise::run(&arguments.global, options),
         Verb::Why(options) => command::why::run(&arguments.global, options),
     };
     code.unwrap_or_else(|failure| {

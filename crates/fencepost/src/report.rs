@@ -190,6 +190,11 @@ fn say(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "fencepost: {text}");
 }
 
+/// How a run ended, in a sentence for others, if there is more to say than its exit code.
+pub fn sentence(job: &str, finish: &Finish, now: Wall) -> Option<String> {
+    ending(job, finish, now).map(|(_, text)| text)
+}
+
 /// How a run ended, in a sentence, and from which voice on it is said. The child's own end speaks for itself.
 fn ending(job: &str, finish: &Finish, now: Wall) -> Option<(Voice, String)> {
     let trouble = |text: String| Some((Voice::Troubles, text));

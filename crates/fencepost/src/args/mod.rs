@@ -1,5 +1,6 @@
 //! What was typed.
 
+pub mod operate;
 pub mod publish;
 pub mod store;
 
@@ -73,6 +74,8 @@ pub enum Verb {
     Resume(JobArgument),
     /// Show the jobs: who holds them, how they last ended, how often they were skipped
     Status(StatusOptions),
+    /// Show how long runs take and which terms suit, with the reasons
+    Advise(AdviseOptions),
     /// Show how recent runs ended
     Runs(RunsOptions),
     /// Schedule the jobs of the configuration on this machine; any number of machines may
@@ -80,7 +83,16 @@ pub enum Verb {
     /// Show what a job's run printed, where that is kept
     Logs(LogsOptions),
     /// Check the configuration
-    Validate,
+    Validate(operate::ValidateOptions),
+    /// Write a configuration to begin with, from a crontab if asked
+    Init(operate::InitOptions),
+    /// Have the jobs started by systemd, launchd or cron
+    Install(operate::InstallOptions),
+    /// Say which jobs had a slot that nothing is recorded for; exit 1 if there are any
+    Overdue(operate::OverdueOptions),
+    /// Tell others how a run ended; started by `run` itself
+    #[command(hide = true)]
+    Notifier,
     /// Say what became of a slot of a job and why, step by step
     Why(WhyOptions),
     /// Prove a store, make it the default, move to another, or recover after a loss
@@ -463,6 +475,13 @@ pub enum Format {
     Json,
     /// For Prometheus
     Prom,
+}
+
+#[derive(Debug, Args)]
+pub struct AdviseOptions {
+    /// Only this job
+    #[arg(value_parser = name)]
+    pub job: Option<Name>,
 }
 
 #[derive(Debug, Args)]

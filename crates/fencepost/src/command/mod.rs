@@ -1,9 +1,14 @@
 //! One file per verb.
 
+pub mod advise;
 pub mod gate;
+pub mod init;
+pub mod install;
 pub mod lease;
 pub mod logs;
+pub mod notifier;
 pub mod once;
+pub mod overdue;
 pub mod pause;
 pub mod plan;
 pub mod publish;

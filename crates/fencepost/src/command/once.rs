@@ -14,7 +14,7 @@ use fencepost_guard::transact::{TransactError, look, transact};
 use serde::Serialize;
 
 use super::run::Attempt;
-use super::run::again::Again;
+use super::run::again::{self, Again};
 use crate::args::{Global, OnceOptions};
 use crate::calendar::SlotRule;
 use crate::events::Events;
@@ -27,14 +27,18 @@ use crate::show;
 
 pub fn run(global: &Global, options: &OnceOptions) -> Result<Code, Failure> {
     let on_unknown = Choose::parse(&options.on_unknown)?;
+    let looked_at = again::looked_at();
     let params = options.params.as_ref().map(|path| fingerprint(path)).transpose()?;
-    let first = match on_unknown {
-        Choose::Retry => OnUnknown::Retry,
-        Choose::Halt | Choose::Verify(_) => OnUnknown::Halt,
+    let first = match (&on_unknown, looked_at) {
+        (Choose::Retry, _) => OnUnknown::Retry,
+        (_, Some(token)) => OnUnknown::RetryAfter(token),
+        (Choose::Halt | Choose::Verify(_), None) => OnUnknown::Halt,
     };
     let outcome = attempt(global, options, params, first)?;
     match (&outcome, on_unknown) {
-        (Finish::NotNow(NotNow::Lost { .. }), Choose::Verify(command)) => verify(global, options, params, &command),
+        (Finish::NotNow(NotNow::Lost { .. }), Choose::Verify(command)) if looked_at.is_none() => {
+            verify(global, options, params, &command)
+        }
         _ => Ok(report(global, options, &outcome)),
     }
 }
@@ -107,7 +111,8 @@ fn verify(global: &Global, options: &OnceOptions, params: Option<Fingerprint>, c
         }
         Exit::Code(1) => {
             voice.tell(&format!("{}: the effect is not there, says {command:?}.", options.key));
-            Ok(report(global, options, &attempt(global, options, params, OnUnknown::RetryAfter(asked_about))?))
+            // Another attempt is another process: the keeper is forked before there are threads.
+            Err(again::exec_looked_at(asked_about))
         }
         other => {
             voice.warn(&format!(

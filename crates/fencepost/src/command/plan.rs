@@ -11,7 +11,7 @@ use fencepost_guard::transact::look;
 use serde::Serialize;
 
 use crate::args::{Global, PlanOptions};
-use crate::calendar::{self, CatchUp};
+use crate::calendar::{self, CatchUp, YEAR};
 use crate::exit::{Code, Failure};
 use crate::place::Place;
 use crate::show;
@@ -95,9 +95,6 @@ fn describe(scheduled: &Scheduled, plan: &Plan, reason: &str, now: Wall) {
         show::line(&format!("clocks    {change}"));
     }
 }
-
-/// How far ahead changes of the clocks are looked for.
-const YEAR: std::time::Duration = std::time::Duration::from_secs(366 * 24 * 3600);
 
 #[derive(Serialize)]
 struct PlanJson {

@@ -312,7 +312,8 @@ fn a_store_that_cannot_be_opened() {
             125
         );
         let without = ["--on-store-error", "run", "--needs", need, "-c", "touch ran"];
-        let said = cell.desk.say(&[&["run", "down", "--store", "sqlite:/no/such/place.db"], &without[..]].concat());
+        let said =
+            cell.desk.say(&[&["run", "down", "--store", "sqlite:/proc/no/such/place.db"], &without[..]].concat());
         assert_eq!((said.code, cell.desk.has("ran")), (115, false), "{said:?}");
     }
 }

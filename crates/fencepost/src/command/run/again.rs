@@ -11,6 +11,7 @@ use fencepost_core::plan::Mode;
 use fencepost_core::run::Finish;
 use fencepost_core::slot::{Asked, Choice, NotNow};
 use fencepost_core::time::Wall;
+use fencepost_core::token::Token;
 use fencepost_guard::signals::{Received, Signals};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -19,6 +20,8 @@ use crate::settings::Settings;
 
 /// Tells the next process what this one has left to do. It is nobody else's business.
 pub const VARIABLE: &str = "FENCEPOST_AGAIN";
+
+const LOOKED_AT: &str = "looked at ";
 
 /// The longest a retry waits.
 const BACKOFF_MAX: Duration = Duration::from_secs(3600);
@@ -29,7 +32,7 @@ pub struct Again {
     retries_done: u32,
     /// The slot that is tried again.
     retry_of: Option<Wall>,
-    /// The slot that was run last. If it failed, it is for the next trigger to try again.
+    /// The newest slot that has failed. It is for the next trigger to try it again.
     tried: Option<Wall>,
     /// How many more slots may be caught up after this one.
     more: u32,
@@ -78,8 +81,18 @@ impl Again {
         }
     }
 
-    /// What is run after this one, if anything. `is_due` says whether any other slot is.
-    pub fn next(&self, settings: &Settings, ended: &Ended<'_>, is_due: impl FnOnce(Wall) -> bool) -> Option<Next> {
+    /// How often the slot was tried before.
+    pub fn retries_done(&self) -> u32 {
+        self.retries_done
+    }
+
+    /// What is run after this one, if anything. `is_due` says whether any slot is but the one that was tried.
+    pub fn next(
+        &self,
+        settings: &Settings,
+        ended: &Ended<'_>,
+        is_due: impl FnOnce(Option<Wall>) -> bool,
+    ) -> Option<Next> {
         let slot = ended.slot?;
         let failed = matches!(ended.status, Status::Error | Status::Timeout);
         if failed && self.retries_done < settings.retries && may_retry(ended.finish) {
@@ -90,13 +103,14 @@ impl Again {
         if self.more == 0 || matches!(ended.finish, Finish::Interrupted(_) | Finish::Unrecorded { .. }) {
             return None;
         }
-        // A slot that failed is due again while it is the newest; that is for the next trigger.
-        if !is_due(slot) {
+        // A slot that failed is due again while it is the newest.
+        let tried = self.tried.max(Some(slot).filter(|_| failed));
+        if !is_due(tried) {
             return None;
         }
         let carried = if self.carried == 0 { ended.code.0 } else { self.carried };
         let more = self.more - 1;
-        let again = Self { retries_done: 0, retry_of: None, tried: Some(slot), more, carried, goes_on: true };
+        let again = Self { retries_done: 0, retry_of: None, tried, more, carried, goes_on: true };
         Some(Next { again, after: settings.catch_up_spacing.saturating_sub(ended.took) })
     }
 
@@ -133,6 +147,11 @@ impl Again {
 }
 
 impl Next {
+    /// Whether it is the same slot once more.
+    pub fn is_retry(&self) -> bool {
+        self.again.retry_of.is_some()
+    }
+
     /// Waits until it is time. Somebody may want it to end instead: then the number of the signal comes back.
     pub fn wait(&self, signals: &mut Signals) -> Result<(), i32> {
         let until = Instant::now() + self.after;
@@ -155,15 +174,27 @@ impl Next {
 
     /// Puts the next process in the place of this one. It comes back only if that fails.
     pub fn exec(self) -> Failure {
-        let error = match std::env::current_exe() {
-            Ok(program) => {
-                let mut command = Command::new(program);
-                command.args(std::env::args_os().skip(1)).env(VARIABLE, self.again.show()).exec()
-            }
-            Err(error) => error,
-        };
-        Failure::Other(format!("Cannot start the next run: {error}. The next trigger goes on."))
+        exec(&self.again.show())
     }
+}
+
+fn exec(handed_on: &str) -> Failure {
+    let error = match std::env::current_exe() {
+        Ok(program) => Command::new(program).args(std::env::args_os().skip(1)).env(VARIABLE, handed_on).exec(),
+        Err(error) => error,
+    };
+    Failure::Other(format!("Cannot start the next run: {error}. The next trigger goes on."))
+}
+
+/// Tries an item of work again, now that somebody has looked at its attempts up to this one.
+pub fn exec_looked_at(token: Token) -> Failure {
+    exec(&format!("{LOOKED_AT}{token}"))
+}
+
+/// The last attempt at an item of work that was looked at, if the process before this one did so.
+pub fn looked_at() -> Option<Token> {
+    let handed_on = std::env::var(VARIABLE).ok()?;
+    handed_on.strip_prefix(LOOKED_AT)?.parse().ok().and_then(Token::new)
 }
 
 /// How many slots may follow the first.

@@ -35,6 +35,7 @@ use self::output::{OutOfReach, Output};
 use crate::args::{Global, OverlapChoice, RunOptions, Sink, StoreErrorChoice};
 use crate::events::Events;
 use crate::exit::{Code, Failure};
+use crate::notify::{self, Teller};
 use crate::place::Place;
 use crate::report::{self, Voice};
 use crate::settings::Settings;
@@ -55,10 +56,13 @@ pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
     let run = super::mint_run();
     let sink = options.events.as_ref().map(Sink::parse).transpose().map_err(Failure::Usage)?;
     let mut events = Events::open(sink, job.to_string(), run.to_string())?;
+    let mut teller = Teller::of(global, &settings, &place, &job, run);
     let attempt = Attempt { global, settings, place, job, run, again };
     let result = attempt.guard(&mut events);
     if let Err(failure) = &result {
-        events.fail(failure, Code::of(failure, true).0);
+        let code = Code::of(failure, true);
+        events.fail(failure, code.0);
+        teller.iter_mut().for_each(|teller| teller.fail(failure, code));
     }
     let outcome = result?;
     match outcome.next {
@@ -134,7 +138,11 @@ impl Attempt<'_> {
         };
         let mut child = Child::new(plan, keeper, terminal);
         let (mut claimed_slot, mut granted) = (None, None);
+        let mut teller = Teller::of(global, &settings, &place, &job, run);
         let mut tell = |note: Note| {
+            if let (Note::Event(event), Some(teller)) = (&note, &mut teller) {
+                teller.note(event);
+            }
             match &note {
                 Note::Event(Event::Claimed { slot, grants, .. }) => {
                     (claimed_slot, granted) = (Some(*slot), Some(*grants));
@@ -179,9 +187,10 @@ impl Attempt<'_> {
         if global.json {
             report::finish_json(code, &label, &finish, now);
         }
+        let mut in_a_row = None;
         match &finish {
             Finish::Held { record, .. } => {
-                skipped(&place, store.as_ref(), &job, run, Skip::Overlap(record.token), voice);
+                in_a_row = skipped(&place, store.as_ref(), &job, run, Skip::Overlap(record.token), voice);
             }
             Finish::NotNow(why) => {
                 if let Some(skip) = skip_of(why.status()) {
@@ -198,6 +207,14 @@ impl Attempt<'_> {
         events.end(&finish, status.as_str(), code.0);
         let ended = Ended { finish: &finish, status, code, slot: claimed_slot, took: begun.elapsed() };
         let next = again.next(&settings, &ended, |tried| is_more_due(store.as_ref(), &job, &settings, tried));
+        match &mut teller {
+            Some(teller) if next.as_ref().is_some_and(Next::is_retry) => teller.retry(),
+            Some(teller) => {
+                let (slot, retries, message) = (claimed_slot, again.retries_done(), String::new());
+                teller.end(&finish, notify::Ended { status, code: code.0, message, slot, retries, in_a_row });
+            }
+            None => {}
+        }
         if granted.is_some_and(retention::is_due) {
             look_after(store.as_ref(), &job, voice, global.verbose);
         }
@@ -263,10 +280,14 @@ fn opened(place: &Place, settings: &Settings) -> Result<Arc<dyn Store>, Failure>
     }
 }
 
-/// A skip is not a failure: it is counted apart, under its own key.
-fn skipped(place: &Place, store: &dyn Store, job: &Job, run: RunId, skip: Skip, voice: Voice) {
-    if let Err(error) = count_skip(store, &place.local(), job, run, &place.host.name, skip) {
-        voice.warn(&format!("{job} was skipped, but the skip could not be counted: {error}"));
+/// A skip is not a failure: it is counted apart, under its own key. Says how many overlaps there were in a row.
+fn skipped(place: &Place, store: &dyn Store, job: &Job, run: RunId, skip: Skip, voice: Voice) -> Option<u64> {
+    match count_skip(store, &place.local(), job, run, &place.host.name, skip) {
+        Ok(skips) => skips.last.map(|last| last.in_a_row),
+        Err(error) => {
+            voice.warn(&format!("{job} was skipped, but the skip could not be counted: {error}"));
+            None
+        }
     }
 }
 
@@ -302,11 +323,11 @@ fn overlap(status: Status, store: &dyn Store, job: &Job) -> Option<Skip> {
 }
 
 /// Whether another slot is due, now that one was tried.
-fn is_more_due(store: &dyn Store, job: &Job, settings: &Settings, tried: Wall) -> bool {
+fn is_more_due(store: &dyn Store, job: &Job, settings: &Settings, tried: Option<Wall>) -> bool {
     let (Some(scheduled), Ok((record, clock))) = (settings.slot.scheduled(), look(store, job)) else { return false };
     let now = clock.map_or_else(|| clock::now().wall, |clock| clock.wall);
     let (_, plan) = scheduled.plan::<Honest>(record.as_ref(), Standing::Stands, now);
-    plan.run.iter().any(|due| due.slot != tried)
+    plan.run.iter().any(|due| Some(due.slot) != tried)
 }
 
 fn dry_run(place: &Place, job: &Job, settings: &Settings) -> Result<Code, Failure> {
