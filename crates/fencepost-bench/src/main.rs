@@ -4,8 +4,10 @@
 //! everything once, in a new order.
 
 mod file;
+mod ledger;
 mod measure;
 mod memory;
+mod up;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -27,6 +29,8 @@ fn main() {
     wrapped_true(&fencepost, directory.path(), rounds);
     memory::report(&fencepost, directory.path());
     file::report(directory.path(), rounds);
+    ledger::report(&fencepost, directory.path(), rounds.min(50));
+    up::report(&fencepost, directory.path());
 }
 
 fn wrapped_true(fencepost: &Path, directory: &Path, rounds: usize) {

@@ -184,7 +184,11 @@ fn changed<'a>(produced: &'a [Produced], said: Option<&'a Recorded>, before: &[A
     let files = produced.iter().flat_map(|produced| &produced.files).filter(|seen| seen.touched);
     let files = files.map(|seen| &seen.artifact).chain(said.iter().flat_map(|said| &said.artifacts));
     let mut other = files.filter(|artifact| !before.contains(artifact));
-    other.next().map(|artifact| artifact.path.as_str())
+    let unsteady = produced.iter().find_map(|produced| match &produced.lack {
+        Some(Lack::Unsteady { path }) => Some(path.as_str()),
+        _ => None,
+    });
+    other.next().map(|artifact| artifact.path.as_str()).or(unsteady)
 }
 
 /// What the run left: the declared files that it wrote, and what it named itself. Where it said `ok` without writing

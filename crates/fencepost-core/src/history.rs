@@ -37,6 +37,19 @@ pub struct Page {
     pub v: u32,
     pub job: Job,
     pub attempts: Vec<Outcome>,
+    /// The whole of attempts that the record shows in short. What of them counts is for the record to say: it may
+    /// never have come to know of one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub details: Vec<Outcome>,
+}
+
+/// Why an attempt is written here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The record gives it up.
+    Attempt,
+    /// The record keeps it, in short.
+    Detail,
 }
 
 /// What becomes of a page when an attempt is added to it.
@@ -65,18 +78,26 @@ impl Page {
     }
 
     /// Adds an attempt to the page that stands there now, if there is one.
-    pub fn add(bytes: Option<&[u8]>, job: &Job, outcome: &Outcome) -> Result<Added, Unreadable> {
+    pub fn add(bytes: Option<&[u8]>, job: &Job, outcome: &Outcome, kind: Kind) -> Result<Added, Unreadable> {
         let mut page = match bytes {
-            None => Self { v: FORMAT, job: job.clone(), attempts: Vec::new() },
+            None => Self { v: FORMAT, job: job.clone(), attempts: Vec::new(), details: Vec::new() },
             Some(bytes) => Self::decode(bytes, job)?,
         };
-        if page.attempts.iter().any(|known| known.attempt() == outcome.attempt()) {
+        let is_same = |known: &Outcome| known.attempt() == outcome.attempt();
+        if page.attempts.iter().any(is_same) {
             return Ok(Added::Known);
         }
-        if bytes.is_some_and(Self::is_full) {
-            return Ok(Added::Full);
+        match (kind, page.details.iter().position(is_same)) {
+            (Kind::Detail, Some(_)) => return Ok(Added::Known),
+            // It stays whole, unless it ended otherwise in the record: whoever wrote it died before the record did.
+            (Kind::Attempt, Some(known)) => {
+                let whole = page.details.remove(known);
+                page.attempts.push(if whole.status == outcome.status { whole } else { outcome.clone() });
+            }
+            (_, None) if bytes.is_some_and(Self::is_full) => return Ok(Added::Full),
+            (Kind::Attempt, None) => page.attempts.push(outcome.clone()),
+            (Kind::Detail, None) => page.details.push(outcome.clone()),
         }
-        page.attempts.push(outcome.clone());
         Ok(Added::Page(encode(&page)))
     }
 }

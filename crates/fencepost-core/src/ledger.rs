@@ -272,7 +272,7 @@ impl Ledger {
     /// The ring may be longer than [`RING_OUTCOMES_MAX`] after it: what is too much is written into the history before
     /// it is given up, by whoever swaps the record.
     pub fn push(&mut self, outcome: Outcome) {
-        if self.ring.iter().any(|known| known.attempt() == outcome.attempt()) {
+        if self.has(outcome.attempt()) {
             return;
         }
         let outcome = outcome.clipped();
@@ -285,6 +285,11 @@ impl Ledger {
 
     pub fn last(&self) -> Option<&Outcome> {
         self.ring.last()
+    }
+
+    /// Whether the ring holds this attempt.
+    pub fn has(&self, attempt: Attempt) -> bool {
+        self.ring.iter().any(|known| known.attempt() == attempt)
     }
 
     pub fn of_run(&self, run: RunId) -> Option<&Outcome> {

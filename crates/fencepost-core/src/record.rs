@@ -62,6 +62,9 @@ pub struct Record {
     /// The parameters of an item of work that is done once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub params: Option<Fingerprint>,
+    /// The store that the job was moved to. Nothing is granted here any more, and nothing changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved_to: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -182,6 +185,23 @@ pub struct StopAsked {
 pub struct Identity {
     pub v: u32,
     pub store: StoreId,
+    /// No job begins here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed: Option<Seal>,
+}
+
+/// Why a store takes no job that it does not have. URLs in it hold no password.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Error)]
+#[serde(rename_all = "snake_case")]
+pub enum Seal {
+    #[error(
+        "this store was moved to {0}, and nothing is granted here any more. Use that one, by: fencepost store use {0}"
+    )]
+    MovedTo(String),
+    #[error(
+        "this store is being filled from {0}, and has not everything yet. Go on with it by repeating: fencepost store copy"
+    )]
+    FilledFrom(String),
 }
 
 impl Record {
@@ -225,11 +245,18 @@ impl Record {
     }
 
     /// Gives up its oldest outcomes until it is small enough, and returns them: they belong into the history first.
+    ///
+    /// What became of the newest slot stays for as long as there is anything else: whoever asks for the newest looks
+    /// here, and older slots may be recorded after it.
     pub fn slim(&mut self) -> Vec<Outcome> {
-        let too_many = self.ledger.ring.len().saturating_sub(RING_OUTCOMES_MAX);
-        let mut given_up: Vec<Outcome> = self.ledger.ring.drain(..too_many).collect();
-        while !self.ledger.ring.is_empty() && encode(self).len() > RECORD_BYTES_MAX {
-            given_up.push(self.ledger.ring.remove(0));
+        let mut given_up = Vec::new();
+        let ring = |record: &Self| record.ledger.ring.len();
+        while ring(self) > RING_OUTCOMES_MAX || ring(self) > 0 && encode(self).len() > RECORD_BYTES_MAX {
+            let newest = self.ledger.ring.iter().map(|outcome| outcome.slot).max();
+            let last = self.ledger.ring.iter().rposition(|outcome| Some(outcome.slot) == newest);
+            // Only the last attempt of the newest slot is worth more than its age.
+            let oldest = if last == Some(0) && ring(self) > 1 { 1 } else { 0 };
+            given_up.push(self.ledger.ring.remove(oldest));
         }
         let newest = given_up.iter().map(|outcome| outcome.slot).max();
         self.ledger.given_up = self.ledger.given_up.max(newest);

@@ -19,6 +19,9 @@ use crate::token::{RunId, Token};
 /// The most bytes of the file that are read. Who writes more than that is not talking to us.
 pub const SAID_BYTES_MAX: usize = 1 << 20;
 
+/// How many lines that cannot be trusted are spoken of one by one.
+const TROUBLES_MAX: usize = 5;
+
 /// A publish, accepted or refused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -83,5 +86,8 @@ pub fn read(bytes: &[u8], run: RunId) -> (Vec<Said>, Vec<String>) {
             Err(why) => troubles.push(format!("line {}: {why}", number + 1)),
         }
     }
+    let more = troubles.len().saturating_sub(TROUBLES_MAX);
+    troubles.truncate(TROUBLES_MAX);
+    troubles.extend((more > 0).then(|| format!("and {more} more")));
     (said, troubles)
 }

@@ -73,6 +73,9 @@ pub enum Asked {
     Due,
     /// Whatever is due but this slot, which was tried just now.
     DueBut(Wall),
+    /// Whatever is due and was not tried yet, or whose run died: several machines trigger a slot at one instant, and
+    /// one that has failed on the first is not tried again by the others.
+    Untried,
     /// A run now, which satisfies the slot it replaces.
     Now,
     /// The newest slot once more, done or not.
@@ -80,8 +83,9 @@ pub enum Asked {
 }
 
 impl Asked {
-    fn is_for_due(self) -> bool {
-        matches!(self, Self::Due | Self::DueBut(_))
+    /// Whether the schedule alone says which slot it is.
+    pub fn is_by_schedule(self) -> bool {
+        matches!(self, Self::Due | Self::DueBut(_) | Self::Untried)
     }
 }
 
@@ -244,10 +248,12 @@ impl Scheduled {
         let state = |slot| known.iter().rev().find(|(known, _)| *known == slot).map(|(_, state)| *state);
         let missed = plan.dropped.map(covered);
         let (slot, trigger, covers) = match self.asked {
-            Asked::Due | Asked::DueBut(_) => match plan.run.iter().find(|due| self.asked != Asked::DueBut(due.slot)) {
-                Some(due) => (due.slot, due.trigger, due.covers.map(covered)),
-                None => return Err(self.nothing(&plan, missed, record, now)),
-            },
+            Asked::Due | Asked::DueBut(_) | Asked::Untried => {
+                match plan.run.iter().find(|due| self.may_try(due.slot, state(due.slot))) {
+                    Some(due) => (due.slot, due.trigger, due.covers.map(covered)),
+                    None => return Err(self.nothing(&plan, missed, record, now)),
+                }
+            }
             Asked::Now => {
                 let replaced = self.replaced(&plan, now).ok_or_else(|| self.nothing(&plan, missed, record, now))?;
                 // It was replaced before: who means that one says so by asking for it again.
@@ -261,7 +267,7 @@ impl Scheduled {
                 (newest, MANUAL, None)
             }
         };
-        if state(slot) == Some(SlotState::Lost) && self.on_lost == OnLost::Halt && self.asked.is_for_due() {
+        if state(slot) == Some(SlotState::Lost) && self.on_lost == OnLost::Halt && self.asked.is_by_schedule() {
             return Err(NotNow::Lost { slot });
         }
         // A slot that is done long before its time stays in the ring until then: what is accounted for is not ahead.
@@ -270,6 +276,15 @@ impl Scheduled {
         let timing = Timing { since: plan.since, evaluated: plan.evaluated, settles, ..timing };
         let more = plan.run.len().saturating_sub(1);
         Ok(Chosen { slot, trigger, covers, missed, timing: Some(timing), more })
+    }
+
+    /// Whether a slot that stands so may be tried by this trigger.
+    fn may_try(&self, slot: Wall, state: Option<SlotState>) -> bool {
+        match self.asked {
+            Asked::DueBut(tried) => slot != tried,
+            Asked::Untried => state != Some(SlotState::Failed),
+            _ => true,
+        }
     }
 
     /// The plan from what the record says.

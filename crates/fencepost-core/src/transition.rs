@@ -8,7 +8,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
-use crate::history::{Added, Page};
+use crate::history::{Added, Kind, Page};
 use crate::lease::{Context, Decision, Facts, Intent, Now, Refusal, Rules, Settle};
 use crate::ledger::{Attempt, Outcome};
 use crate::name::{Job, Key};
@@ -93,8 +93,8 @@ enum Out {
     Record,
     Identity,
     NewIdentity,
-    /// An attempt that goes into the history, and on which page.
-    Aside(Box<Outcome>, u32),
+    /// An attempt that goes into the history, why, and on which page.
+    Aside(Box<Outcome>, Kind, u32),
     Swap(Option<Box<Record>>),
 }
 
@@ -169,9 +169,9 @@ impl<R: Rules> Transition<R> {
             (Out::Identity | Out::NewIdentity, Reply::Read(entry)) => self.identity_seen(now, entry),
             (Out::NewIdentity, Reply::Swap(Swapped::Won(_))) => self.proceed(now),
             (Out::NewIdentity, Reply::Swap(Swapped::Lost(entry))) => self.identity_seen(now, entry),
-            (Out::Aside(outcome, _), Reply::Swap(Swapped::Won(_))) => self.is_aside(now, &outcome),
-            (Out::Aside(outcome, page), Reply::Swap(Swapped::Lost(entry))) => {
-                self.set_aside(now, outcome, page, entry.as_ref())
+            (Out::Aside(outcome, ..), Reply::Swap(Swapped::Won(_))) => self.is_aside(now, &outcome),
+            (Out::Aside(outcome, kind, page), Reply::Swap(Swapped::Lost(entry))) => {
+                self.set_aside(now, outcome, kind, page, entry.as_ref())
             }
             (Out::Swap(record), Reply::Swap(Swapped::Won(version))) => self.won(record, version),
             (Out::Swap(record), Reply::Swap(Swapped::Lost(entry))) => self.lost(now, record, entry),
@@ -195,7 +195,7 @@ impl<R: Rules> Transition<R> {
         let Some(known) = &self.known else { return self.read(now, Out::Record) };
         let record = known.as_ref().map(|known| &known.record);
         let claiming = self.intent.may_make_a_record();
-        if claiming && self.facts.is_none() {
+        if self.intent.judges_the_lease() && self.facts.is_none() {
             return Step::Consult(record.map(|record| Box::new(record.clone())));
         }
         if claiming && record.is_none() && self.store.is_none() {
@@ -218,7 +218,9 @@ impl<R: Rules> Transition<R> {
                 match aside.into_iter().find(|outcome| !self.set_aside.contains(&outcome.attempt())) {
                     Some(outcome) => {
                         self.keep_clocks(now);
-                        self.set_aside(now, Box::new(outcome), 0, None)
+                        let stays = record.as_ref().is_some_and(|record| record.ledger.has(outcome.attempt()));
+                        let kind = if stays { Kind::Detail } else { Kind::Attempt };
+                        self.set_aside(now, Box::new(outcome), kind, 0, None)
                     }
                     None => self.swap(now, record),
                 }
@@ -236,15 +238,15 @@ impl<R: Rules> Transition<R> {
     }
 
     /// Writes an attempt into the history, beside what stands on that page now.
-    fn set_aside(&mut self, now: Now, outcome: Box<Outcome>, page: u32, entry: Option<&Entry>) -> Step {
+    fn set_aside(&mut self, now: Now, outcome: Box<Outcome>, kind: Kind, page: u32, entry: Option<&Entry>) -> Step {
         let bytes = entry.map(|entry| entry.bytes.as_slice());
-        match Page::add(bytes, &self.job, &outcome) {
+        match Page::add(bytes, &self.job, &outcome, kind) {
             Ok(Added::Known) => self.is_aside(now, &outcome),
-            Ok(Added::Full) => self.set_aside(now, outcome, page + 1, None),
+            Ok(Added::Full) => self.set_aside(now, outcome, kind, page + 1, None),
             Ok(Added::Page(new)) => {
                 let key = Key::history(&self.job, outcome.slot, page);
                 let expected = entry.map(|entry| entry.version.clone());
-                self.out = Out::Aside(outcome, page);
+                self.out = Out::Aside(outcome, kind, page);
                 self.sent = now.boot;
                 Step::Call(Call::Swap { key, expected, new: Some(new) })
             }
@@ -296,13 +298,14 @@ impl<R: Rules> Transition<R> {
     fn identity_seen(&mut self, now: Now, entry: Option<Entry>) -> Step {
         let Some(entry) = entry else {
             let store = StoreId(self.by.0);
-            let new = encode(&Identity { v: FORMAT, store });
+            let new = encode(&Identity { v: FORMAT, store, sealed: None });
             self.store = Some(store);
             self.out = Out::NewIdentity;
             self.sent = now.boot;
             return Step::Call(Call::Swap { key: Key::identity(), expected: None, new: Some(new) });
         };
         match decode::<Identity>(&entry.bytes) {
+            Ok(Identity { sealed: Some(seal), .. }) => Step::Refused(Refusal::Sealed(seal)),
             Ok(identity) => {
                 self.store = Some(identity.store);
                 self.proceed(now)

@@ -4,9 +4,9 @@ mod common;
 
 use common::*;
 use fencepost_core::artifact::{Artifact, Fingerprint};
-use fencepost_core::history::Page;
+use fencepost_core::history::{Added, Kind, Page};
 use fencepost_core::lease::{Facts, Honest, Intent};
-use fencepost_core::ledger::{Ending, LISTED_MAX, NOTE_BYTES_MAX, Outcome, RING_OUTCOMES_MAX};
+use fencepost_core::ledger::{Ending, LISTED_MAX, NOTE_BYTES_MAX, Outcome, RING_OUTCOMES_MAX, Status};
 use fencepost_core::name::Key;
 use fencepost_core::register::{Fate, StoreError, Trouble};
 use fencepost_core::slot::Choice;
@@ -54,7 +54,8 @@ fn attempts(store: &Memory, slot: i64) -> Vec<Outcome> {
     let mut all = Vec::new();
     for page in 0.. {
         let Some(bytes) = store.bytes(&Key::history(&job(), Wall(slot), page)) else { break };
-        all.extend(Page::decode(&bytes, &job()).unwrap().attempts);
+        let page = Page::decode(&bytes, &job()).unwrap();
+        all.extend(page.attempts.into_iter().chain(page.details));
     }
     all
 }
@@ -157,4 +158,58 @@ fn a_history_that_fails_keeps_the_record_as_it_is() {
             assert_eq!(store.record().ledger.of_run(id(99)).map(|outcome| outcome.slot), Some(Wall(99_000)));
         }
     }
+}
+
+/// Time passes while the history is written. What is written there and what the record says is one attempt.
+#[test]
+fn an_attempt_is_dated_once_however_long_its_history_takes() {
+    let mut store = Memory::with_identity();
+    let mut at = 0;
+    for run in 1..=40 {
+        let mut claim = claim(run);
+        claim.slot = Choice::At(Wall(5_000));
+        let ending = Ending { note: Some("n".repeat(1_000)), ..good() };
+        let mut transition = Transition::<Honest>::new(job(), Intent::Record { claim, ending }, id(run), 0);
+        let mut step = transition.begin(now(at));
+        for calls in 0.. {
+            assert!(calls < 50, "it never ends");
+            at += 7;
+            step = match step {
+                Step::Call(call) => {
+                    let answer = store.answer(call, at);
+                    transition.answered(now(at), Ok(answer))
+                }
+                Step::Consult(_) => transition.consulted(now(at), Facts::default()),
+                Step::Done(_) => break,
+                other => panic!("{other:?}"),
+            };
+        }
+    }
+    let whole = attempts(&store, 5_000);
+    assert_eq!(whole.len(), 40);
+    for kept in store.record().ledger.ring {
+        let whole = whole.iter().find(|whole| whole.attempt() == kept.attempt()).expect("it is there as a whole");
+        assert_eq!((whole.finished, whole.started), (kept.finished, kept.started));
+    }
+}
+
+/// What the record never came to know of does not count, and what ended otherwise in it is as the record says.
+#[test]
+fn what_the_record_says_of_an_attempt_is_what_the_history_says_later() {
+    let outcome = |status| Outcome { status, ..attempt() };
+    let add = |page: Option<&[u8]>, status, kind| Page::add(page, &job(), &outcome(status), kind).unwrap();
+    let Added::Page(page) = add(None, Status::Ok, Kind::Detail) else { panic!("a first page") };
+    assert_eq!(Page::decode(&page, &job()).unwrap().attempts, []);
+    assert_eq!(add(Some(&page), Status::Ok, Kind::Detail), Added::Known);
+    for status in [Status::Ok, Status::Lost] {
+        let Added::Page(page) = add(Some(&page), status, Kind::Attempt) else { panic!("it is not told") };
+        let page = Page::decode(&page, &job()).unwrap();
+        assert_eq!((page.attempts, page.details.len()), (vec![outcome(status)], 0));
+    }
+}
+
+fn attempt() -> Outcome {
+    let mut store = Memory::with_identity();
+    record(&mut store, 1, 5_000, good());
+    store.record().ledger.ring.remove(0)
 }

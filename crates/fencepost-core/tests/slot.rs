@@ -642,9 +642,9 @@ fn an_account_whose_answer_is_lost_is_written_once() {
         bench.answer();
         assert!(is_swap(&bench), "the account: {:?}", bench.call);
         if is_done {
-            bench.lose_answer()
+            bench.lose_answer();
         } else {
-            bench.fail(timed_out())
+            bench.fail(timed_out());
         }
         bench.settle();
         let missed = bench.events().into_iter().filter(|event| matches!(event, Event::Missed { .. })).count();
@@ -665,9 +665,9 @@ fn a_claim_whose_answer_is_lost_is_claimed_once() {
         bench.step(Input::Begin);
         bench.answer();
         if is_done {
-            bench.lose_answer()
+            bench.lose_answer();
         } else {
-            bench.fail(timed_out())
+            bench.fail(timed_out());
         }
         bench.settle();
         assert!(bench.run.is_running());

@@ -10,7 +10,7 @@ use fencepost_core::register::StoreError;
 use fencepost_core::time::{Wall, millis};
 use fencepost_store::{SCAN_KEYS_MAX, Store};
 
-use crate::scout::history;
+use crate::scout;
 
 /// How far back the first look into the history goes, and how much further each one goes than the one before.
 const STRETCH_MIN: Duration = Duration::from_secs(3600);
@@ -106,9 +106,7 @@ pub fn whole(store: &dyn Store, job: &Job, outcome: &Outcome) -> Result<Outcome,
     if !outcome.clipped {
         return Ok(outcome.clone());
     }
-    let attempts = history(store, job, outcome.slot)?;
-    let found = attempts.into_iter().find(|attempt| attempt.attempt() == outcome.attempt());
-    Ok(found.unwrap_or_else(|| outcome.clone()))
+    Ok(scout::whole(store, job, outcome)?.unwrap_or_else(|| outcome.clone()))
 }
 
 #[cfg(test)]

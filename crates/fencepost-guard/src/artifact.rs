@@ -1,14 +1,15 @@
 //! Files as a run finds and leaves them: which are meant, whether they were written, and which bytes they hold.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use fencepost_core::artifact::{Artifact, Fingerprint};
 use fencepost_core::contract::{ARTIFACTS_MAX, Lack, Produced, Seen};
+use nix::libc::O_NONBLOCK;
 
 use crate::publish::digest;
 
@@ -227,17 +228,25 @@ pub fn read(path: &Path) -> Result<(u64, Fingerprint), Unread> {
 }
 
 fn read_once(path: &Path) -> Result<Option<(u64, Fingerprint)>, Unread> {
-    let mut file = File::open(path)?;
+    let mut file = open_regular(path)?;
     let metadata = file.metadata()?;
-    if metadata.is_dir() {
-        return Err(Unread::Failed(io::Error::from(io::ErrorKind::IsADirectory)));
-    }
     let before = (Stamp::of(&metadata), metadata.ctime(), metadata.ctime_nsec());
     let (sha256, size) = digest::fingerprint(&mut file)?;
     // By its name: what was put in its place meanwhile is what the next reader gets.
     let metadata = fs::metadata(path)?;
     let after = (Stamp::of(&metadata), metadata.ctime(), metadata.ctime_nsec());
     Ok((before == after && size == metadata.size()).then_some((size, sha256)))
+}
+
+/// Opens a file that has an end. A pipe or a device may have none, or none yet, and whoever waits for it waits for ever.
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
+    let kind = file.metadata()?.file_type();
+    match () {
+        () if kind.is_file() => Ok(file),
+        () if kind.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
+        () => Err(io::Error::other("it is not a regular file")),
+    }
 }
 
 #[cfg(test)]
@@ -292,8 +301,12 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_not_an_artifact() {
+    fn a_directory_a_pipe_and_a_device_are_not_artifacts() {
         let place = tempfile::tempdir().unwrap();
-        assert!(matches!(read(place.path()), Err(Unread::Failed(_))));
+        let pipe = place.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for path in [place.path(), &pipe, Path::new("/dev/zero")] {
+            assert!(matches!(read(path), Err(Unread::Failed(_))), "{path:?}");
+        }
     }
 }

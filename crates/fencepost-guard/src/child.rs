@@ -280,7 +280,7 @@ impl Child {
             }
             Report::Empty { escaped } if self.is_preparing && escaped.is_empty() => {
                 self.prepared();
-                vec![Input::TreeEmpty { escaped: Vec::new() }]
+                vec![self.said(tell), Input::TreeEmpty { escaped: Vec::new() }]
             }
             Report::Empty { escaped } => {
                 self.dismissed = self.keeper.take().map(Keeper::dismiss);

@@ -6,6 +6,7 @@
 //! * [`transact`]: one change of a record, on the spot.
 //! * [`gate`]: skips are counted one at a time, so that they leave the store to its holder.
 //! * [`archive`], [`retention`]: the history of a job, read back for people, and given up when it is old.
+//! * [`daemon`]: runs as processes of their own, for whoever schedules them.
 //! * [`drive`]: the loop that performs what a run decides.
 //! * [`child`], [`hold`]: what a lease is held for.
 //! * [`artifact`], [`pin`]: files as a run finds and leaves them, and copies of what it reads.
@@ -13,6 +14,7 @@
 //! * [`once`]: an item of work that a program does once, itself.
 //! * [`attend`]: a command without a lease.
 //! * [`said`]: the private file in which a job says of itself what it has to say.
+//! * `call`: a URL that is told something.
 //! * [`publish`]: fenced writes, a module per target.
 //! * [`keeper`]: the process that runs the job and ends it by its deadline, whatever becomes of the wrapper.
 //! * [`terminal`]: who reads from the terminal, the job or whoever started us.
@@ -20,8 +22,11 @@
 pub mod archive;
 pub mod artifact;
 pub mod attend;
+#[cfg(feature = "http")]
+pub mod call;
 pub mod child;
 pub mod clock;
+pub mod daemon;
 pub mod drive;
 pub mod gate;
 pub mod hold;

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use fencepost_core::token::RunId;
 
+use crate::artifact::open_regular;
+
 /// The pinned files of one run. They are gone when this is.
 #[derive(Debug)]
 pub struct Pins {
@@ -23,6 +25,10 @@ impl Pins {
     pub fn new(state: &Path, run: RunId) -> io::Result<Self> {
         let all = state.join("inputs");
         DirBuilder::new().recursive(true).mode(0o700).create(&all)?;
+        // Whoever makes a place holds this until its own lock is held: what has no lock, or one that nobody holds, is
+        // left over.
+        let making = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(all.join(LOCK))?;
+        making.lock()?;
         sweep(&all);
         let directory = all.join(run.to_string());
         DirBuilder::new().mode(0o700).create(&directory)?;
@@ -48,18 +54,24 @@ pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
     if let Some(parent) = to.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
     }
-    // `fs::copy` shares the blocks where the file system can.
-    fs::copy(from, to)?;
-    fs::set_permissions(to, Permissions::from_mode(0o400))
+    let mut from = open_regular(from)?;
+    let mut copied = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
+    // It shares the blocks where the file system can.
+    io::copy(&mut from, &mut copied)?;
+    copied.set_permissions(Permissions::from_mode(0o400))
 }
 
 const LOCK: &str = ".lock";
 
 /// Removes what runs left that are no more: nobody holds its lock.
 fn sweep(all: &Path) {
-    for directory in fs::read_dir(all).into_iter().flatten().flatten().map(|entry| entry.path()) {
-        let lock = File::open(directory.join(LOCK));
-        if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
+    let entries = fs::read_dir(all).into_iter().flatten().flatten();
+    for directory in entries.map(|entry| entry.path()).filter(|path| path.is_dir()) {
+        let is_left = match File::open(directory.join(LOCK)) {
+            Ok(lock) => lock.try_lock().is_ok(),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
+        if is_left {
             let _ = fs::remove_dir_all(&directory);
         }
     }
@@ -96,8 +108,11 @@ mod tests {
         let lock = killed._lock.try_clone().unwrap();
         std::mem::forget(killed);
         lock.unlock().unwrap();
+        // Killed before it had its lock, or ended while a thread was still copying.
+        let unlocked = used.directory.with_file_name("unlocked");
+        fs::create_dir(&unlocked).unwrap();
         let _another = Pins::new(place.path(), run(3)).unwrap();
         assert!(used.directory.exists());
-        assert!(!left.exists());
+        assert!(!left.exists() && !unlocked.exists());
     }
 }

@@ -73,12 +73,17 @@ pub struct Pinned {
 /// What the names of the variables begin with that tell a job where its inputs are.
 pub const PINNED: &str = "FENCEPOST_IN_";
 
+/// The variable that tells a job where the inputs of an upstream are.
+pub fn variable(upstream: &Job) -> String {
+    let name = upstream.to_string().to_ascii_uppercase();
+    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    format!("{PINNED}{name}")
+}
+
 impl Pinned {
     /// The variable that tells the job where it is.
     pub fn variable(&self) -> String {
-        let name = self.upstream.to_string().to_ascii_uppercase();
-        let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-        format!("{PINNED}{name}")
+        variable(&self.upstream)
     }
 }
 
@@ -167,8 +172,7 @@ impl Scout {
         if need.artifacts.iter().all(|path| attempt.artifacts.iter().any(|artifact| artifact.path == *path)) {
             return Ok(());
         }
-        let whole = history(self.store.as_ref(), &need.job, attempt.slot)?;
-        if let Some(whole) = whole.into_iter().find(|known| known.attempt() == attempt.attempt()) {
+        if let Some(whole) = whole(self.store.as_ref(), &need.job, attempt)? {
             *attempt = whole;
         }
         Ok(())
@@ -231,25 +235,54 @@ impl Inspection {
     }
 }
 
-/// All attempts of a slot that are in the history, oldest first.
+/// All attempts of a slot that its job's record has given up, oldest first.
 pub fn history(store: &dyn Store, job: &Job, slot: Wall) -> Result<Vec<Outcome>, StoreError> {
-    let mut attempts = Vec::new();
+    let mut attempts: Vec<_> = pages(store, job, slot)?.into_iter().flat_map(|page| page.attempts).collect();
+    // A full page may be passed over by an attempt that is known on it, so that the pages do not say which was first.
+    attempts.sort_by_key(Outcome::attempt);
+    Ok(attempts)
+}
+
+/// The same, and the whole of those that the record shows in short: everything but what it shows as it is.
+pub fn history_and_details(store: &dyn Store, record: &Record, slot: Wall) -> Result<Vec<Outcome>, StoreError> {
+    let known: Vec<&Outcome> = record.ledger.ring.iter().chain(&record.ledger.last_ok).collect();
+    let is_known = |detail: &Outcome| {
+        known.iter().any(|known| (known.attempt(), known.status) == (detail.attempt(), detail.status))
+    };
+    let mut all = Vec::new();
+    for page in pages(store, &record.job, slot)? {
+        all.extend(page.details.into_iter().filter(|detail| is_known(detail)));
+        all.extend(page.attempts);
+    }
+    all.sort_by_key(Outcome::attempt);
+    Ok(all)
+}
+
+/// The whole of an attempt that its job's record shows in short.
+pub fn whole(store: &dyn Store, job: &Job, short: &Outcome) -> Result<Option<Outcome>, StoreError> {
+    let pages = pages(store, job, short.slot)?;
+    let mut all = pages.into_iter().flat_map(|page| page.details.into_iter().chain(page.attempts));
+    Ok(all.find(|known| known.attempt() == short.attempt() && known.status == short.status))
+}
+
+fn pages(store: &dyn Store, job: &Job, slot: Wall) -> Result<Vec<Page>, StoreError> {
+    let mut pages = Vec::new();
     for page in 0.. {
         let Some(entry) = store.read(&Key::history(job, slot, page))?.value else { break };
         let decoded = Page::decode(&entry.bytes, job)
             .map_err(|why| unreadable(&format!("the history of {job} under slot {}", slot.0), &why))?;
-        attempts.extend(decoded.attempts);
+        pages.push(decoded);
         if !Page::is_full(&entry.bytes) {
             break;
         }
     }
-    Ok(attempts)
+    Ok(pages)
 }
 
-/// The name of a copy: the file's own, or where there are several its path with the slashes kept apart.
+/// The name of a copy: the file's own, or where there are several its path, as it is recorded: without detours.
 fn file_name(path: &str, several: bool) -> PathBuf {
     if several {
-        return PathBuf::from(path.trim_start_matches('/').replace("..", "_"));
+        return PathBuf::from(path.trim_start_matches('/'));
     }
     Path::new(path).file_name().map_or_else(|| PathBuf::from("input"), PathBuf::from)
 }

@@ -12,9 +12,11 @@
 //! * [`explore`]: visits every state.
 //! * [`worlds`]: what is explored completely.
 //! * [`fenced`]: a second world, of writes to a fenced file, with its own bugs.
-//! * [`slots`]: a third world, of slots and items of work, with its own bugs.
+//! * [`barrier`]: a third one, of a job that asks its upstream, with its own bugs.
+//! * [`slots`]: a fourth world, of slots and items of work, with its own bugs.
 //! * [`bugs`] and [`mutants`]: the known bugs, each of which is found.
 
+pub mod barrier;
 pub mod bugs;
 pub mod config;
 pub mod explore;

@@ -3,20 +3,22 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
+use fencepost_core::barrier::Strict;
 use fencepost_core::lease::Honest;
 use fencepost_sim::config::Config;
 use fencepost_sim::explore::{explore, narrate};
-use fencepost_sim::{fenced, mutants, slots, worlds};
+use fencepost_sim::{barrier, fenced, mutants, slots, worlds};
 
-const USAGE: &str = "usage: fencepost-sim explore [--deep | --fenced | --slots] | path MUTANT";
+const USAGE: &str = "usage: fencepost-sim explore [--deep | --fenced | --barrier | --slots] | path MUTANT";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let sound = match arguments[..] {
-        ["explore"] => explore_worlds(&worlds::ALL) & explore_mutants() & explore_fenced() & explore_slots(),
-        ["explore", "--deep"] => explore_worlds(&worlds::DEEP) & explore_mutants() & explore_fenced() & explore_slots(),
+        ["explore"] => explore_worlds(&worlds::ALL) & explore_mutants() & explore_others(),
+        ["explore", "--deep"] => explore_worlds(&worlds::DEEP) & explore_mutants() & explore_others(),
         ["explore", "--fenced"] => explore_fenced(),
+        ["explore", "--barrier"] => explore_barrier(),
         ["explore", "--slots"] => explore_slots(),
         ["path", name] => tell_path(name),
         _ => {
@@ -87,6 +89,11 @@ fn explore_fenced() -> bool {
     sound
 }
 
+/// The worlds that are not about leases.
+fn explore_others() -> bool {
+    explore_fenced() & explore_barrier() & explore_slots()
+}
+
 /// Slots and items of work, and their bugs.
 fn explore_slots() -> bool {
     println!("\n{:<24} {:>10} {:>6} {:>9}", "slots", "states", "depth", "time");
@@ -115,11 +122,39 @@ fn explore_slots() -> bool {
     sound
 }
 
+/// What a job is let through by, and the bugs of that.
+fn explore_barrier() -> bool {
+    let begun = Instant::now();
+    let report = barrier::explore::<Strict>(None);
+    let seconds = begun.elapsed().as_secs_f64();
+    println!("\n{:<24} {:>10} {:>9}", "barrier", "states", "time");
+    println!("{:<24} {:>10} {seconds:>7.1} s\n", "one upstream, or several", report.states);
+    let mut sound = report.found.is_none();
+    if let Some((violation, scene)) = report.found {
+        println!("{violation}: {scene}");
+    }
+    println!("{:<24} {:>8}  found by", "mutant", "states");
+    for mutant in barrier::mutants::ALL {
+        let report = mutant.explore();
+        sound &= report.found.is_some();
+        let by = report.found.map_or("NOT FOUND".to_string(), |(violation, _)| format!("{violation:?}: {violation}"));
+        println!("{:<24} {:>8}  {by}", mutant.name, report.states);
+    }
+    sound
+}
+
 fn tell_path(name: &str) -> bool {
     if let Some(mutant) = slots::mutants::named(name) {
         let found = mutant.explore().found;
         if let Some(found) = &found {
             print!("{}\n{}{}\n", mutant.what, mutant.narrate(found), found.violation);
+        }
+        return found.is_some();
+    }
+    if let Some(mutant) = barrier::mutants::named(name) {
+        let found = mutant.explore().found;
+        if let Some((violation, scene)) = &found {
+            println!("{}\n{scene}\n{violation}", mutant.what);
         }
         return found.is_some();
     }

@@ -11,7 +11,9 @@ mod cli;
 mod push;
 mod remote;
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use crate::declared::{Declared, Declaring, Standing};
 use crate::{
@@ -75,8 +77,8 @@ impl GitStore {
         if !said.ok {
             return Err(self.unreachable(&said, Fate::NotDone));
         }
-        let read = self.git.local(&["cat-file", "--batch"], format!("{name}\n{name}:value\n").as_bytes());
-        let _ = self.git.local(&["update-ref", "-d", &name], b"");
+        let read = self.git.run(&["cat-file", "--batch"], format!("{name}\n{name}:value\n").as_bytes());
+        let _ = self.git.run(&["update-ref", "-d", &name], b"");
         let objects = read.ok().filter(|said| said.ok).and_then(|said| two_objects(&said.stdout));
         let entry = objects.and_then(|(commit, message, value)| {
             is_ours(&message, key).then(|| Entry { bytes: value, version: Version(commit.into_bytes()) })
@@ -94,7 +96,7 @@ impl GitStore {
     fn commit(&self, key: &Key, expected: Option<&str>, value: &[u8]) -> Result<String, StoreError> {
         let make = |arguments: &[&str], input: &[u8]| {
             let failed = |words: &str| self.failed(Trouble::Refused, words, Fate::NotDone);
-            let said = self.git.local(arguments, input).map_err(|error| failed(&cli::cannot(error)))?;
+            let said = self.git.run(arguments, input).map_err(|error| failed(&cli::cannot(error)))?;
             if !said.ok {
                 return Err(failed(&format!("{} in {}.", said.words(), self.cache.display())));
             }
@@ -116,14 +118,21 @@ impl GitStore {
         // No plus sign: it would push whatever the lease says.
         let refspec = format!("{}:{reference}", commit.unwrap_or_default());
         let mut arguments = vec!["push", "--porcelain", "--no-verify", "--recurse-submodules=no", &lease];
-        if self.git.remote().is_file() {
-            // Here we are the server, and what we acknowledge is on the disk.
-            arguments.push("--receive-pack=git -c core.fsync=all -c core.fsyncMethod=fsync receive-pack");
+        if self.git.remote().path().is_some() {
+            // Here we are the server, and what we acknowledge is on the disk. What it tidies it tidies before it ends: a
+            // process that it left behind would be left to whoever adopts what this one leaves.
+            arguments.push(
+                "--receive-pack=git -c core.fsync=all -c core.fsyncMethod=fsync -c gc.autoDetach=false -c \
+                 maintenance.autoDetach=false receive-pack",
+            );
         }
         arguments.extend(["--", self.git.remote().url(), &refspec]);
         let said = self.speak(&arguments)?;
         match verdict(&said, &reference) {
-            Verdict::Done => Ok(Swapped::Won(commit.map(|commit| Version(commit.as_bytes().to_vec())))),
+            Verdict::Done => {
+                self.flush()?;
+                Ok(Swapped::Won(commit.map(|commit| Version(commit.as_bytes().to_vec()))))
+            }
             Verdict::Stale => {
                 let current = self.look(key)?;
                 if current.as_ref().map(|entry| entry.version.0.as_slice()) == expected.map(str::as_bytes) {
@@ -144,15 +153,24 @@ impl GitStore {
         }
     }
 
+    /// Git flushes its files, but not the directories that name them.
+    fn flush(&self) -> Result<(), StoreError> {
+        let Some(path) = self.git.remote().path() else { return Ok(()) };
+        flush_all(&path).map_err(|error| {
+            let text = format!("{} could not be flushed ({error})", path.display());
+            self.failed(Trouble::Unavailable, &text, Fate::Unknown)
+        })
+    }
+
     fn speak(&self, arguments: &[&str]) -> Result<Said, StoreError> {
-        self.git.speak(arguments).map_err(|error| self.failed(Trouble::Refused, &cli::cannot(error), Fate::NotDone))
+        self.git.run(arguments, b"").map_err(|error| self.failed(Trouble::Refused, &cli::cannot(error), Fate::NotDone))
     }
 
     /// Throws away old objects once there are many. The swap is through, so that whatever fails here is no matter.
     fn tidy(&self) {
         let sample = std::fs::read_dir(self.cache.join("objects/17"));
         if sample.is_ok_and(|objects| objects.count() > LOOSE_OBJECTS_MAX) {
-            let _ = self.git.local(&["prune", "--expire=1.hour.ago"], b"");
+            let _ = self.git.run(&["prune", "--expire=1.hour.ago"], b"");
         }
     }
 
@@ -226,21 +244,29 @@ impl Store for GitStore {
 impl Declaring for GitStore {
     fn declared(&self) -> Result<Vec<Declared>, StoreError> {
         self.scan("meta/", None, 1)?;
-        let durability = if self.git.remote().is_file() {
+        let durability = if self.git.remote().path().is_some() {
             Declared::new(
                 "durability",
                 Standing::Sound,
-                "Objects and refs are flushed before a swap is answered (core.fsync=all).",
+                "Objects, refs and directories are flushed before a swap is answered (core.fsync=all, syncfs).",
             )
         } else {
-            let detail = "Whether an acknowledged push survives a crash of the git host is the host's own matter; it does not say.";
-            Declared::new("durability", Standing::Unknown, detail)
+            let detail = "It is assumed that the git host keeps a push that it has acknowledged; it does not say.";
+            Declared::new("durability", Standing::Weak, detail)
+        };
+        let reads = if self.git.remote().path().is_some() {
+            Declared::new("reads", Standing::Sound, "A fetch shows what stands there.")
+        } else {
+            let detail =
+                "A host may answer a fetch from a copy that lags. A swap that rests on it is lost, never won twice.";
+            Declared::new("reads", Standing::Weak, detail)
         };
         let clock =
             "There is no clock: a lease whose holder died ends once somebody has watched it for a whole time-to-live.";
         let pace = "A swap takes as long as a push. A host may limit how many there are.";
         Ok(vec![
             durability,
+            reads,
             Declared::new("clock", Standing::Sound, clock),
             Declared::new("pace", Standing::Weak, pace),
         ])
@@ -279,6 +305,18 @@ fn object<'a>(bytes: &'a [u8], kind: &str) -> Option<(String, &'a [u8], &'a [u8]
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Flushes the whole file system that a directory is on.
+#[cfg(target_os = "linux")]
+fn flush_all(directory: &Path) -> io::Result<()> {
+    Ok(nix::unistd::syncfs(File::open(directory)?)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn flush_all(directory: &Path) -> io::Result<()> {
+    nix::unistd::sync();
+    File::open(directory)?.sync_all()
 }
 
 /// Where the user keeps what can be fetched again.

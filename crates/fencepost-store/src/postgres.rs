@@ -40,28 +40,29 @@ const TABLE: &str = "fencepost_entries";
 #[derive(Debug)]
 pub struct PostgresStore {
     server: Server,
-    schema: String,
+    own: Own,
     idle: Pool<Connection>,
 }
 
 impl PostgresStore {
     /// Reads the URL. Nothing is sent before the first call.
     pub fn open(url: &str, password: Option<&Secret>) -> Result<Self, OpenError> {
-        let (url, schema) = split_schema(url).map_err(|text| usage(&text))?;
+        let (url, own) = split_own(url).map_err(|text| usage(&text))?;
         let server = Server::parse(&url, password).map_err(|text| usage(&text))?;
-        Ok(Self { server, schema, idle: Pool::new() })
+        Ok(Self { server, own, idle: Pool::new() })
     }
 
     /// The table's name as it stands in a statement.
     fn table(&self) -> String {
-        format!("{}.{TABLE}", identifier(&self.schema))
+        format!("{}.{TABLE}", identifier(&self.own.schema))
     }
 
     /// What lets a swap happen at all. It is asked in the swap's own statement, because a server may be promoted,
     /// demoted or reconfigured at any time.
     fn is_sound(&self) -> String {
+        let flushes = if self.own.is_flushed_elsewhere { "true" } else { "current_setting('fsync') = 'on'" };
         format!(
-            "NOT pg_is_in_recovery() AND current_setting('synchronous_commit') <> 'off' AND current_setting('fsync') = 'on' \
+            "NOT pg_is_in_recovery() AND current_setting('synchronous_commit') <> 'off' AND {flushes} \
              AND EXISTS (SELECT 1 FROM {} WHERE key = '' AND value = {})",
             self.table(),
             bytes(LAYOUT.as_bytes())
@@ -148,7 +149,7 @@ impl PostgresStore {
 
     /// The statements that make the table; `by_hand`, as somebody with more rights would run them.
     fn making(&self, by_hand: bool) -> String {
-        let (schema, table) = (identifier(&self.schema), self.table());
+        let (schema, table) = (identifier(&self.own.schema), self.table());
         let make_schema = if by_hand {
             format!("CREATE SCHEMA IF NOT EXISTS {schema};\n")
         } else {
@@ -255,16 +256,16 @@ impl Declaring for PostgresStore {
             let detail = format!("A commit waits for replicas (synchronous_standby_names = {}).", said(3));
             Declared::new("replication", Standing::Sound, detail)
         };
+        let durability = if self.own.is_flushed_elsewhere {
+            let detail = format!("The URL says that the log is kept elsewhere (fsync = {} here).", said(1));
+            Declared::new("durability", Standing::Unknown, detail)
+        } else {
+            let settings = format!("fsync = {}, synchronous_commit = {}", said(1), said(0));
+            let detail = format!("A commit is flushed before it is answered ({settings}).");
+            Declared::new("durability", Standing::Sound, detail)
+        };
         Ok(vec![
-            Declared::new(
-                "durability",
-                Standing::Sound,
-                format!(
-                    "A commit is flushed before it is answered (fsync = {}, synchronous_commit = {}).",
-                    said(1),
-                    said(0)
-                ),
-            ),
+            durability,
             Declared::new("torn pages", pages, format!("full_page_writes = {}.", said(2))),
             standbys,
             Declared::new(
@@ -333,19 +334,33 @@ fn changed_rows(messages: &[SimpleQueryMessage]) -> u64 {
     counts.nth(1).unwrap_or(0)
 }
 
-/// Takes the schema out of the URL, for the driver does not know it. It is made by fencepost's rules, not quoted at
-/// length: what is no plain name is refused.
-fn split_schema(url: &str) -> Result<(String, String), String> {
+/// What the URL says that the driver does not know.
+#[derive(Debug, PartialEq, Eq)]
+struct Own {
+    schema: String,
+    /// The service keeps its log on other machines, and therefore does not flush it here.
+    is_flushed_elsewhere: bool,
+}
+
+/// Takes our own parameters out of the URL. What is no plain name of a schema is refused.
+fn split_own(url: &str) -> Result<(String, Own), String> {
     let (place, query) = url.split_once('?').unwrap_or((url, ""));
-    let (named, kept): (Vec<&str>, Vec<&str>) =
-        query.split('&').filter(|pair| !pair.is_empty()).partition(|pair| pair.starts_with("schema="));
-    let schema = named.last().map_or("public", |pair| &pair["schema=".len()..]);
+    let mut own = Own { schema: "public".to_string(), is_flushed_elsewhere: false };
+    let mut kept = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        match pair.split_once('=') {
+            Some(("schema", name)) => own.schema = name.to_string(),
+            Some(("flush", "elsewhere")) => own.is_flushed_elsewhere = true,
+            Some(("flush", _)) => return Err("flush= knows one word, elsewhere.".to_string()),
+            _ => kept.push(pair),
+        }
+    }
     let plain = |b: u8| matches!(b, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-');
-    if schema.is_empty() || schema.len() > 63 || !schema.bytes().all(plain) {
+    if own.schema.is_empty() || own.schema.len() > 63 || !own.schema.bytes().all(plain) {
         return Err("schema= names a schema of 1 to 63 letters, digits and the signs _ -.".to_string());
     }
     let url = if kept.is_empty() { place.to_string() } else { format!("{place}?{}", kept.join("&")) };
-    Ok((url, schema.to_string()))
+    Ok((url, own))
 }
 
 fn usage(text: &str) -> OpenError {
@@ -357,13 +372,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_is_taken_from_the_url() {
-        let split = |url: &str| split_schema(url).ok();
-        let public = ("postgres://h/d".to_string(), "public".to_string());
-        assert_eq!(split("postgres://h/d"), Some(public));
-        let named = split("postgres://h/d?a=b&schema=ops-1&c=d").unwrap();
-        assert_eq!(named, ("postgres://h/d?a=b&c=d".to_string(), "ops-1".to_string()));
-        for wrong in ["schema=", "schema=a%20b", "schema=a\"b", "schema=a.b"] {
+    fn our_own_parameters_are_taken_from_the_url() {
+        let split = |url: &str| split_own(url).ok();
+        let own = |schema: &str, is_flushed_elsewhere| Own { schema: schema.to_string(), is_flushed_elsewhere };
+        assert_eq!(split("postgres://h/d"), Some(("postgres://h/d".to_string(), own("public", false))));
+        let named = split("postgres://h/d?a=b&schema=ops-1&c=d&flush=elsewhere").unwrap();
+        assert_eq!(named, ("postgres://h/d?a=b&c=d".to_string(), own("ops-1", true)));
+        for wrong in ["schema=", "schema=a%20b", "schema=a\"b", "schema=a.b", "flush=no"] {
             assert_eq!(split(&format!("postgres://h/d?{wrong}")), None, "{wrong}");
         }
     }

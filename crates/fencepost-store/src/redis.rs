@@ -8,6 +8,8 @@ mod server;
 
 pub use server::Server;
 
+use std::sync::mpsc::channel;
+use std::thread;
 use std::time::Duration;
 
 use redis::{Connection, FromRedisValue, Value};
@@ -101,7 +103,7 @@ impl RedisStore {
     fn send(&self, command: &redis::Cmd) -> Result<Value, Failure> {
         let (mut connection, idle) = match self.idle.take() {
             Some(connection) => (connection, true),
-            None => (self.server.connect(CONNECT_PATIENCE, ANSWER_PATIENCE).map_err(Failure::Connect)?, false),
+            None => (self.connect()?, false),
         };
         match command.query(&mut connection) {
             Ok(value) => {
@@ -114,6 +116,18 @@ impl RedisStore {
                 Err(Failure::Said(error))
             }
             Err(error) => Err(Failure::Lost { idle: idle && !error.is_timeout(), error }),
+        }
+    }
+
+    /// Connects in a thread that nobody waits for longer than that: names are looked up without a limit, and each address
+    /// that is found is tried for the whole time.
+    fn connect(&self) -> Result<Connection, Failure> {
+        let (sender, receiver) = channel();
+        let server = self.server.clone();
+        thread::spawn(move || sender.send(server.connect(CONNECT_PATIENCE, ANSWER_PATIENCE)));
+        match receiver.recv_timeout(CONNECT_PATIENCE) {
+            Ok(connected) => connected.map_err(Failure::Connect),
+            Err(_) => Err(Failure::Unreachable),
         }
     }
 

@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fencepost_store::{
     Access, Entry, Fate, Key, OpenError, Standing, Store, StoreError, Swapped, Trouble, Version, conformance, declared,
@@ -85,7 +85,11 @@ fn nothing_acknowledged_is_lost_when_writers_are_killed() {
         myself.args(["--exact", "nothing_acknowledged_is_lost_when_writers_are_killed", "--nocapture"]);
         let mut writers: Vec<_> =
             (0..2).map(|_| myself.env("FENCEPOST_TEST_DIR", &path).stdout(Stdio::piped()).spawn().unwrap()).collect();
-        thread::sleep(Duration::from_millis(40 + round * 3));
+        let standing = || number(store.read(&key("count")).unwrap().value.as_ref());
+        let (begun, before) = (Instant::now(), standing());
+        while standing() < before + 5 + round && begun.elapsed() < Duration::from_secs(30) {
+            thread::sleep(Duration::from_micros(300));
+        }
         let mut acknowledged = Vec::new();
         for writer in &mut writers {
             writer.kill().unwrap();

@@ -29,6 +29,9 @@ fn conforms() {
     }
     let objects = git(&place.cache.join("git"), &["for-each-ref"]);
     assert_eq!(objects, "", "no ref is left in the local repository");
+    for made in [place.cache.clone(), place.cache.join("git")] {
+        assert_eq!(fs::metadata(made).unwrap().permissions().mode() & 0o777, 0o700);
+    }
 }
 
 #[test]

@@ -11,8 +11,11 @@ use fencepost_core::time::Wall;
 use fencepost_core::zone::{Date, Zone};
 
 use crate::args::RunOptions;
-use crate::config::{self, CatchUpMode, CatchUpOrder, Config, JobConfig, Located, SlotUnit};
+use crate::config::{self, CatchUpMode, CatchUpOrder, Config, JobConfig, Located, Mistake, SlotUnit};
 use crate::exit::Failure;
+
+/// How far ahead changes of the clocks are looked for.
+pub const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// The zone of a job: the one of the command line, the job's, the configuration's, or UTC. Never the machine's.
 pub fn zone(given: Option<&str>, config: Option<&Config>, name: &Name) -> Result<Zone, Failure> {
@@ -20,10 +23,26 @@ pub fn zone(given: Option<&str>, config: Option<&Config>, name: &Name) -> Result
         return Zone::parse(given).map_err(|error| Failure::Usage(format!("--tz: {error}")));
     }
     let Some(config) = config else { return Ok(Zone::utc()) };
-    match config.job(name).timezone.as_ref().or(config.timezone.as_ref()) {
+    written_zone(config, config.job(name)).map_err(|mistake| config.failure(&mistake))
+}
+
+/// The zone that the configuration gives a job.
+pub fn written_zone(config: &Config, keys: &JobConfig) -> Result<Zone, Mistake> {
+    match keys.timezone.as_ref().or(config.timezone.as_ref()) {
         None => Ok(Zone::utc()),
-        Some(written) => Zone::parse(&written.value).map_err(|error| config.mistake(written, error.to_string(), None)),
+        Some(written) => Zone::parse(&written.value).map_err(|error| Mistake::at(written, error.to_string(), None)),
     }
+}
+
+/// When a job is due, as the configuration writes it.
+pub fn written_schedule(keys: &JobConfig, zone: &Zone) -> Result<Option<Schedule>, Mistake> {
+    if let Some(written) = &keys.schedule {
+        let parsed = Schedule::parse(&written.value, zone);
+        return parsed.map(Some).map_err(|error| Mistake::at(written, error.to_string(), None));
+    }
+    let Some(every) = &keys.every else { return Ok(None) };
+    let parsed = Schedule::parse(&every_text(every.value), zone);
+    parsed.map(Some).map_err(|error| Mistake::at(every, error.to_string(), None))
 }
 
 /// When a job of the configuration is due, if it says so.
@@ -33,13 +52,7 @@ pub fn schedule(config: &Config, name: &Name) -> Result<Option<Schedule>, Failur
 }
 
 fn schedule_in(config: &Config, keys: &JobConfig, zone: &Zone) -> Result<Option<Schedule>, Failure> {
-    if let Some(written) = &keys.schedule {
-        let parsed = Schedule::parse(&written.value, zone);
-        return parsed.map(Some).map_err(|error| config.mistake(written, error.to_string(), None));
-    }
-    let Some(every) = &keys.every else { return Ok(None) };
-    let parsed = Schedule::parse(&every_text(every.value), zone);
-    parsed.map(Some).map_err(|error| config.mistake(every, error.to_string(), None))
+    written_schedule(keys, zone).map_err(|mistake| config.failure(&mistake))
 }
 
 /// An interval as a schedule is written.
@@ -188,6 +201,7 @@ pub fn slot_rule(
     let asked = match (options.now, options.again) {
         (true, _) => Asked::Now,
         (_, true) => Asked::Again,
+        _ if options.by_up => Asked::Untried,
         _ => Asked::Due,
     };
     let given = CatchUp {
@@ -214,10 +228,17 @@ pub struct CatchUp {
 
 impl CatchUp {
     pub fn terms(self, keys: &JobConfig) -> Result<plan::Terms, Failure> {
+        let terms = self.unchecked(keys);
+        terms.check().map_err(|error| Failure::Usage(format!("--catch-up: {error}")))?;
+        Ok(terms)
+    }
+
+    /// The same, whether or not it can be kept.
+    pub fn unchecked(self, keys: &JobConfig) -> plan::Terms {
         let key = |key: &Option<Located<Duration>>| key.as_ref().map(|key| key.value);
         let built_in = plan::Terms::default();
-        let terms = plan::Terms {
-            catch_up: self.catch_up.or(keys.catch_up).unwrap_or(built_in.catch_up),
+        plan::Terms {
+            catch_up: self.catch_up.or(keys.catch_up.as_ref().map(|key| key.value)).unwrap_or(built_in.catch_up),
             within: self.within.or(key(&keys.catch_up_within)),
             mode: match self.mode.or(keys.catch_up_mode) {
                 Some(CatchUpMode::Collapse) => plan::Mode::Collapse,
@@ -229,9 +250,7 @@ impl CatchUp {
             },
             spacing: self.spacing.or(key(&keys.catch_up_spacing)).unwrap_or(built_in.spacing),
             slack: self.slack.or(key(&keys.slack)).unwrap_or(built_in.slack),
-        };
-        terms.check().map_err(|error| Failure::Usage(format!("--catch-up: {error}")))?;
-        Ok(terms)
+        }
     }
 }
 

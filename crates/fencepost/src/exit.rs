@@ -7,6 +7,7 @@ use fencepost_core::ledger::Status;
 use fencepost_core::register::StoreError;
 use fencepost_core::run::{Finish, Why};
 use fencepost_core::slot::NotNow;
+use fencepost_store::OpenError;
 
 /// What the process ends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,5 +144,14 @@ impl Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Usage(message) => Self::Usage(message),
+            OpenError::Store(error) => Self::Store(error),
+        }
     }
 }

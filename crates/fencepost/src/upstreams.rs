@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use fencepost_core::barrier::{Need, OnEmpty, When};
 use fencepost_core::name::{Job, Name};
+use fencepost_core::record::Record;
 use fencepost_core::schedule::Schedule;
+use fencepost_core::zone::Zone;
 use fencepost_guard::artifact::{Base, Declared};
-use fencepost_guard::scout::LastDue;
+use fencepost_guard::scout::{LastDue, variable};
 
 use crate::calendar;
 use crate::config::{self, Config, JobConfig};
@@ -52,6 +54,28 @@ fn configured(need: &config::Need, config: &Config, base: &Base) -> Result<Need,
     })
 }
 
+/// Refuses what cannot be told apart by the job: two needs whose inputs would stand in one variable.
+pub fn check_inputs(needs: &[Need]) -> Result<(), Failure> {
+    let named: Vec<&Need> = needs.iter().filter(|need| !need.artifacts.is_empty()).collect();
+    for (number, need) in named.iter().enumerate() {
+        let variable = variable(&need.job);
+        let Some(other) = named[..number].iter().find(|other| self::variable(&other.job) == variable) else { continue };
+        return Err(Failure::Usage(match other.job == need.job {
+            true => format!("{} is needed twice with artifacts. Name all of them in one place.", need.job),
+            false => format!("{} and {} would both be handed over as {variable}. Rename one.", other.job, need.job),
+        }));
+    }
+    Ok(())
+}
+
+/// Refuses a job that waits for itself: its own run would be the newest one, and going.
+pub fn check_self(needs: &[Need], name: &Name) -> Result<(), Failure> {
+    match needs.iter().any(|need| need.job.name == *name && need.job.host().is_none()) {
+        true => Err(Failure::Usage(format!("{name} needs itself: while it runs, it is not done."))),
+        false => Ok(()),
+    }
+}
+
 /// What the command line declares, or else the configuration.
 pub fn produces(given: &[String], keys: &JobConfig, base: &Base) -> Result<Vec<Declared>, Failure> {
     if given.is_empty() {
@@ -71,7 +95,7 @@ pub fn produces(given: &[String], keys: &JobConfig, base: &Base) -> Result<Vec<D
     declared.collect()
 }
 
-/// When the upstreams are due, as far as the configuration knows.
+/// When the upstreams are due, as far as the configuration knows, or else as their last run said.
 pub fn last_due(needs: &[Need], config: Option<&Config>) -> Result<LastDue, Failure> {
     let mut schedules: BTreeMap<Name, Schedule> = BTreeMap::new();
     for need in needs {
@@ -80,7 +104,16 @@ pub fn last_due(needs: &[Need], config: Option<&Config>) -> Result<LastDue, Fail
             schedules.insert(need.job.name.clone(), schedule);
         }
     }
-    Ok(Arc::new(move |job, _record, at| schedules.get(&job.name).map(|schedule| schedule.at_or_before(at))))
+    Ok(Arc::new(move |job, record, at| match schedules.get(&job.name) {
+        Some(schedule) => Some(schedule.at_or_before(at)),
+        None => recorded_schedule(record?).map(|schedule| schedule.at_or_before(at)),
+    }))
+}
+
+/// The schedule that a job's last run went by.
+pub fn recorded_schedule(record: &Record) -> Option<Schedule> {
+    let timing = record.timing.as_ref()?;
+    Schedule::parse(&timing.schedule, &Zone::parse(&timing.zone).ok()?).ok()
 }
 
 pub fn working_directory() -> Result<PathBuf, Failure> {

@@ -87,7 +87,7 @@ pub fn publish(
         Entered::Ran { busy, code } => {
             return Ok(Ran { receipt: receipt(busy.fence, true, Vec::new()), code });
         }
-        Entered::Turn(taken) => taken,
+        Entered::Turn(taken) => *taken,
     };
     let plan = Plan {
         prepare: None,
@@ -172,7 +172,7 @@ struct Taken {
 }
 
 enum Entered {
-    Turn(Taken),
+    Turn(Box<Taken>),
     Ran { busy: Box<Busy>, code: i32 },
 }
 
@@ -210,7 +210,7 @@ fn enter(desk: &Desk<'_>, task: &Task, entry: Entry, tell: &mut dyn FnMut(&str))
             Outcome::Stands { busy, sent } => {
                 let deadline = Honest::deadline(sent, clock::boot_now(), task.ttl);
                 let writes = change.writes();
-                return Ok(Entered::Turn(Taken { fence: busy.fence, deadline, sent, writes }));
+                return Ok(Entered::Turn(Box::new(Taken { fence: busy.fence, deadline, sent, writes })));
             }
             Outcome::Wait { busy, .. } if clock::boot_now() < give_up => {
                 if told != Some(busy.turn) {

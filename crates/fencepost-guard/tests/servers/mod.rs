@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::statvfs::statvfs;
 use nix::unistd::{Pid, User, chown, geteuid};
 use tempfile::TempDir;
 
@@ -25,6 +26,7 @@ pub struct Postgres {
     directory: TempDir,
     pub port: u16,
     settings: Vec<String>,
+    behind: Option<Duration>,
     databases: AtomicU32,
 }
 
@@ -52,15 +54,30 @@ impl Postgres {
 
     /// Starts the server that was prepared in a directory.
     pub fn start_in(directory: TempDir, settings: &[&str]) -> Self {
+        Self::start_behind(directory, settings, None)
+    }
+
+    /// Starts it with a clock that is behind.
+    pub fn start_behind(directory: TempDir, settings: &[&str], behind: Option<Duration>) -> Self {
         let (port, settings) = (free_port(), settings.iter().map(ToString::to_string).collect::<Vec<_>>());
-        let process = Self::spawn(directory.path(), port, &settings);
-        let mut server = Self { process, directory, port, settings, databases: AtomicU32::new(0) };
+        let process = Self::spawn(directory.path(), port, &settings, behind);
+        let mut server = Self { process, directory, port, settings, behind, databases: AtomicU32::new(0) };
         server.wait();
         server
     }
 
-    fn spawn(directory: &Path, port: u16, settings: &[String]) -> Child {
-        let mut postgres = unprivileged(postgres_program("postgres"));
+    fn spawn(directory: &Path, port: u16, settings: &[String], behind: Option<Duration>) -> Child {
+        let server = postgres_program("postgres");
+        let mut postgres = match behind {
+            None => unprivileged(server),
+            Some(behind) => {
+                // The library must not see the program that gives up the rights.
+                let mut env = unprivileged(program("env", "coreutils"));
+                env.arg(format!("LD_PRELOAD={}", false_time().display()));
+                env.arg(format!("FAKETIME=-{}s", behind.as_secs())).arg(server);
+                env
+            }
+        };
         postgres.arg("-D").arg(directory.join("data")).arg("-k").arg(directory);
         postgres.args(["-h", "127.0.0.1", "-p", &port.to_string(), "-c", "fsync=off", "-c", "max_connections=50"]);
         for setting in settings {
@@ -89,8 +106,31 @@ impl Postgres {
         while backends.iter().any(|pid| kill(Pid::from_raw(*pid), None).is_ok()) && started.elapsed() < PATIENCE {
             thread::sleep(Duration::from_millis(10));
         }
-        self.process = Self::spawn(self.directory.path(), self.port, &self.settings);
+        self.process = Self::spawn(self.directory.path(), self.port, &self.settings, self.behind);
         self.wait();
+    }
+
+    /// A copy of it as it is now, in a directory of its own, which follows nobody until it is promoted.
+    pub fn copy(&self) -> TempDir {
+        let directory = own_directory();
+        let mut backup = unprivileged(postgres_program("pg_basebackup"));
+        backup.args([
+            "-h",
+            "127.0.0.1",
+            "-p",
+            &self.port.to_string(),
+            "-U",
+            "fencepost",
+            "-c",
+            "fast",
+            "-X",
+            "stream",
+            "-D",
+        ]);
+        let made = backup.arg(directory.path().join("data")).current_dir(directory.path()).status();
+        assert!(made.expect("pg_basebackup").success(), "pg_basebackup failed");
+        std::fs::write(directory.path().join("data/standby.signal"), "").unwrap();
+        directory
     }
 
     pub fn url(&self, database: &str) -> String {
@@ -127,6 +167,12 @@ impl Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         end(&mut self.process, Signal::SIGQUIT);
+        if self.behind.is_some() {
+            // What the library leaves behind when its process is not ended gently.
+            for name in ["faketime_shm_", "sem.faketime_sem_"] {
+                let _ = std::fs::remove_file(format!("/dev/shm/{name}{}", self.process.id()));
+            }
+        }
     }
 }
 
@@ -192,6 +238,13 @@ impl Drop for Redis {
     fn drop(&mut self) {
         end(&mut self.process, Signal::SIGTERM);
     }
+}
+
+/// The library that tells a process another time.
+fn false_time() -> PathBuf {
+    let places = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    let found = places.map(|place| place.path().join("faketime/libfaketime.so.1")).find(|path| path.exists());
+    found.unwrap_or_else(|| panic!("libfaketime is missing: apt-get install --no-install-recommends faketime"))
 }
 
 fn parent_of(pid: i32) -> Option<i32> {
@@ -309,9 +362,10 @@ fn carry(
 
 /// A directory that an unprivileged server may write to.
 pub fn own_directory() -> TempDir {
-    // What a server flushes need not wait for a disk.
+    // What a server flushes need not wait for a disk, if there is the memory.
     let memory = Path::new("/dev/shm");
-    let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+    let free = statvfs(memory).map_or(0, |found| found.blocks_available().saturating_mul(found.fragment_size()));
+    let directory = if free > 2 << 30 { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
     if geteuid().is_root() {
         let nobody = User::from_name("nobody").unwrap().expect("a user called nobody");
         chown(directory.path(), Some(nobody.uid), Some(nobody.gid)).unwrap();

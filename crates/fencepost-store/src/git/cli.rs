@@ -1,7 +1,9 @@
 //! Calling git: in a repository of our own, in an environment that means nothing else, within a time, and without a
 //! password in its arguments or in what it said.
 
+use std::fs::DirBuilder;
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -23,7 +25,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 const VERSION_MIN: (u32, u32) = (2, 29);
 
 /// How long the output of a process that has ended may lag behind.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// The lines of an answer that are shown. A server may say much more.
 const WORDS_LINES_MAX: usize = 6;
@@ -102,8 +104,8 @@ impl Git {
         }
         let parent = self.directory.parent().unwrap_or(Path::new("/"));
         let unusable = |error: io::Error| format!("{} cannot be used ({error}).", self.directory.display());
-        std::fs::create_dir_all(parent).map_err(unusable)?;
-        let said = self.start(Path::new("/"), &["version"], b"", Duration::from_secs(10)).map_err(cannot)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(unusable)?;
+        let said = self.start(Path::new("/"), &["version"], b"").map_err(cannot)?;
         let text = String::from_utf8_lossy(&said.stdout).trim().to_string();
         if version(&text).unwrap_or_default() < VERSION_MIN {
             let (major, minor) = VERSION_MIN;
@@ -112,8 +114,7 @@ impl Git {
         // Of several that make it at once one is first, and the others throw theirs away.
         let draft = tempdir(parent).map_err(unusable)?;
         let path = draft.to_string_lossy().into_owned();
-        let said =
-            self.start(parent, &["init", "--quiet", "--bare", "--template=", &path], b"", PATIENCE).map_err(cannot)?;
+        let said = self.start(parent, &["init", "--quiet", "--bare", "--template=", &path], b"").map_err(cannot)?;
         let moved = if said.ok { std::fs::rename(&draft, &self.directory) } else { Ok(()) };
         let _ = std::fs::remove_dir_all(&draft);
         match moved {
@@ -123,20 +124,13 @@ impl Git {
         }
     }
 
-    /// Calls git on the repository alone.
-    pub(super) fn local(&self, arguments: &[&str], input: &[u8]) -> io::Result<Said> {
-        self.start(&self.directory, arguments, input, PATIENCE)
+    /// Calls git on the repository. It is named, because some do not let git find bare repositories by itself.
+    pub(super) fn run(&self, arguments: &[&str], input: &[u8]) -> io::Result<Said> {
+        self.start(&self.directory, &[&["--git-dir=."], arguments].concat(), input)
     }
 
-    /// Calls git to speak with the remote.
-    pub(super) fn speak(&self, arguments: &[&str]) -> io::Result<Said> {
-        self.start(&self.directory, arguments, b"", PATIENCE)
-    }
-
-    fn start(&self, directory: &Path, arguments: &[&str], input: &[u8], patience: Duration) -> io::Result<Said> {
-        let mut command = self.command(directory);
-        let child = command.args(arguments).spawn()?;
-        finish(child, input, patience)
+    fn start(&self, directory: &Path, arguments: &[&str], input: &[u8]) -> io::Result<Said> {
+        finish(self.command(directory).args(arguments).spawn()?, input, PATIENCE)
     }
 
     fn command(&self, directory: &Path) -> Command {
@@ -213,6 +207,8 @@ fn finish(mut child: Child, input: &[u8], patience: Duration) -> io::Result<Said
     }
     let (answer, errors) = (child.stdout.take().map(listen), child.stderr.take().map(listen));
     let (status, overdue) = wait(&mut child, patience)?;
+    let until = Instant::now() + LAST_WORDS;
+    let heard = |pieces| heard(&pieces, until);
     let stdout = answer.map(heard).unwrap_or_default();
     let stderr = String::from_utf8_lossy(&errors.map(heard).unwrap_or_default()).into_owned();
     Ok(Said { ok: status.success() && !overdue, stdout, stderr, overdue })
@@ -231,10 +227,10 @@ fn listen(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     receiver
 }
 
-/// All that was said by a process that has ended.
-fn heard(pieces: Receiver<Vec<u8>>) -> Vec<u8> {
+/// All that was said by a process that has ended, as far as it comes in time.
+fn heard(pieces: &Receiver<Vec<u8>>, until: Instant) -> Vec<u8> {
     let mut whole = Vec::new();
-    while let Ok(piece) = pieces.recv_timeout(LAST_WORDS) {
+    while let Ok(piece) = pieces.recv_timeout(until.saturating_duration_since(Instant::now())) {
         whole.extend(piece);
     }
     whole
@@ -260,7 +256,7 @@ fn tempdir(parent: &Path) -> io::Result<PathBuf> {
     let random = crate::fresh_version().map_err(|error| io::Error::other(error.detail))?;
     let name: String = random.0.iter().map(|byte| format!("{byte:02x}")).collect();
     let path = parent.join(format!("new-{name}"));
-    std::fs::create_dir(&path)?;
+    DirBuilder::new().mode(0o700).create(&path)?;
     Ok(path)
 }
 

@@ -1,5 +1,7 @@
 //! From a URL to what git is told: never a password among its arguments.
 
+use std::path::PathBuf;
+
 use crate::{Secret, redacted};
 
 /// Where the refs are unless the URL says otherwise. Hosts leave it alone, and a plain clone does not fetch it.
@@ -79,9 +81,9 @@ impl Remote {
         self.url.starts_with("ssh://")
     }
 
-    /// Whether its files are this machine's, or look so.
-    pub(super) fn is_file(&self) -> bool {
-        self.url.starts_with("file://")
+    /// Where it is, if its files are this machine's, or look so.
+    pub(super) fn path(&self) -> Option<PathBuf> {
+        self.url.strip_prefix("file://").map(|path| PathBuf::from(decoded(path)))
     }
 }
 
@@ -139,6 +141,7 @@ mod tests {
             assert_eq!((remote.url(), remote.login()), (told, login.as_ref()), "{url}");
             assert!(!format!("{remote:?}").contains("s3"), "{remote:?}");
         }
+        assert_eq!(parse("git+file:///srv/a%20b.git", None).path(), Some(PathBuf::from("/srv/a b.git")));
         assert_eq!(parse("git+file:///r?refs=refs/heads/locks", None).under(), "refs/heads/locks");
         for wrong in [
             "git+file://",

@@ -111,10 +111,10 @@ impl PostgresStore {
                  tokens back; nothing was changed. Set it for this role: ALTER ROLE … SET synchronous_commit = on.",
             );
         }
-        if state.fsync != "on" {
+        if state.fsync != "on" && !self.own.is_flushed_elsewhere {
             return refused(
                 "never flushes what it writes (fsync = off), so that a power cut destroys the store; nothing was changed. \
-                 Set fsync = on.",
+                 Set fsync = on. For a service that keeps its log on other machines, write ?flush=elsewhere.",
             );
         }
         match &state.layout {
@@ -123,7 +123,7 @@ impl PostgresStore {
                 let detail = format!(
                     "The table {}.{TABLE} in {shown} was written by a newer fencepost ({layout:?}; this one knows \
                      {LAYOUT:?}). Nothing was changed. Upgrade fencepost on this machine.",
-                    self.schema
+                    self.own.schema
                 );
                 Err(StoreError::not_done(Trouble::Corrupt, detail))
             }
@@ -137,7 +137,7 @@ impl PostgresStore {
         let detail = format!(
             "The table {}.{TABLE} in {} is not a sound fencepost store: {found}. Nothing was changed. Restore a backup, or \
              drop the table by hand and start afresh.",
-            self.schema,
+            self.own.schema,
             self.server.shown()
         );
         StoreError::not_done(Trouble::Corrupt, detail)
@@ -158,10 +158,10 @@ fn is_rolled_back(error: &Error) -> bool {
 }
 
 fn connecting(error: Option<&Error>, store: &PostgresStore) -> (Trouble, String) {
-    let Some(db) = error.and_then(Error::as_db_error) else {
-        return (Trouble::Unavailable, "Is it running, and does the URL name it?".to_string());
-    };
-    if db.code().code().starts_with("28") {
+    let db = error.and_then(Error::as_db_error);
+    // The driver has no kind for it: the server asked for a password, and there was none to give.
+    let asked_in_vain = error.is_some_and(|error| db.is_none() && explained(error).contains("password missing"));
+    if asked_in_vain || db.is_some_and(|db| db.code().code().starts_with("28")) {
         let mut step = "Give the password in a file, by FENCEPOST_STORE_PASSWORD, or in .pgpass.".to_string();
         for remark in store.server.remarks() {
             step.push(' ');
@@ -169,7 +169,7 @@ fn connecting(error: Option<&Error>, store: &PostgresStore) -> (Trouble, String)
         }
         return (Trouble::Refused, step);
     }
-    of_state(db)
+    db.map_or_else(|| (Trouble::Unavailable, "Is it running, and does the URL name it?".to_string()), of_state)
 }
 
 fn meaning(error: &Error, store: &PostgresStore) -> (Trouble, String) {
@@ -187,7 +187,7 @@ fn meaning(error: &Error, store: &PostgresStore) -> (Trouble, String) {
         SqlState::UNDEFINED_COLUMN | SqlState::DATATYPE_MISMATCH | SqlState::UNDEFINED_FUNCTION => {
             let step = format!(
                 "{}.{TABLE} is not a table that fencepost made: rename it, or name another schema.",
-                store.schema
+                store.own.schema
             );
             (Trouble::Corrupt, step)
         }

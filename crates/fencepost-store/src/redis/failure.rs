@@ -2,13 +2,15 @@
 
 use redis::RedisError;
 
-use super::{LAYOUT, RedisStore};
+use super::{CONNECT_PATIENCE, LAYOUT, RedisStore};
 use crate::declared::{Declared, Standing};
 use crate::{Fate, StoreError, Trouble};
 
 /// How a command failed.
 #[derive(Debug)]
 pub(super) enum Failure {
+    /// There was no connection in time.
+    Unreachable,
     Connect(RedisError),
     /// The server answered, with an error.
     Said(RedisError),
@@ -49,7 +51,7 @@ impl Failure {
 
     pub(super) fn of_swap(&self, store: &RedisStore) -> StoreError {
         let fate = match self {
-            Self::Connect(_) => Fate::NotDone,
+            Self::Unreachable | Self::Connect(_) => Fate::NotDone,
             Self::Said(error) if NOTHING_RAN.contains(&code(error)) => Fate::NotDone,
             Self::Said(_) | Self::Lost { .. } => Fate::Unknown,
         };
@@ -63,6 +65,10 @@ impl Failure {
             Fate::Unknown => "the write may have happened.",
         };
         let (trouble, what, step) = match self {
+            Self::Unreachable => {
+                let what = format!("could not be reached within {} s", CONNECT_PATIENCE.as_secs());
+                (Trouble::Unavailable, what, "Is it running, and is the network up?".to_string())
+            }
             Self::Connect(error)
                 if error.code().is_some() || error.kind() == redis::ErrorKind::AuthenticationFailed =>
             {

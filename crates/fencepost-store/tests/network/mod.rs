@@ -224,6 +224,19 @@ pub fn race(
     tally
 }
 
+/// Waits until a race has come so far.
+pub fn wait_for_lines(store: &dyn Store, key: &Key, lines: usize) {
+    let begun = Instant::now();
+    let count = || {
+        let entry = store.read(key).ok()?.value?;
+        Some(entry.bytes.iter().filter(|byte| **byte == b'\n').count())
+    };
+    while count().is_none_or(|found| found < lines) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "there are not {lines} lines");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
 fn add(store: &dyn Store, key: &Key, line: &str, attempts: &Mutex<HashMap<String, Ended>>) {
     let begun = Instant::now();
     for attempt in 0.. {

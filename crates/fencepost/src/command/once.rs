@@ -19,6 +19,7 @@ use crate::args::{Global, OnceOptions};
 use crate::calendar::SlotRule;
 use crate::events::Events;
 use crate::exit::{Code, Failure};
+use crate::password;
 use crate::place::Place;
 use crate::report::{self, Voice};
 use crate::settings::Settings;
@@ -78,14 +79,15 @@ fn attempt(
     params: Option<Fingerprint>,
     on_unknown: OnUnknown,
 ) -> Result<Finish, Failure> {
-    let settings = Settings::of_once(options, SlotRule::Once { params, on_unknown })?;
+    let place = Place::find(global)?;
+    let settings = Settings::of_once(options, SlotRule::Once { params, on_unknown }, &place.store)?;
     let run = super::mint_run();
     let job = Job::once(options.key.clone());
     let mut events = Events::open(None, job.to_string(), run.to_string())?;
     let again = Again::alone();
     // What is printed as JSON is the item of work, not the run.
     let quiet = Global { json: false, ..global.clone() };
-    let attempt = Attempt { global: &quiet, settings, place: Place::find(global)?, job, run, again };
+    let attempt = Attempt { global: &quiet, settings, place, job, run, again };
     Ok(attempt.guard(&mut events)?.finish)
 }
 
@@ -97,6 +99,7 @@ fn verify(global: &Global, options: &OnceOptions, params: Option<Fingerprint>, c
     let asked_about = record.map(|record| record.token).unwrap_or_default();
     let mut child = Command::new("/bin/sh");
     child.args(["-c", command]).env("FENCEPOST_KEY", options.key.as_str());
+    password::keep_from(&mut child);
     let answer = attend(child).map_err(|error| Failure::Other(format!("Cannot ask {command:?}: {error}")))?;
     let voice = Voice::of(global);
     match answer {

@@ -3,7 +3,6 @@
 use fencepost_core::lease::Honest;
 use fencepost_core::plan::Plan;
 use fencepost_core::record::Record;
-use fencepost_core::schedule::Schedule;
 use fencepost_core::slot::{Asked, OnLost, Scheduled, Standing};
 use fencepost_core::time::Wall;
 use fencepost_core::zone::Zone;
@@ -12,15 +11,16 @@ use fencepost_guard::transact::look;
 use serde::Serialize;
 
 use crate::args::{Global, PlanOptions};
-use crate::calendar::{self, CatchUp};
+use crate::calendar::{self, CatchUp, YEAR};
 use crate::exit::{Code, Failure};
 use crate::place::Place;
 use crate::show;
+use crate::upstreams;
 
 pub fn run(global: &Global, options: &PlanOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     let job = super::job(&options.job, options.per_host, &place)?;
-    let (record, clock) = if place.is_unmade() { (None, None) } else { look(place.open()?.as_ref(), &job)? };
+    let (record, clock) = look(place.open_to_read()?.as_ref(), &job)?;
     let is_over = record.as_ref().is_some_and(|record| place.is_over(record, clock.as_ref()));
     let scheduled = scheduled(options, &place, record.as_ref())?;
     let zone = scheduled.schedule.zone();
@@ -49,7 +49,7 @@ fn scheduled(options: &PlanOptions, place: &Place, record: Option<&Record>) -> R
         (None, Some(config)) => calendar::schedule(config, &options.job)?,
         (None, None) => None,
     };
-    let Some(schedule) = schedule.or_else(|| recorded(record)) else {
+    let Some(schedule) = schedule.or_else(|| record.and_then(upstreams::recorded_schedule)) else {
         return Err(Failure::Usage(format!(
             "{} has no schedule, so that there is nothing to plan. Give --schedule, or write it in fencepost.toml.",
             options.job
@@ -63,12 +63,6 @@ fn scheduled(options: &PlanOptions, place: &Place, record: Option<&Record>) -> R
         ..CatchUp::default()
     };
     Ok(Scheduled { schedule, terms: given.terms(&keys)?, asked: Asked::Due, on_lost: OnLost::default() })
-}
-
-/// The schedule that the job's last run went by.
-fn recorded(record: Option<&Record>) -> Option<Schedule> {
-    let timing = record?.timing.as_ref()?;
-    Schedule::parse(&timing.schedule, &Zone::parse(&timing.zone).ok()?).ok()
 }
 
 fn reason(plan: &Plan, scheduled: &Scheduled, record: Option<&Record>) -> String {
@@ -101,9 +95,6 @@ fn describe(scheduled: &Scheduled, plan: &Plan, reason: &str, now: Wall) {
         show::line(&format!("clocks    {change}"));
     }
 }
-
-/// How far ahead changes of the clocks are looked for.
-const YEAR: std::time::Duration = std::time::Duration::from_secs(366 * 24 * 3600);
 
 #[derive(Serialize)]
 struct PlanJson {

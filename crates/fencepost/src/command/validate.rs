@@ -1,33 +1,49 @@
 //! `fencepost validate`: is the configuration what was meant?
 
 mod commands;
+mod freshness;
 
 use std::path::Path;
 
 use fencepost_core::name::Name;
+use fencepost_core::schedule::Schedule;
+use fencepost_core::time::Wall;
+use fencepost_guard::clock;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::Global;
+use crate::args::operate::ValidateOptions;
+use crate::calendar::{self, YEAR};
 use crate::config::{self, Config, JobConfig, Mistake, Reading};
+use crate::duration;
 use crate::exit::{Code, Failure};
 use crate::report::Voice;
 use crate::show;
 
-pub fn run(global: &Global) -> Result<Code, Failure> {
+use super::install::Difference;
+
+/// How many slots of each job are shown.
+const SHOWN_SLOTS: usize = 3;
+
+pub fn run(global: &Global, options: &ValidateOptions) -> Result<Code, Failure> {
     let path = config::find(global)?.ok_or_else(none_found)?;
-    let verdict = match Reading::of(&path) {
-        Ok(reading) => Verdict::of(reading),
+    let now = clock::now().wall;
+    let mut verdict = match Reading::of(&path) {
+        Ok(reading) => Verdict::of(reading, now),
         // A file that is there, but cannot be trusted or read, is refused like one that is wrong.
         Err(Failure::Usage(message)) if path.exists() => Verdict::refused(message),
         Err(failure) => return Err(failure),
     };
-    if global.json {
-        verdict.print_json(&path);
-    } else if !global.quiet {
-        verdict.print(&path, Voice::of(global));
+    if options.installed && verdict.mistakes.is_empty() {
+        verdict.drift = Some(super::install::drift(global, now)?);
     }
-    Ok(if verdict.mistakes.is_empty() { Code::DONE } else { Code::REFUSED })
+    if global.json {
+        verdict.print_json(&path, now);
+    } else if !global.quiet {
+        verdict.print(&path, Voice::of(global), now);
+    }
+    Ok(if verdict.is_fine() { Code::DONE } else { Code::REFUSED })
 }
 
 /// What is to be said about a configuration.
@@ -37,27 +53,34 @@ struct Verdict {
     config: Option<Config>,
     mistakes: Vec<Mistake>,
     warnings: Vec<Mistake>,
+    /// How the installed triggers and what really ran differ from it, if that was asked.
+    drift: Option<Vec<Difference>>,
 }
 
 impl Verdict {
-    fn of(reading: Reading) -> Self {
+    fn of(reading: Reading, now: Wall) -> Self {
         let Reading { config, mistakes } = reading;
         let mut warnings = config.warnings.clone();
         warnings.extend(commands::not_found(&config));
+        warnings.extend(freshness::never_fresh(&config, now));
         warnings.sort_by_key(Mistake::order);
-        Self { config: Some(config), mistakes, warnings }
+        Self { config: Some(config), mistakes, warnings, drift: None }
     }
 
     fn refused(message: String) -> Self {
         let mistake = Mistake { at: None, message, hint: None };
-        Self { config: None, mistakes: vec![mistake], warnings: Vec::new() }
+        Self { config: None, mistakes: vec![mistake], warnings: Vec::new(), drift: None }
     }
 
-    fn print(&self, path: &Path, voice: Voice) {
+    fn is_fine(&self) -> bool {
+        self.mistakes.is_empty() && self.drift.as_ref().is_none_or(Vec::is_empty)
+    }
+
+    fn print(&self, path: &Path, voice: Voice, now: Wall) {
         show::line(&format!("config  {}", path.display()));
         for (config, name, job) in self.jobs() {
             show::line("");
-            print_job(config, name, job);
+            print_job(config, name, job, now);
         }
         show::line("");
         for mistake in &self.mistakes {
@@ -65,6 +88,9 @@ impl Verdict {
         }
         for warning in &self.warnings {
             voice.warn(&format!("warning: {}", self.rendered(warning)));
+        }
+        for difference in self.drift.iter().flatten() {
+            voice.warn(&format!("installed: {}", difference.message));
         }
         show::line(&self.summary());
     }
@@ -82,17 +108,19 @@ impl Verdict {
         let jobs = count(self.jobs().count(), "job");
         let (mistakes, warnings) = (count(self.mistakes.len(), "mistake"), count(self.warnings.len(), "warning"));
         let verdict = if self.mistakes.is_empty() { "Fine" } else { "Refused" };
-        format!("{verdict}: {jobs}, {mistakes}, {warnings}.")
+        let drift = self.drift.as_ref().map(|drift| format!(" As installed: {}.", count(drift.len(), "difference")));
+        format!("{verdict}: {jobs}, {mistakes}, {warnings}.{}", drift.unwrap_or_default())
     }
 
-    fn print_json(&self, path: &Path) {
+    fn print_json(&self, path: &Path, now: Wall) {
         show::json(&ValidateJson {
             v: 1,
             config: path.display().to_string(),
-            ok: self.mistakes.is_empty(),
+            ok: self.is_fine(),
             mistakes: self.mistakes.iter().map(MistakeJson::of).collect(),
             warnings: self.warnings.iter().map(MistakeJson::of).collect(),
-            jobs: self.jobs().map(|(config, name, job)| job_json(config, name, job)).collect(),
+            jobs: self.jobs().map(|(config, name, job)| job_json(config, name, job, now)).collect(),
+            installed: self.drift.as_deref(),
         });
     }
 
@@ -101,13 +129,24 @@ impl Verdict {
     }
 }
 
-/// A job with what it would run. When it would, in words, is a line of its own beside `when`.
-fn print_job(config: &Config, name: &Name, job: &JobConfig) {
+/// A job with when it is due, and what it would run.
+fn print_job(config: &Config, name: &Name, job: &JobConfig, now: Wall) {
     let line = |what: &str, text: String| show::line(&format!("  {what:<9}  {text}"));
     show::line(name.as_str());
     let zone = config.timezone(job).map(|zone| format!(", {}", zone.value)).unwrap_or_default();
     let when = job.shown_schedule().map(|schedule| format!("{schedule}{zone}"));
     line("when", when.unwrap_or_else(|| "whenever it is started".to_string()));
+    if let Some(schedule) = schedule(config, job) {
+        line("in words", schedule.describe());
+        for (number, slot) in schedule.forward(now).take(SHOWN_SLOTS).enumerate() {
+            let ahead = duration::show(slot.since(now));
+            let what = if number == 0 { "next" } else { "" };
+            line(what, format!("{}, in {ahead}", show::second_in(slot, schedule.zone())));
+        }
+        if let Some(change) = schedule.dst_within(now, YEAR) {
+            line("clocks", change.to_string());
+        }
+    }
     if !job.is_enabled() {
         line("enabled", "no: only by name".to_string());
     }
@@ -128,13 +167,15 @@ fn print_job(config: &Config, name: &Name, job: &JobConfig) {
 }
 
 #[derive(Debug, Serialize)]
-struct ValidateJson {
+struct ValidateJson<'v> {
     v: u32,
     config: String,
     ok: bool,
     mistakes: Vec<MistakeJson>,
     warnings: Vec<MistakeJson>,
     jobs: Vec<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    installed: Option<&'v [Difference]>,
 }
 
 #[derive(Debug, Serialize)]
@@ -157,12 +198,23 @@ impl MistakeJson {
 }
 
 /// Every key of a job, with what it takes from `[defaults]`. Secrets are left out.
-fn job_json(config: &Config, name: &Name, job: &JobConfig) -> Value {
+fn job_json(config: &Config, name: &Name, job: &JobConfig, now: Wall) -> Value {
     let mut object = serde_json::to_value(job).expect("our own types serialize");
     object["job"] = json!(name);
     object["timezone"] = json!(config.timezone(job));
     object["working_directory"] = json!(config.working_directory(job));
+    let schedule = schedule(config, job);
+    let slots = schedule.iter().flat_map(|due| due.forward(now).take(SHOWN_SLOTS).map(|slot| due.zone().show(slot)));
+    object["next_slots"] = json!(slots.collect::<Vec<_>>());
+    object["in_words"] = json!(schedule.as_ref().map(Schedule::describe));
+    let change = schedule.as_ref().and_then(|schedule| schedule.dst_within(now, YEAR));
+    object["clock_change"] = json!(change.map(|change| change.to_string()));
     object
+}
+
+/// When a job is due, if that is written and right.
+fn schedule(config: &Config, job: &JobConfig) -> Option<Schedule> {
+    calendar::written_schedule(job, &calendar::written_zone(config, job).ok()?).ok()?
 }
 
 fn none_found() -> Failure {

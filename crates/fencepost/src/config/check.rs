@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use fencepost_core::lease::{TTL_MAX, TTL_MIN};
 use fencepost_core::name::Name;
+use fencepost_core::zone::Zone;
 
 use super::mistake::Mistake;
 use super::{Config, JobConfig};
+use crate::calendar::{self, CatchUp};
 use crate::duration;
 use crate::nearest::nearest;
 
@@ -28,8 +30,12 @@ pub struct Found {
 pub fn check(config: &Config) -> Found {
     let mut found = Found::default();
     times(&config.defaults, &mut found);
+    for written in config.timezone.iter().chain(&config.defaults.timezone) {
+        found.mistakes.extend(Zone::parse(&written.value).err().map(|why| Mistake::at(written, why.to_string(), None)));
+    }
     for (name, job) in &config.jobs {
         times(job, &mut found);
+        calendar(config, job, &mut found);
         needs(config, name, job, &mut found);
         told(name, job, &mut found);
         if job.command.is_none() {
@@ -61,6 +67,22 @@ fn times(job: &JobConfig, found: &mut Found) {
         let least = duration::show(grace.value.saturating_mul(GRACES_PER_TTL));
         let hint = format!("Give a \"ttl\" of at least {least}, or a shorter \"grace\".");
         found.mistakes.push(Mistake::at(grace, message, Some(hint)));
+    }
+}
+
+/// When the job is due, and how much of what it missed is made up for.
+fn calendar(config: &Config, job: &JobConfig, found: &mut Found) {
+    match calendar::written_zone(config, job) {
+        Ok(zone) => found.mistakes.extend(calendar::written_schedule(job, &zone).err()),
+        Err(mistake) => {
+            found.mistakes.push(mistake);
+            // A schedule can be read in any zone.
+            found.mistakes.extend(calendar::written_schedule(job, &Zone::utc()).err());
+        }
+    }
+    let terms = CatchUp::default().unchecked(job);
+    if let (Some(written), Err(why)) = (&job.catch_up, terms.check()) {
+        found.mistakes.push(Mistake::at(written, format!("This cannot be kept: {why}"), None));
     }
 }
 

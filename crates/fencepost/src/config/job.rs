@@ -61,7 +61,7 @@ pub struct JobConfig {
     #[serde(serialize_with = "length")]
     pub retry_backoff: Option<Located<Duration>>,
     pub on_lost: Option<OnLost>,
-    pub catch_up: Option<u32>,
+    pub catch_up: Option<Located<u32>>,
     #[serde(serialize_with = "length")]
     pub catch_up_within: Option<Located<Duration>>,
     pub catch_up_mode: Option<CatchUpMode>,
@@ -177,7 +177,7 @@ impl JobConfig {
             retries: section.value("retries", |item| item.integer(0..=1000)),
             retry_backoff: section.located("retry_backoff", Item::duration),
             on_lost: section.value("on_lost", Item::choice),
-            catch_up: section.value("catch_up", |item| item.integer(0..=10_000)),
+            catch_up: section.located("catch_up", |item| item.integer(0..=10_000)),
             catch_up_within: section.located("catch_up_within", Item::duration),
             catch_up_mode: section.value("catch_up_mode", Item::choice),
             catch_up_order: section.value("catch_up_order", Item::choice),

@@ -20,11 +20,11 @@ use serde::Serialize;
 use toml::de::DeTable;
 
 pub use check::{GRACE, GRACES_PER_TTL, TTL};
-pub use find::{VARIABLE, candidates, find, home};
+pub use find::{COPY_VARIABLE, FILE_NAME, VARIABLE, candidates, find, home};
 pub use job::{CatchUpMode, CatchUpOrder, JobConfig, OnLost, SlotUnit};
 pub use mistake::{Located, Mistake, Source};
 pub use needs::{Need, OnEmpty};
-pub use notify::Notify;
+pub use notify::{Notice, Notify, host_only};
 pub use values::{CommandLine, Logs};
 
 use crate::args::Global;
@@ -106,6 +106,16 @@ impl Config {
     #[allow(dead_code, reason = "for schedules, zones and needs, whose parsers live elsewhere")]
     pub fn mistake<T>(&self, at: &Located<T>, text: impl Into<String>, hint: Option<String>) -> Failure {
         Failure::Usage(self.source.render(&[Mistake::at(at, text, hint)]))
+    }
+
+    /// The text of the file as it was read.
+    pub fn text(&self) -> &str {
+        &self.source.text
+    }
+
+    /// The same of a mistake that is known already.
+    pub fn failure(&self, mistake: &Mistake) -> Failure {
+        Failure::Usage(self.source.render(std::slice::from_ref(mistake)))
     }
 
     /// Mistakes or warnings as people read them.

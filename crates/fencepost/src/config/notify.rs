@@ -43,6 +43,16 @@ impl Notify {
         }
     }
 
+    /// What is run to tell somebody.
+    pub fn commands(&self) -> impl Iterator<Item = &CommandLine> {
+        let skips = self.on_skips.as_ref().and_then(|on| on.notify.as_ref());
+        let notices = [&self.on_error, &self.on_halt, &self.on_recovered].into_iter().flatten().chain(skips);
+        notices.filter_map(|notice| match notice {
+            Notice::Command(command) => Some(command),
+            Notice::Url(_) => None,
+        })
+    }
+
     /// Reads `[notify]`.
     pub fn read_section(mut section: Section<'_>) -> Self {
         section.refuse(
@@ -107,7 +117,7 @@ fn url(item: Item<'_>) -> Option<String> {
 }
 
 /// Webhooks carry their password in the path.
-fn host_only(url: &str) -> String {
+pub fn host_only(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
     let place = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = place.rsplit('@').next().unwrap_or_default();

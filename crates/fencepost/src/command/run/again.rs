@@ -81,6 +81,11 @@ impl Again {
         }
     }
 
+    /// How often the slot was tried before.
+    pub fn retries_done(&self) -> u32 {
+        self.retries_done
+    }
+
     /// What is run after this one, if anything. `is_due` says whether any slot is but the one that was tried.
     pub fn next(
         &self,
@@ -142,6 +147,11 @@ impl Again {
 }
 
 impl Next {
+    /// Whether it is the same slot once more.
+    pub fn is_retry(&self) -> bool {
+        self.again.retry_of.is_some()
+    }
+
     /// Waits until it is time. Somebody may want it to end instead: then the number of the signal comes back.
     pub fn wait(&self, signals: &mut Signals) -> Result<(), i32> {
         let until = Instant::now() + self.after;
@@ -189,7 +199,7 @@ pub fn looked_at() -> Option<Token> {
 
 /// How many slots may follow the first.
 fn more(settings: &Settings) -> u32 {
-    let scheduled = settings.slot.scheduled().filter(|due| due.asked == Asked::Due && due.terms.mode == Mode::Each);
+    let scheduled = settings.slot.scheduled().filter(|due| due.asked.is_by_schedule() && due.terms.mode == Mode::Each);
     scheduled.map_or(0, |due| due.terms.catch_up.saturating_sub(1))
 }
 

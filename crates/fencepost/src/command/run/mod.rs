@@ -1,6 +1,7 @@
 //! `fencepost run`: guard one run of a command.
 
 pub mod again;
+mod capture;
 mod environment;
 mod output;
 
@@ -28,11 +29,13 @@ use fencepost_guard::{clock, nudge, retention};
 use fencepost_store::Store;
 
 use self::again::{Again, Ended, Next};
+use self::capture::{Capture, keep_files};
 use self::environment::environment;
 use self::output::{OutOfReach, Output};
 use crate::args::{Global, OverlapChoice, RunOptions, Sink, StoreErrorChoice};
 use crate::events::Events;
 use crate::exit::{Code, Failure};
+use crate::notify::{self, Teller};
 use crate::place::Place;
 use crate::report::{self, Voice};
 use crate::settings::Settings;
@@ -41,7 +44,7 @@ use crate::upstreams;
 
 pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
-    let settings = Settings::of(options, place.config.as_ref())?;
+    let settings = Settings::of(options, place.config.as_ref(), &place.store)?;
     let job = super::job(&options.job, options.per_host, &place)?;
     if let Some(remark) = &settings.remark {
         Voice::of(global).tell(remark);
@@ -53,10 +56,13 @@ pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
     let run = super::mint_run();
     let sink = options.events.as_ref().map(Sink::parse).transpose().map_err(Failure::Usage)?;
     let mut events = Events::open(sink, job.to_string(), run.to_string())?;
+    let mut teller = Teller::of(global, &settings, &place, &job, run);
     let attempt = Attempt { global, settings, place, job, run, again };
     let result = attempt.guard(&mut events);
     if let Err(failure) = &result {
-        events.fail(failure, Code::of(failure, true).0);
+        let code = Code::of(failure, true);
+        events.fail(failure, code.0);
+        teller.iter_mut().for_each(|teller| teller.fail(failure, code));
     }
     let outcome = result?;
     match outcome.next {
@@ -94,6 +100,15 @@ impl Attempt<'_> {
             Signals::listen().map_err(|error| Failure::Other(format!("Cannot listen to signals: {error}")))?;
         let store = opened(&place, &settings)?;
         let output = Output::prepare(&settings, &place, run)?;
+        let voice = Voice::of(global);
+        let capture = Capture::prepare(&settings, &place, &job, run).unwrap_or_else(|error| {
+            voice.warn(&format!("{job}: what it prints cannot be kept: {error}. It runs all the same."));
+            None
+        });
+        let kept =
+            |path: fn(&Capture) -> &PathBuf| capture.as_ref().map(|capture| path(capture).clone().into_os_string());
+        let held_back =
+            |path: fn(&Output) -> &PathBuf| output.as_ref().map(|output| path(output).clone().into_os_string());
         let claim = Claim {
             run,
             ttl: settings.ttl,
@@ -114,20 +129,31 @@ impl Attempt<'_> {
             cwd: settings.working_directory.clone().map(PathBuf::into_os_string),
             grace: settings.grace,
             leave_children: settings.leave_children,
-            stdout: output.as_ref().map(|output| output.stdout.clone().into_os_string()),
-            stderr: output.as_ref().map(|output| output.stderr.clone().into_os_string()),
+            stdout: held_back(|output| &output.stdout).or_else(|| kept(|capture| &capture.stdout)),
+            stderr: held_back(|output| &output.stderr).or_else(|| kept(|capture| &capture.stderr)),
             label: label.clone(),
             run,
             said: place.said(run),
             env: environment(&place, &settings, run),
         };
         let mut child = Child::new(plan, keeper, terminal);
-        let voice = Voice::of(global);
         let (mut claimed_slot, mut granted) = (None, None);
+        let mut teller = Teller::of(global, &settings, &place, &job, run);
         let mut tell = |note: Note| {
+            if let (Note::Event(event), Some(teller)) = (&note, &mut teller) {
+                teller.note(event);
+            }
             match &note {
                 Note::Event(Event::Claimed { slot, grants, .. }) => {
                     (claimed_slot, granted) = (Some(*slot), Some(*grants));
+                    if let Some(capture) = &capture {
+                        capture.claimed(*slot);
+                    }
+                }
+                Note::Event(Event::WithoutLease { .. }) => {
+                    if let Some(capture) = &capture {
+                        capture.claimed(clock::now().wall);
+                    }
                 }
                 Note::Event(Event::Observed { status, .. }) => {
                     if let Some(skip) = skip_of(*status).or_else(|| overlap(*status, store.as_ref(), &job)) {
@@ -145,7 +171,13 @@ impl Attempt<'_> {
         let finish = drive(Run::new(terms), Arc::clone(&store), &place.local(), &mut signals, &mut child, &mut tell)
             .map_err(|error| Failure::Other(format!("Cannot start the store's thread: {error}")))?;
         let code = Code::of_run(&finish, Code(settings.skip_exit));
+        if let Some(capture) = capture {
+            capture.finish();
+        }
         if let Some(output) = output {
+            if let Some(slot) = claimed_slot {
+                keep_files(&settings, &place, &job, run, slot, [&output.stdout, &output.stderr]);
+            }
             let was_skipped =
                 matches!(&finish, Finish::Held { .. } | Finish::NotNow(_) | Finish::Barred { halt: false, .. });
             output.show_if(!was_skipped && code != Code::DONE);
@@ -155,9 +187,10 @@ impl Attempt<'_> {
         if global.json {
             report::finish_json(code, &label, &finish, now);
         }
+        let mut in_a_row = None;
         match &finish {
             Finish::Held { record, .. } => {
-                skipped(&place, store.as_ref(), &job, run, Skip::Overlap(record.token), voice);
+                in_a_row = skipped(&place, store.as_ref(), &job, run, Skip::Overlap(record.token), voice);
             }
             Finish::NotNow(why) => {
                 if let Some(skip) = skip_of(why.status()) {
@@ -174,6 +207,14 @@ impl Attempt<'_> {
         events.end(&finish, status.as_str(), code.0);
         let ended = Ended { finish: &finish, status, code, slot: claimed_slot, took: begun.elapsed() };
         let next = again.next(&settings, &ended, |tried| is_more_due(store.as_ref(), &job, &settings, tried));
+        match &mut teller {
+            Some(teller) if next.as_ref().is_some_and(Next::is_retry) => teller.retry(),
+            Some(teller) => {
+                let (slot, retries, message) = (claimed_slot, again.retries_done(), String::new());
+                teller.end(&finish, notify::Ended { status, code: code.0, message, slot, retries, in_a_row });
+            }
+            None => {}
+        }
         if granted.is_some_and(retention::is_due) {
             look_after(store.as_ref(), &job, voice, global.verbose);
         }
@@ -239,10 +280,14 @@ fn opened(place: &Place, settings: &Settings) -> Result<Arc<dyn Store>, Failure>
     }
 }
 
-/// A skip is not a failure: it is counted apart, under its own key.
-fn skipped(place: &Place, store: &dyn Store, job: &Job, run: RunId, skip: Skip, voice: Voice) {
-    if let Err(error) = count_skip(store, &place.local(), job, run, &place.host.name, skip) {
-        voice.warn(&format!("{job} was skipped, but the skip could not be counted: {error}"));
+/// A skip is not a failure: it is counted apart, under its own key. Says how many overlaps there were in a row.
+fn skipped(place: &Place, store: &dyn Store, job: &Job, run: RunId, skip: Skip, voice: Voice) -> Option<u64> {
+    match count_skip(store, &place.local(), job, run, &place.host.name, skip) {
+        Ok(skips) => skips.last.map(|last| last.in_a_row),
+        Err(error) => {
+            voice.warn(&format!("{job} was skipped, but the skip could not be counted: {error}"));
+            None
+        }
     }
 }
 
@@ -287,7 +332,7 @@ fn is_more_due(store: &dyn Store, job: &Job, settings: &Settings, tried: Option<
 
 fn dry_run(place: &Place, job: &Job, settings: &Settings) -> Result<Code, Failure> {
     // Opening a store makes it, which is more than nothing.
-    let (record, clock) = if place.is_unmade() { (None, None) } else { look(place.open()?.as_ref(), job)? };
+    let (record, clock) = look(place.open_to_read()?.as_ref(), job)?;
     let Some((record, lease)) = record.as_ref().and_then(|record| record.lease.as_ref().map(|lease| (record, lease)))
     else {
         show::line(&format!("{job} would run: nobody holds it."));

@@ -20,7 +20,9 @@ fn of_job(config: &Config, job: &JobConfig) -> Vec<Mistake> {
     }
     let path = job.environment.get("PATH").map(Into::into).or_else(|| std::env::var_os("PATH")).unwrap_or_default();
     let commands = [&job.prepare, &job.command].into_iter().flatten();
-    commands.filter_map(|command| missing(command, &directory, &path)).collect()
+    let told = job.notify.commands().map(|command| job.at.with(command.clone())).collect::<Vec<_>>();
+    let missing_told = told.iter().filter_map(|command| missing(command, &config.directory, &path));
+    commands.filter_map(|command| missing(command, &directory, &path)).chain(missing_told).collect()
 }
 
 fn missing(command: &Located<CommandLine>, directory: &Path, path: &OsStr) -> Option<Mistake> {

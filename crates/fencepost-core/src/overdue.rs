@@ -1,0 +1,43 @@
+//! Slots that passed with nothing recorded by any machine: somebody or something that starts the job is gone.
+
+use crate::ledger::Outcome;
+use crate::plan::{AHEAD_MAX, Gap};
+use crate::record::Record;
+use crate::schedule::Schedule;
+use crate::slot::Standing;
+use crate::time::Wall;
+
+/// The slots up to `by` that nothing is recorded for, since the newest for which something is.
+///
+/// Who runs writes down what came before, so that older gaps are not looked for. A slot is accounted for that is running,
+/// ended in whatever way, was missed, or passed while a run was going. Of a job that the record does not know by this very
+/// schedule, nothing from before `floor` is expected.
+pub fn overdue(schedule: &Schedule, record: Option<&Record>, lease: Standing, floor: Wall, by: Wall) -> Option<Gap> {
+    let held = record.is_some_and(|record| record.lease.is_some());
+    if held && lease == Standing::Stands {
+        return None;
+    }
+    let fingerprint = schedule.fingerprint();
+    let known = record.and_then(|record| record.timing.as_ref()).filter(|timing| timing.fingerprint == fingerprint);
+    let since = known.map_or(floor, |timing| timing.since);
+    let evaluated = known.and_then(|timing| timing.evaluated);
+    // A mark that is far in the future comes from a clock that was wrong, and says nothing.
+    let marks = [Some(just_before(since)), evaluated].into_iter().flatten().filter(|mark| *mark <= by + AHEAD_MAX);
+    let ring = record.into_iter().flat_map(|record| &record.ledger.ring);
+    let accounted = marks.chain(ring.filter_map(|outcome| covered(schedule, outcome))).max().unwrap_or(just_before(by));
+    let from = schedule.after(accounted).filter(|from| *from <= by)?;
+    Some(Gap { from, to: schedule.at_or_before(by)?, count: schedule.count(accounted, by) })
+}
+
+/// The newest slot of the schedule that an outcome accounts for.
+fn covered(schedule: &Schedule, outcome: &Outcome) -> Option<Wall> {
+    let newest = outcome.covers.map_or(outcome.slot, |covers| covers.to.max(outcome.slot));
+    let own = Some(newest).filter(|slot| schedule.at_or_before(*slot) == Some(*slot));
+    let last = schedule.at_or_before(just_before(outcome.finished));
+    let overlapped = last.filter(|slot| outcome.status.is_of_a_run() && *slot > outcome.started);
+    own.max(overlapped)
+}
+
+fn just_before(at: Wall) -> Wall {
+    Wall(at.0.saturating_sub(1))
+}

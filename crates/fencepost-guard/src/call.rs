@@ -1,0 +1,51 @@
+//! A URL that is called to tell somebody something. What it answers does not matter, only whether it took it.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use ureq::Agent;
+
+/// How often it is tried, with pauses that grow.
+const TRIES_MAX: u32 = 3;
+const PAUSE_FIRST: Duration = Duration::from_secs(1);
+
+/// What is sent along.
+#[derive(Clone, Copy, Debug)]
+pub struct Body<'b> {
+    pub content_type: &'static str,
+    pub bytes: &'b [u8],
+}
+
+/// Calls a URL: by GET, or by POST with a body. It may be told twice, where the first answer got lost. An error is words
+/// without the URL, which may be a secret.
+pub fn call(url: &str, body: Option<Body<'_>>, timeout: Duration) -> Result<(), String> {
+    let agent = Agent::config_builder()
+        .http_status_as_error(false)
+        .max_idle_connections(0)
+        .timeout_global(Some(timeout))
+        .user_agent(concat!("fencepost/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .new_agent();
+    let mut pause = PAUSE_FIRST;
+    for attempt in 1.. {
+        let answer = match body {
+            None => agent.get(url).call(),
+            Some(body) => agent.post(url).content_type(body.content_type).send(body.bytes),
+        };
+        let (why, is_final) = match answer {
+            Ok(answer) if answer.status().is_success() => return Ok(()),
+            Ok(answer) => {
+                let status = answer.status();
+                (format!("it answered {status}"), !(status.is_server_error() || status.as_u16() == 429))
+            }
+            Err(ureq::Error::BadUri(_)) => ("it is not a URL".to_string(), true),
+            Err(error) => (error.to_string().replace(url, "the URL"), false),
+        };
+        if is_final || attempt >= TRIES_MAX {
+            return Err(why);
+        }
+        sleep(pause);
+        pause *= 3;
+    }
+    unreachable!("the tries are counted")
+}

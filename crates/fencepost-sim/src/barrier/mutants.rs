@@ -1,0 +1,131 @@
+//! The known bugs of the barrier: each replaces one rule by what looks right and is not.
+
+use fencepost_core::artifact::Artifact;
+use fencepost_core::barrier::{Asker, BarrierRules, Decision, Here, OnEmpty};
+use fencepost_core::ledger::{Outcome, Status};
+use fencepost_core::time::Wall;
+
+use super::Violation::{self, *};
+use super::{Report, explore};
+
+/// A known bug. Without it everything is judged as promised.
+#[derive(Clone, Copy, Debug)]
+pub struct Mutant {
+    pub name: &'static str,
+    /// What the bug is, in a sentence.
+    pub what: &'static str,
+    pub breaks: Violation,
+    explore: fn(Option<Violation>) -> Report,
+}
+
+impl Mutant {
+    pub fn explore(&self) -> Report {
+        (self.explore)(Some(self.breaks))
+    }
+}
+
+/// Declares a set of rules with one of them replaced.
+macro_rules! bug {
+    ($name:ident { $($rule:item)* }) => {
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name;
+
+        impl BarrierRules for $name {
+            $($rule)*
+        }
+    };
+}
+
+bug!(Today {
+    fn day_of(_asker: &Asker, now: Wall) -> Wall {
+        now
+    }
+});
+
+bug!(OlderOk {
+    fn outcome_of<'a>(attempts: &[&'a Outcome]) -> Option<&'a Outcome> {
+        let good = attempts.iter().rev().find(|attempt| attempt.status == Status::Ok);
+        good.or(attempts.last()).copied()
+    }
+});
+
+bug!(FirstAttempt {
+    fn outcome_of<'a>(attempts: &[&'a Outcome]) -> Option<&'a Outcome> {
+        attempts.first().copied()
+    }
+});
+
+bug!(RunningIgnored {
+    fn running_counts() -> bool {
+        false
+    }
+});
+
+bug!(NoDigestPasses {
+    fn same(recorded: Option<&Artifact>, here: &Here) -> bool {
+        match (recorded, here) {
+            (Some(recorded), Here::Found(here)) => recorded.sha256 == here.sha256,
+            (None, Here::Found(_)) => true,
+            _ => false,
+        }
+    }
+});
+
+bug!(LengthOnly {
+    fn same(recorded: Option<&Artifact>, here: &Here) -> bool {
+        matches!((recorded, here), (Some(recorded), Here::Found(here)) if recorded.size == here.size)
+    }
+});
+
+bug!(ExistenceOnly {
+    fn same(recorded: Option<&Artifact>, here: &Here) -> bool {
+        recorded.is_some() && !matches!(here, Here::Missing)
+    }
+});
+
+bug!(SkipBeatsHalt {
+    fn together(decisions: &[Decision]) -> Decision {
+        let any = |wanted: Decision| decisions.contains(&wanted).then_some(wanted);
+        any(Decision::Skip).or(any(Decision::Halt)).unwrap_or(Decision::Proceed)
+    }
+});
+
+bug!(EmptyPasses {
+    fn decision(status: Status, _on_empty: OnEmpty) -> Decision {
+        match status {
+            Status::Ok | Status::Empty | Status::SkippedBarrier => Decision::Proceed,
+            _ => Decision::Halt,
+        }
+    }
+});
+
+bug!(EmptyHalts {
+    fn decision(status: Status, on_empty: OnEmpty) -> Decision {
+        match status {
+            Status::Ok => Decision::Proceed,
+            Status::Empty if on_empty == OnEmpty::Proceed => Decision::Proceed,
+            _ => Decision::Halt,
+        }
+    }
+});
+
+pub fn named(name: &str) -> Option<Mutant> {
+    ALL.into_iter().find(|mutant| mutant.name == name)
+}
+
+pub const ALL: [Mutant; 10] = [
+    rule::<Today>("today", "The day is the one on the clock, and not the one of the slot that asks.", Proceeded),
+    rule::<OlderOk>("older_ok", "An older success counts, whatever came after it in the same slot.", Proceeded),
+    rule::<FirstAttempt>("first_attempt", "The first attempt of a slot counts, and not its newest.", Proceeded),
+    rule::<RunningIgnored>("running_ignored", "A run that is going or died does not count as an attempt.", Proceeded),
+    rule::<NoDigestPasses>("no_digest_passes", "What was not recorded is not compared.", Proceeded),
+    rule::<LengthOnly>("length_only", "Files of one length are taken for the same.", Proceeded),
+    rule::<ExistenceOnly>("existence_only", "A file that is there is taken for the right one.", Proceeded),
+    rule::<SkipBeatsHalt>("skip_beats_halt", "One upstream with nothing hushes another that failed.", Hushed),
+    rule::<EmptyPasses>("empty_passes", "An upstream that had nothing lets the job through unasked.", Proceeded),
+    rule::<EmptyHalts>("empty_halts", "A quiet holiday is an alarm.", Halted),
+];
+
+const fn rule<R: BarrierRules>(name: &'static str, what: &'static str, breaks: Violation) -> Mutant {
+    Mutant { name, what, breaks, explore: explore::<R> }
+}

@@ -1,0 +1,63 @@
+//! P4, written down without the code that keeps it: a job works only on the right slot's newest record, and where an
+//! artifact is named on exactly the bytes which that record names.
+
+use fencepost_core::barrier::Decision;
+
+use super::{DAY, Ended, Found, Minute, Rule, SLOTS, Scene, WITHIN};
+
+/// What has to come of a scene.
+pub fn of(scene: &Scene) -> Decision {
+    let Some(slot) = right_slot(scene) else { return Decision::Halt };
+    if scene.going.is_some_and(|(of, _)| of == slot) {
+        return Decision::Halt;
+    }
+    let newest = scene.attempts.iter().rev().find(|(of, _)| *of == slot).map(|(_, ended)| *ended);
+    match newest {
+        Some(Ended::Ok(_) | Ended::OkBare) if is_here(newest, scene.found) => Decision::Proceed,
+        // Where there was nothing new, what is read is what was good last.
+        Some(Ended::Empty) if scene.proceed_on_empty && is_here(last_good(scene), scene.found) => Decision::Proceed,
+        Some(Ended::Empty) if !scene.proceed_on_empty => Decision::Skip,
+        _ => Decision::Halt,
+    }
+}
+
+/// Any halt halts, else any skip skips.
+pub fn of_several(decisions: &[Decision]) -> Decision {
+    let any = |wanted: Decision| decisions.contains(&wanted);
+    match (any(Decision::Halt), any(Decision::Skip)) {
+        (true, _) => Decision::Halt,
+        (false, true) => Decision::Skip,
+        (false, false) => Decision::Proceed,
+    }
+}
+
+/// The number of the slot that the scene asks about, if anything is known of such a one.
+fn right_slot(scene: &Scene) -> Option<usize> {
+    let is_touched =
+        |slot: usize| scene.attempts.iter().any(|(of, _)| *of == slot) || scene.going.is_some_and(|(of, _)| of == slot);
+    let newest =
+        |counts: &dyn Fn(Minute) -> bool| (0..SLOTS.len()).rev().find(|&slot| counts(SLOTS[slot]) && is_touched(slot));
+    let asker = scene.asker;
+    match scene.rule {
+        // The one that was due, touched or not.
+        Rule::LastDueOfSchedule => (0..SLOTS.len()).rev().find(|&slot| SLOTS[slot] <= asker),
+        Rule::LastDue | Rule::SameDay => newest(&|slot| slot / DAY == asker / DAY),
+        Rule::SameSlot => newest(&|slot| slot == asker),
+        Rule::Within => newest(&|slot| slot <= asker && asker - slot <= WITHIN),
+        Rule::Any => newest(&|_| true),
+    }
+}
+
+fn last_good(scene: &Scene) -> Option<Ended> {
+    let good = |ended: &Ended| matches!(ended, Ended::Ok(_) | Ended::OkBare);
+    scene.attempts.iter().rev().map(|(_, ended)| *ended).find(good)
+}
+
+/// Whether what is here is what was recorded.
+fn is_here(recorded: Option<Ended>, found: Found) -> bool {
+    match found {
+        Found::Unnamed => true,
+        Found::Bytes(here) => recorded == Some(Ended::Ok(here)),
+        Found::Missing | Found::Unreadable => false,
+    }
+}

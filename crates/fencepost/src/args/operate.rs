@@ -1,0 +1,69 @@
+//! What was typed to have jobs started, and to hear of those that are not.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use fencepost_core::name::Name;
+
+use super::name;
+use crate::duration;
+
+#[derive(Debug, Args)]
+pub struct ValidateOptions {
+    /// Compare with the triggers that are installed here, and with what really ran; exit 1 if they differ
+    #[arg(long)]
+    pub installed: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct OverdueOptions {
+    /// How late a slot may be before it counts (default: the job's slack, 1m)
+    #[arg(long, value_parser = duration::parse, value_name = "D")]
+    pub grace: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub struct InitOptions {
+    /// Take the jobs from your crontab, or from a file in its format; the crontab is left as it is
+    #[arg(long, value_name = "crontab[=FILE]")]
+    pub from: Option<String>,
+    /// The file has a column with the user, as /etc/crontab has
+    #[arg(long, requires = "from")]
+    pub with_user: bool,
+    /// Where to write it, or - for standard output (default: fencepost.toml in the working directory)
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct InstallOptions {
+    /// What starts the jobs
+    #[arg(value_enum)]
+    pub target: Target,
+    /// Only these jobs, with a trigger each (default: all that are enabled and have a schedule)
+    #[arg(value_parser = name, value_name = "JOB")]
+    pub jobs: Vec<Name>,
+    /// A trigger for each job that calls `run JOB`, instead of one for `up`; a crontab always has that
+    #[arg(long)]
+    pub per_job: bool,
+    /// Write it to its place (default: print it)
+    #[arg(long, conflicts_with = "remove")]
+    pub write: bool,
+    /// Take it away again
+    #[arg(long)]
+    pub remove: bool,
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Target {
+    /// Units of the user's systemd
+    Systemd,
+    /// Agents of the user's launchd
+    Launchd,
+    /// Lines of the user's crontab
+    Crontab,
+}

@@ -1,0 +1,149 @@
+//! `fencepost init`: a configuration to begin with, from a crontab if asked. The crontab itself is never touched.
+
+mod crontab;
+mod names;
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{User, geteuid};
+use serde_json::json;
+
+use self::crontab::Translation;
+use super::install;
+use crate::args::Global;
+use crate::args::operate::InitOptions;
+use crate::config::{self, FILE_NAME, Reading, Source};
+use crate::exit::{Code, Failure};
+use crate::show;
+
+/// Nobody else may write it: it says what is run in the owner's name.
+const MODE: u32 = 0o644;
+
+pub fn run(global: &Global, options: &InitOptions) -> Result<Code, Failure> {
+    let output = options.output.clone().unwrap_or_else(|| PathBuf::from(FILE_NAME));
+    let is_stdout = output.as_os_str() == "-";
+    let path = std::path::absolute(&output)
+        .map_err(|error| Failure::Usage(format!("Cannot write {}: {error}", output.display())))?;
+    if !is_stdout && path.symlink_metadata().is_ok() {
+        return Err(there_already(&path));
+    }
+    let translation = match options.from.as_deref() {
+        None => None,
+        Some("crontab") => {
+            let text = install::crontab_listed()?.ok_or_else(|| Failure::Usage("You have no crontab.".to_string()))?;
+            Some(translate(&text, "your crontab", options.with_user))
+        }
+        Some(other) => match other.strip_prefix("crontab=") {
+            Some(file) if !file.is_empty() => {
+                let text = std::fs::read_to_string(file)
+                    .map_err(|error| Failure::Usage(format!("Cannot read the crontab {file}: {error}")))?;
+                Some(translate(&text, file, options.with_user))
+            }
+            _ => return Err(Failure::Usage(format!("--from {other:?} is crontab, or crontab=FILE."))),
+        },
+    };
+    let text = translation.as_ref().map_or_else(|| BEGINNING.to_string(), |translation| translation.text.clone());
+    check(&path, &text)?;
+    if is_stdout {
+        show::text(&text);
+        return Ok(Code::DONE);
+    }
+    write(&path, &text)?;
+    report(global, &path, translation.as_ref());
+    Ok(Code::DONE)
+}
+
+fn translate(text: &str, from: &str, with_user: bool) -> Translation {
+    let user = User::from_uid(geteuid()).ok().flatten().map(|user| user.name);
+    let home = config::home().map(|home| home.display().to_string());
+    let reader = crontab::Context { from, with_user, user, home, zone: install::machine_zone() };
+    reader.translate(text)
+}
+
+/// What is written must be right, whatever it was made from.
+fn check(path: &Path, text: &str) -> Result<(), Failure> {
+    let source = Source { path: path.to_path_buf(), text: text.to_string() };
+    match Reading::of_source(source).accepted() {
+        Ok(_) => Ok(()),
+        Err(failure) => Err(Failure::Other(format!(
+            "The crontab could not be translated into something right; nothing was written. {}",
+            failure.message()
+        ))),
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    let opened = OpenOptions::new().write(true).create_new(true).mode(MODE).open(path);
+    let written = opened.and_then(|mut file| {
+        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        if written.is_err() {
+            let _ = std::fs::remove_file(path);
+        }
+        written
+    });
+    written.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => there_already(path),
+        _ => Failure::Other(format!("Cannot write {}: {error}", path.display())),
+    })
+}
+
+fn there_already(path: &Path) -> Failure {
+    Failure::Usage(format!("{} is there already, and is left as it is. Name another by --output.", path.display()))
+}
+
+fn report(global: &Global, path: &Path, translation: Option<&Translation>) {
+    let jobs = translation.map(|translation| translation.jobs.as_slice()).unwrap_or_default();
+    let left_out = translation.map(|translation| translation.left_out.as_slice()).unwrap_or_default();
+    if global.json {
+        let lines: Vec<_> =
+            left_out.iter().map(|left| json!({ "line": left.number, "text": left.text, "reason": left.why })).collect();
+        return show::json(&json!({ "v": 1, "config": path, "jobs": jobs, "left_out": lines }));
+    }
+    if global.quiet {
+        return;
+    }
+    let count = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
+    let made = match translation {
+        None => String::new(),
+        Some(_) => format!(" with {}", count(jobs.len(), "job")),
+    };
+    show::line(&format!("Wrote {}{made}.", path.display()));
+    for left in left_out {
+        show::line(&format!("Left out line {}: {} ({})", left.number, show::flat(&left.text), left.why));
+    }
+    show::line("Check it: fencepost validate");
+}
+
+/// A configuration to begin with.
+const BEGINNING: &str = r#"# fencepost.toml: which jobs there are, when they are due and what they need.
+# Check it by `fencepost validate`, run a job by `fencepost run hello`, and have them all started by
+# `fencepost install systemd --write` (or launchd, or crontab).
+
+# The zone in which times of day and days are meant.
+timezone = "UTC"
+
+# What holds for all jobs.
+[defaults]
+ttl = "5m"          # how long a lease lasts without a renewal
+# timeout = "1h"    # end a job that runs longer
+
+# Whom to tell: a command (with the record as JSON on its standard input), or a webhook.
+# [notify]
+# on_error = "mail -s \"$FENCEPOST_JOB: $FENCEPOST_STATUS\" you@example.org"
+# on_recovered = "https://hooks.example.org/…"
+
+[job.hello]
+schedule = "0 7 * * *"      # every day at 07:00; or every = "45m"
+command = "echo hello"      # a string is run by sh -c, an array is not
+
+# A job that works on what another left:
+# [job.report]
+# schedule = "30 7 * * *"
+# needs = [{ job = "hello", when = "same-day" }]
+# command = ["./report.sh", "--daily"]
+# produces = ["data/report.csv"]
+# catch_up = 1              # how many missed slots are made up for
+"#;

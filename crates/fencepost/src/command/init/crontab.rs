@@ -1,0 +1,354 @@
+//! From a crontab to a configuration. What cannot be translated is kept as a comment, with the reason.
+
+use std::collections::BTreeMap;
+
+use fencepost_core::schedule::Schedule;
+use fencepost_core::zone::Zone;
+
+use super::names::Names;
+
+/// What a crontab is read with.
+pub struct Context<'c> {
+    /// Where it is from, for people.
+    pub from: &'c str,
+    /// A column with the user stands before the command.
+    pub with_user: bool,
+    pub user: Option<String>,
+    pub home: Option<String>,
+    /// The zone that cron goes by.
+    pub zone: Zone,
+}
+
+/// A configuration, and what did not make it into it.
+#[derive(Debug)]
+pub struct Translation {
+    pub text: String,
+    pub jobs: Vec<String>,
+    pub left_out: Vec<LeftOut>,
+}
+
+#[derive(Debug)]
+pub struct LeftOut {
+    pub number: usize,
+    pub text: String,
+    pub why: String,
+}
+
+/// A job as a crontab has it.
+#[derive(Debug)]
+struct Job {
+    name: String,
+    comments: Vec<String>,
+    line: String,
+    schedule: String,
+    zone: Zone,
+    command: String,
+    shell: Option<String>,
+    directory: Option<String>,
+    environment: BTreeMap<String, String>,
+}
+
+/// Something that stands in the result in its turn.
+#[derive(Debug)]
+enum Entry {
+    Job(Job),
+    LeftOut(LeftOut),
+}
+
+impl Context<'_> {
+    pub fn translate(&self, text: &str) -> Translation {
+        let mut names = Names::default();
+        let mut environment: BTreeMap<String, String> = BTreeMap::new();
+        let (mut entries, mut comments, mut inside) = (Vec::new(), Vec::new(), false);
+        let mut mail = Vec::new();
+        for (number, line) in text.lines().enumerate().map(|(at, line)| (at + 1, line.trim())) {
+            if line.starts_with("# BEGIN fencepost ") || line.starts_with("# END fencepost ") {
+                inside = line.starts_with("# BEGIN");
+                continue;
+            }
+            if inside {
+                continue;
+            }
+            if let Some(comment) = line.strip_prefix('#') {
+                comments.push(comment.trim().to_string());
+            } else if line.is_empty() {
+                comments.clear();
+            } else if let Some((name, value)) = assignment(line) {
+                if name == "MAILTO" && !mail.contains(&value) {
+                    mail.push(value.clone());
+                }
+                environment.insert(name, value);
+            } else {
+                let comments = std::mem::take(&mut comments);
+                let read = self.job(line, &environment, comments, &mut names);
+                entries.push(match read {
+                    Ok(job) => Entry::Job(job),
+                    Err(why) => Entry::LeftOut(LeftOut { number, text: line.to_string(), why }),
+                });
+            }
+        }
+        self.render(entries, &mail)
+    }
+
+    fn job(
+        &self,
+        line: &str,
+        environment: &BTreeMap<String, String>,
+        comments: Vec<String>,
+        names: &mut Names,
+    ) -> Result<Job, String> {
+        let mut rest = line;
+        let mut take = |what: &str| {
+            let (word, after) = rest.split_once(char::is_whitespace).ok_or(format!("it has no {what}"))?;
+            rest = after.trim_start();
+            Ok::<&str, String>(word)
+        };
+        let fields = if line.starts_with('@') { 1 } else { 5 };
+        let mut words = Vec::new();
+        for _ in 0..fields {
+            words.push(take("command")?);
+        }
+        let user = if self.with_user { Some(take("command behind the user")?) } else { None };
+        let schedule = words.join(" ");
+        if schedule.eq_ignore_ascii_case("@reboot") {
+            return Err(
+                "it runs when the machine starts, and fencepost goes by the clock: leave it in the crontab".into()
+            );
+        }
+        if let Some(user) = user.filter(|user| Some(*user) != self.user.as_deref()) {
+            return Err(format!("it runs as {user}: make a configuration as that user"));
+        }
+        let (mut environment, zone) = self.split(environment)?;
+        let schedule = Schedule::parse(&schedule, &zone).map_err(|error| error.to_string())?.text().to_string();
+        let (command, input) = percent(rest);
+        let calls = crate::command::install::words(&command);
+        let own = |word: &String| word == "fencepost" || word.ends_with("/fencepost");
+        let own = calls.iter().position(own).map(|at| &calls[at + 1..]).unwrap_or_default();
+        if own.iter().any(|word| word == "run" || word == "up") {
+            return Err("it calls fencepost already".to_string());
+        }
+        let shell = environment.remove("SHELL").filter(|shell| shell != "/bin/sh" && shell.starts_with('/'));
+        let directory = environment.get("HOME").cloned().or_else(|| self.home.clone());
+        let directory = directory.filter(|directory| directory.starts_with('/'));
+        let name = names.of(&command);
+        let command = match input {
+            None => command,
+            Some(input) => format!("{{ {command}\n}} <<'{END}'\n{input}\n{END}\n"),
+        };
+        Ok(Job { name, comments, line: line.to_string(), schedule, zone, command, shell, directory, environment })
+    }
+
+    /// The variables that the job gets, and the zone its times are meant in.
+    fn split(&self, environment: &BTreeMap<String, String>) -> Result<(BTreeMap<String, String>, Zone), String> {
+        let named = environment.get("CRON_TZ").or_else(|| environment.get("TZ"));
+        let zone = match named.map(|name| name.trim_start_matches(':')).filter(|name| !name.is_empty()) {
+            None => self.zone.clone(),
+            Some(name) => Zone::parse(name).map_err(|error| error.to_string())?,
+        };
+        let of_cron = [
+            "MAILTO",
+            "MAILFROM",
+            "CRON_TZ",
+            "CRON_WITHIN",
+            "RANDOM_DELAY",
+            "LOGNAME",
+            "USER",
+            "CONTENT_TYPE",
+            "CONTENT_TRANSFER_ENCODING",
+        ];
+        let kept = environment.iter().filter(|(name, _)| !of_cron.contains(&name.as_str()));
+        let kept = kept.filter(|(name, _)| !name.starts_with("FENCEPOST_"));
+        Ok((kept.map(|(name, value)| (name.clone(), value.clone())).collect(), zone))
+    }
+
+    fn render(&self, entries: Vec<Entry>, mail: &[String]) -> Translation {
+        let jobs: Vec<&Job> = entries
+            .iter()
+            .filter_map(|entry| match entry {
+                Entry::Job(job) => Some(job),
+                Entry::LeftOut(_) => None,
+            })
+            .collect();
+        let zone = common(jobs.iter().map(|job| job.zone.name().to_string())).unwrap_or(self.zone.name().to_string());
+        let directory = common(jobs.iter().map(|job| job.directory.clone())).flatten();
+        let shared: BTreeMap<String, String> = jobs.first().map_or_else(BTreeMap::new, |first| {
+            let in_all =
+                |(name, value): &(&String, &String)| jobs.iter().all(|job| job.environment.get(*name) == Some(*value));
+            first.environment.iter().filter(in_all).map(|(name, value)| (name.clone(), value.clone())).collect()
+        });
+        let mut out = format!(
+            "# Made by `fencepost init` from {}, which was left as it is. When this is what you want:\n\
+             #   fencepost validate\n\
+             #   fencepost install crontab --write    (or systemd, or launchd)\n\
+             # and then remove the old lines by crontab -e.\n\n\
+             # The zone in which cron meant its times.\ntimezone = {}\n",
+            comment(self.from),
+            text(&zone)
+        );
+        if directory.is_some() || !shared.is_empty() {
+            out.push_str("\n[defaults]\n");
+        }
+        if let Some(directory) = &directory {
+            out.push_str(&format!("working_directory = {}    # where cron runs jobs\n", text(directory)));
+        }
+        out.push_str(&variables(&shared));
+        for address in mail {
+            out.push_str(&match address.is_empty() {
+                true => "\n# MAILTO was empty: what the jobs printed was thrown away.\n".to_string(),
+                false => format!(
+                    "\n# cron mailed what the jobs printed to {0}. To be told of failures only:\n# [notify]\n\
+                     # on_error = {1}\n",
+                    comment(address),
+                    comment(&text(&format!("mail -s \"$FENCEPOST_JOB: $FENCEPOST_STATUS\" {address}"))),
+                ),
+            });
+        }
+        let (mut made, mut left_out) = (Vec::new(), Vec::new());
+        for entry in entries {
+            match entry {
+                Entry::Job(job) => {
+                    out.push_str(&job.render(&zone, directory.as_deref(), &shared));
+                    made.push(job.name);
+                }
+                Entry::LeftOut(left) => {
+                    out.push_str(&format!(
+                        "\n# Left out, because {}:\n# {}\n",
+                        comment(&left.why),
+                        comment(&left.text)
+                    ));
+                    left_out.push(left);
+                }
+            }
+        }
+        Translation { text: out, jobs: made, left_out }
+    }
+}
+
+/// What ends the input of a command that its line gives.
+const END: &str = "FENCEPOST_END_OF_INPUT";
+
+impl Job {
+    fn render(&self, zone: &str, directory: Option<&str>, shared: &BTreeMap<String, String>) -> String {
+        let mut out = String::from("\n");
+        self.comments.iter().for_each(|line| out.push_str(&format!("# {}\n", comment(line))));
+        out.push_str(&format!(
+            "# {}\n[job.{}]\nschedule = {}\n",
+            comment(&self.line),
+            key(&self.name),
+            text(&self.schedule)
+        ));
+        if self.zone.name() != zone {
+            out.push_str(&format!("timezone = {}\n", text(self.zone.name())));
+        }
+        let command = text(&self.command);
+        out.push_str(&match &self.shell {
+            None => format!("command = {command}\n"),
+            Some(shell) => format!("command = [{}, \"-c\", {command}]\n", text(shell)),
+        });
+        if let Some(own) = self.directory.as_deref().filter(|own| Some(*own) != directory) {
+            out.push_str(&format!("working_directory = {}\n", text(own)));
+        }
+        let own = self.environment.iter().filter(|(name, _)| !shared.contains_key(*name));
+        out.push_str(&variables(&own.map(|(name, value)| (name.clone(), value.clone())).collect()));
+        out
+    }
+}
+
+/// The value that all have.
+fn common<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Option<T> {
+    let first = values.next()?;
+    values.all(|value| value == first).then_some(first)
+}
+
+fn variables(environment: &BTreeMap<String, String>) -> String {
+    if environment.is_empty() {
+        return String::new();
+    }
+    let each: Vec<String> =
+        environment.iter().map(|(name, value)| format!("{} = {}", key(name), text(value))).collect();
+    format!("environment = {{ {} }}\n", each.join(", "))
+}
+
+/// A line of the kind NAME = VALUE, quotes removed.
+fn assignment(line: &str) -> Option<(String, String)> {
+    let unquoted = |text: &str| {
+        let text = text.trim();
+        let inner = ['"', '\''].iter().find_map(|quote| text.strip_prefix(*quote)?.strip_suffix(*quote));
+        inner.unwrap_or(text).to_string()
+    };
+    let (name, value) = line.split_once('=')?;
+    let name = unquoted(name);
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_name.then(|| (name, unquoted(value)))
+}
+
+/// The command of a line, and its input: percent signs are new lines there, the first of them begins it.
+fn percent(line: &str) -> (String, Option<String>) {
+    let (mut parts, mut escaped) = (vec![String::new()], false);
+    for c in line.chars() {
+        match (c, parts.last_mut()) {
+            ('%', Some(part)) if escaped => {
+                part.pop();
+                part.push('%');
+            }
+            ('%', _) => parts.push(String::new()),
+            (c, Some(part)) => part.push(c),
+            (_, None) => {}
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    let command = parts.remove(0).trim_end().to_string();
+    (command, (!parts.is_empty()).then(|| parts.join("\n")))
+}
+
+/// A text as TOML writes it.
+fn text(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            c if c.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// A key, in quotes if it needs them.
+fn key(name: &str) -> String {
+    let is_bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    if is_bare { name.to_string() } else { text(name) }
+}
+
+/// What may stand behind a #.
+fn comment(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\t' { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percent_signs_are_lines_of_input() {
+        assert_eq!(percent("a"), ("a".to_string(), None));
+        assert_eq!(percent(r"date +\%F"), ("date +%F".to_string(), None));
+        assert_eq!(percent("mail x%Hello,%%bye"), ("mail x".to_string(), Some("Hello,\n\nbye".to_string())));
+        assert_eq!(percent(r"a \\% b"), (r"a \\".to_string(), Some(" b".to_string())));
+    }
+
+    #[test]
+    fn assignments_are_told_from_jobs() {
+        let some = |name: &str, value: &str| Some((name.to_string(), value.to_string()));
+        assert_eq!(assignment("PATH=/bin:/usr/bin"), some("PATH", "/bin:/usr/bin"));
+        assert_eq!(assignment("MAILTO = \"\""), some("MAILTO", ""));
+        assert_eq!(assignment("'A' = 'b c'"), some("A", "b c"));
+        assert_eq!(assignment("0 7 * * * A=b ./x"), None);
+        assert_eq!(assignment("@daily A=b ./x"), None);
+    }
+}

@@ -1,0 +1,280 @@
+//! `fencepost install`: have the jobs started by systemd, launchd or cron, and take that away again.
+
+mod clockwork;
+mod crontab;
+mod diff;
+mod drift;
+mod launchd;
+mod systemd;
+mod units;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use fencepost_core::name::Name;
+use fencepost_core::schedule::Schedule;
+use fencepost_core::time::Wall;
+use fencepost_guard::clock;
+use fencepost_store::redacted;
+use serde_json::json;
+
+use crate::args::Global;
+use crate::args::operate::{InstallOptions, Target};
+use crate::calendar;
+use crate::config::Config;
+use crate::exit::{Code, Failure};
+use crate::file;
+use crate::place::Place;
+use crate::report::Voice;
+use crate::show;
+
+pub use clockwork::machine_zone;
+pub use crontab::listed as crontab_listed;
+pub use drift::{Difference, drift, words};
+
+/// Variables that decide where a job's lease is kept: a trigger that lacks them would guard nothing.
+const PLACES: [&str; 2] = ["FENCEPOST_STATE_DIR", "FENCEPOST_STORE"];
+
+pub fn run(global: &Global, options: &InstallOptions) -> Result<Code, Failure> {
+    let place = Place::find(global)?;
+    let Some(config) = &place.config else {
+        return Err(Failure::Usage(
+            "There is no configuration, and so nothing to install. Write one: fencepost init".to_string(),
+        ));
+    };
+    let setting = Setting::of(global, config)?;
+    let scope = Scope::of(options, config)?;
+    let changes = match options.target {
+        Target::Systemd => systemd::changes(&setting, &scope)?,
+        Target::Launchd => launchd::changes(&setting, &scope)?,
+        Target::Crontab => vec![crontab::change(&setting, &scope)?],
+    };
+    let voice = Voice::of(global);
+    if !options.write && !options.remove && !options.dry_run {
+        changes.iter().filter_map(|change| change.shown.as_ref().or(change.new.as_ref())).for_each(|text| {
+            show::text(text);
+        });
+        return Ok(Code::DONE);
+    }
+    let different: Vec<&Change> = changes.iter().filter(|change| change.old != change.new).collect();
+    if global.json {
+        let list = different.iter().map(|change| json!({ "place": change.name, "action": change.action() }));
+        show::json(&json!({ "v": 1, "changes": list.collect::<Vec<_>>(), "done": !options.dry_run }));
+    }
+    for change in &different {
+        if options.dry_run && !global.json {
+            show::text(&diff::unified(&change.name, change.old.as_deref(), change.new.as_deref()));
+        }
+        if !options.dry_run {
+            change.carry_out(&place)?;
+            voice.tell(&format!("{} {}.", change.action(), change.name));
+        }
+    }
+    if different.is_empty() {
+        voice.tell("Everything is as it should be; nothing was changed.");
+    } else if !options.dry_run {
+        next_steps(options, &different).iter().for_each(|step| voice.tell(step));
+    }
+    Ok(Code::DONE)
+}
+
+/// What every trigger is told.
+pub struct Setting {
+    pub program: String,
+    pub config: String,
+    /// The store of the command line.
+    pub store: Option<String>,
+    pub environment: Vec<(String, String)>,
+    pub now: Wall,
+    /// The longest that `up` waits for its jobs when it is asked to end.
+    pub stop_within: std::time::Duration,
+}
+
+impl Setting {
+    fn of(global: &Global, config: &Config) -> Result<Self, Failure> {
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::Other(format!("Cannot tell where this program is: {error}")))?;
+        if let Some(store) = global.store.as_ref().filter(|store| redacted(store) != **store) {
+            return Err(Failure::Usage(format!(
+                "--store {} has a password in it, which would stand in the open. Write store = … in {}.",
+                redacted(store),
+                config.path.display()
+            )));
+        }
+        let mut environment = vec![("PATH".to_string(), search_path()?)];
+        for name in PLACES {
+            if let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) {
+                let value = text(value, name)?;
+                if redacted(&value) != value {
+                    return Err(Failure::Usage(format!(
+                        "{name} has a password in it, which would stand in the open. Write store = … in {}.",
+                        config.path.display()
+                    )));
+                }
+                environment.push((name.to_string(), value));
+            }
+        }
+        Ok(Self {
+            program: text(program.into(), "the path of this program")?,
+            config: text(config.path.clone().into(), "the path of the configuration")?,
+            store: global.store.clone(),
+            environment,
+            now: clock::now().wall,
+            stop_within: config.up.stop_within.as_ref().map_or(std::time::Duration::from_secs(300), |key| key.value),
+        })
+    }
+
+    /// The command that runs a job, or `up`.
+    pub fn argv(&self, verb: &[&str]) -> Vec<String> {
+        let mut argv = vec![self.program.clone(), "--config".to_string(), self.config.clone()];
+        if let Some(store) = &self.store {
+            argv.extend(["--store".to_string(), store.clone()]);
+        }
+        argv.extend(verb.iter().map(ToString::to_string));
+        argv
+    }
+}
+
+/// What the triggers find programs by: the one of whoever installs them, each place once.
+fn search_path() -> Result<String, Failure> {
+    let whole = text(std::env::var_os("PATH").unwrap_or_default(), "PATH")?;
+    let mut places: Vec<&str> = Vec::new();
+    for place in whole.split(':').filter(|place| place.starts_with('/')) {
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    Ok(if places.is_empty() { "/usr/local/bin:/usr/bin:/bin".to_string() } else { places.join(":") })
+}
+
+/// A text that can stand in a line.
+fn text(value: OsString, what: &str) -> Result<String, Failure> {
+    match value.into_string() {
+        Ok(text) if !text.contains(|c: char| c.is_control()) => Ok(text),
+        _ => Err(Failure::Usage(format!("A trigger cannot hold {what}: it is not UTF-8 text in one line."))),
+    }
+}
+
+/// Which triggers are meant.
+pub struct Scope {
+    pub per_job: bool,
+    /// Those that were named; empty means all.
+    pub named: Vec<Name>,
+    /// Jobs that get a trigger.
+    pub jobs: Vec<(Name, Schedule)>,
+    pub remove: bool,
+}
+
+impl Scope {
+    fn of(options: &InstallOptions, config: &Config) -> Result<Self, Failure> {
+        let per_job = options.per_job || options.target == Target::Crontab || !options.jobs.is_empty();
+        let mut scope = Self { per_job, named: options.jobs.clone(), jobs: Vec::new(), remove: options.remove };
+        if options.remove {
+            // Whatever is there is taken away, jobs that are gone included.
+            scope.per_job = options.per_job || !options.jobs.is_empty();
+            return Ok(scope);
+        }
+        for name in &options.jobs {
+            let job = config.jobs.get(name).ok_or_else(|| {
+                let near = config.near(name).map(|near| format!(" Did you mean {near:?}?")).unwrap_or_default();
+                Failure::Usage(format!("{} has no job {name}.{near}", config.path.display()))
+            })?;
+            if job.shown_schedule().is_none() {
+                return Err(Failure::Usage(format!("{name} has no schedule, so that nothing can start it by itself.")));
+            }
+        }
+        scope.jobs = scheduled(config)?.into_iter().filter(|(name, _)| scope.covers(name)).collect();
+        if scope.jobs.is_empty() {
+            let path = config.path.display();
+            return Err(Failure::Usage(format!("{path} has no job that is enabled and has a schedule.")));
+        }
+        Ok(scope)
+    }
+
+    pub fn covers(&self, name: &Name) -> bool {
+        self.named.is_empty() || self.named.contains(name)
+    }
+}
+
+/// The jobs of a configuration that something is to start.
+fn scheduled(config: &Config) -> Result<Vec<(Name, Schedule)>, Failure> {
+    let mut jobs = Vec::new();
+    for name in config.jobs.iter().filter(|(_, job)| job.is_enabled()).map(|(name, _)| name) {
+        jobs.extend(calendar::schedule(config, name)?.map(|schedule| (name.clone(), schedule)));
+    }
+    Ok(jobs)
+}
+
+/// A place that is, and as it should be.
+#[derive(Debug)]
+pub struct Change {
+    pub name: String,
+    pub at: At,
+    pub old: Option<String>,
+    pub new: Option<String>,
+    /// What is printed of it, where that is not all of it.
+    pub shown: Option<String>,
+}
+
+#[derive(Debug)]
+pub enum At {
+    File(PathBuf),
+    Crontab,
+}
+
+impl Change {
+    fn action(&self) -> &'static str {
+        match (&self.old, &self.new) {
+            (None, _) => "Wrote",
+            (Some(_), None) => "Removed",
+            _ => "Changed",
+        }
+    }
+
+    fn carry_out(&self, place: &Place) -> Result<(), Failure> {
+        match (&self.at, &self.new) {
+            (At::Crontab, new) => crontab::write(place, self.old.as_deref(), new.as_deref().unwrap_or_default()),
+            (At::File(path), Some(new)) => {
+                let directory = path.parent().unwrap_or(Path::new("/"));
+                std::fs::create_dir_all(directory)
+                    .map_err(|error| Failure::Other(format!("Cannot make {}: {error}", directory.display())))?;
+                file::replace(path, new)
+            }
+            (At::File(path), None) => std::fs::remove_file(path)
+                .map_err(|error| Failure::Other(format!("Cannot remove {}: {error}", path.display()))),
+        }
+    }
+}
+
+/// What is left to be done by hand.
+fn next_steps(options: &InstallOptions, changes: &[&Change]) -> Vec<String> {
+    let files = changes.iter().filter_map(|change| match &change.at {
+        At::File(path) => Some((path.file_name()?.to_string_lossy().into_owned(), change.new.is_some(), path)),
+        At::Crontab => None,
+    });
+    match options.target {
+        Target::Crontab => Vec::new(),
+        Target::Systemd => {
+            let mut steps = vec!["Now: systemctl --user daemon-reload".to_string()];
+            let started = files.filter(|(name, ..)| name.ends_with(".timer") || name == systemd::UP);
+            steps.extend(started.map(|(name, is_new, _)| match is_new {
+                true => format!("Now: systemctl --user enable --now '{name}'"),
+                false => format!("Now: systemctl --user disable --now '{name}'"),
+            }));
+            steps.push("For jobs while you are not logged in: loginctl enable-linger".to_string());
+            steps
+        }
+        Target::Launchd => files
+            .map(|(_, is_new, path)| match is_new {
+                true => format!("Now: launchctl bootstrap gui/$(id -u) '{}'", path.display()),
+                false => format!("Now: launchctl bootout gui/$(id -u) '{}'", path.display()),
+            })
+            .collect(),
+    }
+}
+
+/// The home directory in which systemd and launchd look. They go by `$HOME`.
+fn home() -> Result<PathBuf, Failure> {
+    let named = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    named.or_else(crate::config::home).ok_or_else(|| Failure::Other("Cannot find your home directory.".to_string()))
+}

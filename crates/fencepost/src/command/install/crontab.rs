@@ -1,0 +1,270 @@
+//! Lines of the user's crontab, each job's between markers of its own. Nothing else in it is touched.
+
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::process::{Command, Stdio};
+
+use fencepost_core::name::Name;
+use fencepost_core::schedule::Schedule;
+use fencepost_core::time::Wall;
+use fencepost_core::zone::Zone;
+use fencepost_guard::clock;
+
+use super::clockwork::{Poll, field, is_within_minutes, machine_zone, plain};
+use super::{At, Change, Scope, Setting};
+use crate::calendar::YEAR;
+use crate::exit::Failure;
+use crate::place::Place;
+use crate::show;
+
+/// The longest line that every cron takes.
+const LINE_BYTES_MAX: usize = 990;
+
+/// How many old crontabs are kept.
+const BACKUPS_MAX: usize = 10;
+
+const BEGIN: &str = "# BEGIN fencepost job ";
+const END: &str = "# END fencepost job ";
+
+/// The crontab as it is, and as it should be.
+pub fn change(setting: &Setting, scope: &Scope) -> Result<Change, Failure> {
+    let old = listed()?;
+    let parts = parts(old.as_deref().unwrap_or_default())?;
+    let zone = cron_zone(&parts);
+    let mut wanted = Vec::new();
+    for (name, schedule) in &scope.jobs {
+        wanted.push((name.as_str().to_string(), block(setting, name, schedule, zone.as_ref())?));
+    }
+    let shown: String = wanted.iter().map(|(_, block)| block.as_str()).collect();
+    let mut new = String::new();
+    for part in parts {
+        match part {
+            Part::Other(text) => new.push_str(&text),
+            Part::Block { job, config, text } if config == setting.config => {
+                let is_meant = scope.named.is_empty() || scope.named.iter().any(|name| name.as_str() == job);
+                match wanted.iter().position(|(name, _)| *name == job) {
+                    Some(at) => new.push_str(&wanted.remove(at).1),
+                    None if is_meant => {}
+                    None => new.push_str(&text),
+                }
+            }
+            Part::Block { text, .. } => new.push_str(&text),
+        }
+    }
+    if !new.is_empty() && !new.ends_with('\n') {
+        new.push('\n');
+    }
+    new.extend(wanted.into_iter().map(|(_, block)| block));
+    let new = Some(new).filter(|new| old.is_some() || !new.is_empty());
+    Ok(Change { name: "your crontab".to_string(), at: At::Crontab, old, new, shown: Some(shown) })
+}
+
+/// A stretch of a crontab.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Part {
+    Other(String),
+    Block { job: String, config: String, text: String },
+}
+
+/// A crontab, taken apart. One whose markers do not match was edited by hand, and is left to whoever did it.
+pub fn parts(text: &str) -> Result<Vec<Part>, Failure> {
+    let damaged = |number: usize, what: &str| {
+        Failure::Usage(format!(
+            "Line {number} of your crontab {what}. Mend or remove these markers by crontab -e; nothing was changed."
+        ))
+    };
+    let mut parts = Vec::new();
+    let mut open: Option<(String, String, usize)> = None;
+    let mut other = String::new();
+    for (number, line) in text.split_inclusive('\n').enumerate().map(|(at, line)| (at + 1, line)) {
+        let bare = line.trim_end();
+        match (&mut open, bare.strip_prefix(BEGIN), bare.strip_prefix(END)) {
+            (Some(_), Some(_), _) => return Err(damaged(number, "begins a job inside another")),
+            (None, Some(head), _) => {
+                if !other.is_empty() {
+                    parts.push(Part::Other(std::mem::take(&mut other)));
+                }
+                open = Some((head.to_string(), line.to_string(), number));
+            }
+            (Some((head, text, _)), None, Some(tail)) if tail == head => {
+                text.push_str(line);
+                let (job, config) = head.split_once(" of ").ok_or_else(|| damaged(number, "names no configuration"))?;
+                parts.push(Part::Block { job: job.to_string(), config: config.to_string(), text: text.clone() });
+                open = None;
+            }
+            (_, None, Some(_)) => return Err(damaged(number, "ends a job that was not begun")),
+            (Some((_, text, _)), None, None) => text.push_str(line),
+            (None, None, None) => other.push_str(line),
+        }
+    }
+    if let Some((_, _, number)) = open {
+        return Err(damaged(number, "begins a job that never ends"));
+    }
+    if !other.is_empty() {
+        parts.push(Part::Other(other));
+    }
+    Ok(parts)
+}
+
+/// The zone that cron goes by; none if the crontab sets one, which only some implementations obey.
+fn cron_zone(parts: &[Part]) -> Option<Zone> {
+    let sets_zone = |line: &str| {
+        let name = line.split('=').next().unwrap_or_default().trim();
+        line.contains('=') && (name == "CRON_TZ" || name == "TZ")
+    };
+    let is_set = parts.iter().any(|part| matches!(part, Part::Other(text) if text.lines().any(sets_zone)));
+    (!is_set).then(machine_zone)
+}
+
+/// A job's lines with their markers.
+fn block(setting: &Setting, name: &Name, schedule: &Schedule, zone: Option<&Zone>) -> Result<String, Failure> {
+    let (expression, remark) = expression(schedule, zone, setting.now);
+    let mut words = vec!["/usr/bin/env".to_string()];
+    words.extend(setting.environment.iter().map(|(name, value)| quoted(&format!("{name}={value}"))));
+    words.extend(setting.argv(&["run", name.as_str()]).iter().map(|word| quoted(word)));
+    let command = words.join(" ");
+    if command.len() > LINE_BYTES_MAX {
+        return Err(Failure::Usage(format!(
+            "The line for {name} would have {} bytes, and cron takes {LINE_BYTES_MAX}: PATH is too long. Install with a \
+             shorter one, as in: PATH=/usr/local/bin:/usr/bin:/bin fencepost install crontab",
+            command.len()
+        )));
+    }
+    let head = format!("{name} of {}", setting.config);
+    let remark = remark.map(|remark| format!("# {remark}\n")).unwrap_or_default();
+    Ok(format!("{BEGIN}{head}\n# {}\n{remark}{expression} {command}\n{END}{head}\n", show::flat(&schedule.describe())))
+}
+
+/// The five fields, and why they are not the schedule itself.
+pub fn expression(schedule: &Schedule, zone: Option<&Zone>, now: Wall) -> (String, Option<String>) {
+    let fields = plain(schedule.text());
+    let is_here = zone.is_some_and(|zone| zone.name() == schedule.zone().name());
+    let why = match (&fields, zone) {
+        (None, _) => "cron cannot say that".to_string(),
+        (Some(_), None) => "this crontab sets a time zone, which not every cron obeys".to_string(),
+        (Some(_), Some(zone)) if !is_here => format!("cron goes by {zone} time here"),
+        (Some(fields), Some(_)) => match schedule.dst_within(now, YEAR) {
+            None => {
+                let texts: Vec<&str> = fields.iter().map(|field| field.text.as_str()).collect();
+                return (texts.join(" "), None);
+            }
+            Some(_) => "the clocks change at that time of day".to_string(),
+        },
+    };
+    let poll = Poll::of(schedule, zone.unwrap_or(schedule.zone()), now, true);
+    let hours = if zone.is_none() { "*".to_string() } else { field(&poll.hours, 24) };
+    let remark = match is_within_minutes(schedule, now) {
+        true => {
+            "It is due more often than cron can start it: most slots will be missed. Use `fencepost up`.".to_string()
+        }
+        false => format!("Started more often, because {why}; `run` does only what is due."),
+    };
+    (format!("{} {hours} * * *", field(&poll.minutes, 60)), Some(remark))
+}
+
+/// A word for the shell, in a line in which cron takes a percent sign for a new one.
+fn quoted(word: &str) -> String {
+    let is_plain = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_-./:=,+@".contains(c));
+    let text = if is_plain { word.to_string() } else { format!("'{}'", word.replace('\'', r"'\''")) };
+    text.replace('%', r"\%")
+}
+
+/// The user's crontab, if there is one.
+pub fn listed() -> Result<Option<String>, Failure> {
+    let output = Command::new("crontab")
+        .arg("-l")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| Failure::Other(format!("Cannot call crontab: {error}. Is cron installed here?")))?;
+    let said = String::from_utf8_lossy(&output.stderr).to_ascii_lowercase();
+    if !output.status.success() {
+        if said.contains("no crontab") || said.contains("no such file") {
+            return Ok(None);
+        }
+        return Err(Failure::Other(format!("crontab -l failed: {}", show::flat(&said))));
+    }
+    match String::from_utf8(output.stdout) {
+        Ok(text) => Ok(Some(text)),
+        Err(_) => Err(Failure::Other("Your crontab is not UTF-8 text, and is left alone.".to_string())),
+    }
+}
+
+/// Hands a new crontab to cron, and keeps the old one.
+pub fn write(place: &Place, old: Option<&str>, new: &str) -> Result<(), Failure> {
+    if let Some(old) = old {
+        back_up(place, old)?;
+    }
+    let failed = |why: String| Failure::Other(format!("Your crontab was not changed: {why}"));
+    let spawned =
+        Command::new("crontab").arg("-").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut child = spawned.map_err(|error| failure_of_call(&error))?;
+    let written = child.stdin.take().map_or(Ok(()), |mut input| input.write_all(new.as_bytes()));
+    let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
+    if !output.status.success() || written.is_err() {
+        return Err(failed(show::flat(&String::from_utf8_lossy(&output.stderr))));
+    }
+    match listed()? {
+        Some(found) if found == new => Ok(()),
+        None if new.is_empty() => Ok(()),
+        _ => Err(Failure::Other(
+            "crontab says that it took the new crontab, but shows another one. The old one is in the state directory."
+                .to_string(),
+        )),
+    }
+}
+
+fn failure_of_call(error: &std::io::Error) -> Failure {
+    Failure::Other(format!("Cannot call crontab: {error}. Is cron installed here?"))
+}
+
+fn back_up(place: &Place, old: &str) -> Result<(), Failure> {
+    let directory = place.state.join("crontab");
+    let cannot = |error: std::io::Error| {
+        Failure::Other(format!("Cannot keep the old crontab in {}: {error}", directory.display()))
+    };
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).map_err(cannot)?;
+    let path = directory.join(format!("{}.{}", clock::now().wall.0, std::process::id()));
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(cannot)?;
+    file.write_all(old.as_bytes()).and_then(|()| file.sync_all()).map_err(cannot)?;
+    let mut kept: Vec<_> = directory.read_dir().map_err(cannot)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    kept.sort();
+    let too_many = kept.len().saturating_sub(BACKUPS_MAX);
+    kept.into_iter().take(too_many).for_each(|oldest| drop(std::fs::remove_file(oldest)));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_shell_and_cron() {
+        assert_eq!(quoted("/usr/bin/x"), "/usr/bin/x");
+        assert_eq!(quoted("a b"), "'a b'");
+        assert_eq!(quoted("it's 5%"), r"'it'\''s 5\%'");
+        assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn a_crontab_comes_apart_and_together_again() {
+        let text = "MAILTO=a\n# BEGIN fencepost job a of /x y.toml\n* * * * * a\n# END fencepost job a of /x y.toml\nz";
+        let parts = parts(text).unwrap();
+        assert_eq!(parts.len(), 3);
+        assert!(matches!(&parts[1], Part::Block { job, config, .. } if job == "a" && config == "/x y.toml"));
+        let again: String = parts
+            .iter()
+            .map(|part| match part {
+                Part::Other(text) | Part::Block { text, .. } => text.as_str(),
+            })
+            .collect();
+        assert_eq!(again, text);
+        for damaged in [
+            "# BEGIN fencepost job a of x\n",
+            "# END fencepost job a of x\n",
+            "# BEGIN fencepost job a of x\n# BEGIN fencepost job b of x\n",
+            "# BEGIN fencepost job a of x\n# END fencepost job b of x\n",
+        ] {
+            assert!(super::parts(damaged).is_err(), "{damaged}");
+        }
+    }
+}

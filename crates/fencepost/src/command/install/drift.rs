@@ -1,0 +1,307 @@
+//! How what is installed, and what really ran, differ from the configuration.
+
+use std::time::Duration;
+
+use fencepost_core::overdue::overdue;
+use fencepost_core::schedule::Schedule;
+use fencepost_core::slot::Standing;
+use fencepost_core::time::Wall;
+use fencepost_guard::transact::look;
+use serde::Serialize;
+
+use super::clockwork::machine_zone;
+use super::{crontab, launchd, scheduled, systemd, units};
+use crate::args::Global;
+use crate::calendar::CatchUp;
+use crate::config::Config;
+use crate::exit::Failure;
+use crate::place::Place;
+use crate::show;
+
+/// How many slots a trigger is tried on.
+const SLOTS: usize = 50;
+
+/// Something that is not as the configuration says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    pub job: Option<String>,
+    pub kind: &'static str,
+    pub message: String,
+}
+
+/// A trigger that is installed here.
+#[derive(Clone, Debug)]
+struct Trigger {
+    /// Where it was found, for people.
+    place: String,
+    /// Nothing if it is for `up`.
+    job: Option<String>,
+    /// Nothing if it does not say.
+    config: Option<String>,
+    when: When,
+}
+
+#[derive(Clone, Debug)]
+enum When {
+    Always,
+    /// The fields of a crontab line.
+    Cron(String),
+    /// The text of a timer or an agent.
+    Unit(String),
+}
+
+pub fn drift(global: &Global, now: Wall) -> Result<Vec<Difference>, Failure> {
+    let place = Place::find(global)?;
+    let Some(config) = &place.config else { return Ok(Vec::new()) };
+    let triggers = found()?;
+    let path = config.path.display().to_string();
+    let jobs = scheduled(config)?;
+    let mut differences = gone(config, &triggers, &path);
+    for (name, schedule) in &jobs {
+        let name = name.as_str();
+        let difference = |kind, message: String| Difference {
+            job: Some(name.to_string()),
+            kind,
+            message: format!("{name}{message}"),
+        };
+        let of_job = triggers.iter().filter(|trigger| trigger.job.as_deref().is_none_or(|job| job == name));
+        let (mine, others): (Vec<&Trigger>, Vec<&Trigger>) =
+            of_job.partition(|trigger| trigger.config.as_ref().is_none_or(|config| *config == path));
+        if mine.is_empty() {
+            let other = others.iter().find(|trigger| trigger.job.is_some());
+            differences.push(match other {
+                None => difference(
+                    "no_trigger",
+                    " has no trigger here: neither crontab, systemd nor launchd starts it.".into(),
+                ),
+                Some(other) => {
+                    let config = other.config.as_deref().unwrap_or_default();
+                    difference(
+                        "other_config",
+                        format!(" is started by another configuration, {config} ({}).", other.place),
+                    )
+                }
+            });
+            continue;
+        }
+        let keys = config.jobs.iter().find(|(known, _)| known.as_str() == name).map(|(_, keys)| keys);
+        let slack = keys.map_or(Duration::from_secs(60), |keys| CatchUp::default().unchecked(keys).slack);
+        if !mine.iter().any(|trigger| trigger.serves(schedule, slack, now)) {
+            let places: Vec<&str> = mine.iter().map(|trigger| trigger.place.as_str()).collect();
+            let text = schedule.text();
+            differences.push(difference(
+                "other_schedule",
+                format!(" is due by {text:?}, but {} says otherwise.", places.join(", ")),
+            ));
+        }
+        differences.extend(idle(&place, config, name, schedule, now)?);
+    }
+    Ok(differences)
+}
+
+/// Triggers of this configuration for jobs that it does not have, or no longer starts.
+fn gone(config: &Config, triggers: &[Trigger], path: &str) -> Vec<Difference> {
+    let mine = triggers.iter().filter(|trigger| trigger.config.as_deref() == Some(path));
+    let judged = mine.filter_map(|trigger| {
+        let name = trigger.job.clone()?;
+        let job = config.jobs.iter().find(|(known, _)| known.as_str() == name).map(|(_, job)| job);
+        let why = match job {
+            None => "is not in the configuration any more",
+            Some(job) if !job.is_enabled() => "is not enabled",
+            Some(job) if job.shown_schedule().is_none() => "has no schedule",
+            Some(_) => return None,
+        };
+        let message = format!("{name} {why}, but {} starts it.", trigger.place);
+        Some(Difference { job: Some(name), kind: "gone", message })
+    });
+    judged.collect()
+}
+
+/// A job that has a trigger, and does not run all the same.
+fn idle(
+    place: &Place,
+    config: &Config,
+    name: &str,
+    schedule: &Schedule,
+    now: Wall,
+) -> Result<Option<Difference>, Failure> {
+    let Some((name, _)) = config.jobs.iter().find(|(known, _)| known.as_str() == name) else { return Ok(None) };
+    let job = crate::command::job(name, false, place)?;
+    let (record, clock) = if place.is_unmade() { (None, None) } else { look(place.open()?.as_ref(), &job)? };
+    let is_over = record.as_ref().is_some_and(|record| place.is_over(record, clock.as_ref()));
+    let is_paused = record.as_ref().is_some_and(|record| record.paused.is_some());
+    let standing = if is_over { Standing::Over } else { Standing::Stands };
+    let floor = crate::command::overdue::written_at(config).unwrap_or(now);
+    let gap = overdue(schedule, record.as_ref(), standing, floor, now).filter(|gap| gap.count > 2 && !is_paused);
+    let last = record.as_ref().and_then(|record| record.ledger.last()).map_or_else(
+        || "it never ran".to_string(),
+        |last| format!("its last run was {}", show::time_for_people(last.started, now, schedule.zone())),
+    );
+    Ok(gap.map(|gap| Difference {
+        job: Some(name.to_string()),
+        kind: "idle",
+        message: format!(
+            "{name} has a trigger, but {} of its slots passed since anything was recorded: {last}.",
+            gap.count
+        ),
+    }))
+}
+
+impl Trigger {
+    /// Whether it fires for every slot, in time.
+    fn serves(&self, schedule: &Schedule, slack: Duration, now: Wall) -> bool {
+        match &self.when {
+            When::Always => true,
+            When::Cron(fields) => {
+                let zone = machine_zone();
+                if crontab::expression(schedule, Some(&zone), now).0 == *fields {
+                    return true;
+                }
+                let Ok(installed) = Schedule::parse(fields, &zone) else { return false };
+                let fires =
+                    |slot: Wall| installed.after(Wall(slot.0 - 1)).is_some_and(|fired| fired.since(slot) <= slack);
+                schedule.forward(now).take(SLOTS).all(fires)
+            }
+            When::Unit(text) if self.place.ends_with(".plist") => {
+                // What it is told depends on the time of the year only where the clocks change.
+                text.contains(&launchd::calendar(now, schedule))
+            }
+            When::Unit(text) => {
+                let (wanted, _) = systemd::on_calendar(schedule, now);
+                let told: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("OnCalendar=")).collect();
+                told == wanted
+            }
+        }
+    }
+}
+
+/// Every trigger of fencepost that is installed for this user. Without a crontab there are none in it.
+fn found() -> Result<Vec<Trigger>, Failure> {
+    let mut triggers = Vec::new();
+    let text = crontab::listed().unwrap_or_default().unwrap_or_default();
+    for part in crontab::parts(&text)? {
+        let lines = match &part {
+            crontab::Part::Other(text) | crontab::Part::Block { text, .. } => text,
+        };
+        triggers.extend(lines.lines().filter_map(in_crontab));
+    }
+    let all = |_: &str| true;
+    let kind = systemd::kind(&all)?;
+    for (name, text) in units::texts(&kind.directory) {
+        let path = kind.directory.join(&name).display().to_string();
+        let is_timer = name.ends_with(".timer");
+        if let Some(config) = systemd::config_of(&text).filter(|_| is_timer || name == systemd::UP) {
+            let when = if is_timer { When::Unit(text.clone()) } else { When::Always };
+            triggers.push(Trigger { place: path, job: systemd::job_of(&name), config: Some(config.to_string()), when });
+        } else if name.ends_with(".service") && systemd::config_of(&text).is_none() {
+            let started = text.lines().filter_map(|line| line.strip_prefix("ExecStart=")).filter_map(called);
+            triggers.extend(started.map(|(job, config)| Trigger {
+                place: path.clone(),
+                job,
+                config,
+                when: When::Always,
+            }));
+        }
+    }
+    let kind = launchd::kind(&all)?;
+    for (name, text) in units::texts(&kind.directory) {
+        if (kind.is_ours)(&name, &text) {
+            let job = launchd::job_of(&name);
+            let when = if job.is_some() { When::Unit(text.clone()) } else { When::Always };
+            let place = kind.directory.join(&name).display().to_string();
+            triggers.push(Trigger { place, job, config: launchd::config_of(&text), when });
+        }
+    }
+    Ok(triggers)
+}
+
+/// A line of a crontab that calls fencepost.
+fn in_crontab(line: &str) -> Option<Trigger> {
+    let line = line.trim_start();
+    let fields = if line.starts_with('@') { 1 } else { 5 };
+    if line.starts_with('#') || line.split_whitespace().count() <= fields {
+        return None;
+    }
+    let mut rest = line;
+    let mut when = Vec::new();
+    for _ in 0..fields {
+        let (field, after) = rest.split_once(char::is_whitespace)?;
+        when.push(field);
+        rest = after.trim_start();
+    }
+    let (job, config) = called(&rest.replace(r"\%", "%"))?;
+    let when = if when == ["@reboot"] { When::Always } else { When::Cron(when.join(" ")) };
+    Some(Trigger { place: "your crontab".to_string(), job, config, when })
+}
+
+/// The job that a command runs through fencepost, or none if it is `up`, and the configuration it names.
+fn called(command: &str) -> Option<(Option<String>, Option<String>)> {
+    let words = words(command);
+    let at = words.iter().position(|word| word == "fencepost" || word.ends_with("/fencepost"))?;
+    let (mut config, mut verb) = (None, None);
+    let mut rest = words[at + 1..].iter();
+    while let Some(word) = rest.next() {
+        match word.as_str() {
+            "--" => break,
+            "--config" => config = rest.next().cloned(),
+            "--store" => drop(rest.next()),
+            option if option.starts_with("--config=") => config = option.strip_prefix("--config=").map(String::from),
+            option if option.starts_with('-') => {}
+            "run" if verb.is_none() => verb = Some("run"),
+            "up" if verb.is_none() => return Some((None, config)),
+            job if verb.is_some() => return Some((Some(job.to_string()), config)),
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// The words of a command, as a shell would see them, as far as plain quotes go.
+pub fn words(command: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote, mut is_open) = (Vec::new(), String::new(), None, false);
+    let mut characters = command.chars();
+    while let Some(c) = characters.next() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (Some('\''), c) => word.push(c),
+            (_, '\\') => word.extend(characters.next()),
+            (Some(_), c) => word.push(c),
+            (None, '\'' | '"') => (quote, is_open) = (Some(c), true),
+            (None, c) if c.is_whitespace() => {
+                if !word.is_empty() || is_open {
+                    words.push(std::mem::take(&mut word));
+                }
+                is_open = false;
+            }
+            (None, c) => word.push(c),
+        }
+    }
+    if !word.is_empty() || is_open {
+        words.push(word);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_recognised() {
+        let call = |text: &str| called(text);
+        let some = |job: &str, config: &str| Some((Some(job.to_string()), Some(config.to_string())));
+        assert_eq!(
+            call("/usr/bin/env PATH=/bin '/a b/fencepost' --config '/it'\\''s.toml' run x"),
+            some("x", "/it's.toml")
+        );
+        assert_eq!(call("fencepost run -v x -- ./y"), Some((Some("x".to_string()), None)));
+        assert_eq!(call("fencepost --config=/c up"), Some((None, Some("/c".to_string()))));
+        assert_eq!(call("fencepost status"), None);
+        assert_eq!(call("./report.sh run x"), None);
+        let trigger = in_crontab("*/5 * * * * cd /x && fencepost run report").unwrap();
+        assert_eq!(trigger.job.as_deref(), Some("report"));
+        assert!(matches!(trigger.when, When::Cron(fields) if fields == "*/5 * * * *"));
+        assert!(in_crontab("# 0 7 * * * fencepost run x").is_none());
+        assert!(in_crontab("MAILTO=x").is_none());
+    }
+}

@@ -1,0 +1,72 @@
+//! Files of our own among those of others: which are there, and which should be.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::{At, Change, Scope};
+use crate::exit::Failure;
+
+/// A kind of files in one directory.
+pub struct Kind<'k> {
+    pub directory: PathBuf,
+    /// Whether fencepost wrote a file by this name with this text, for whichever configuration.
+    pub is_ours: fn(&str, &str) -> bool,
+    /// Whether it is for this configuration.
+    pub is_for: &'k dyn Fn(&str) -> bool,
+    /// The job of a file, by its name; nothing if it is for `up`.
+    pub job: fn(&str) -> Option<String>,
+}
+
+impl Kind<'_> {
+    /// What is there, and what should be.
+    pub fn changes(&self, scope: &Scope, mut wanted: BTreeMap<String, String>) -> Result<Vec<Change>, Failure> {
+        let mut changes = Vec::new();
+        for (name, old) in texts(&self.directory) {
+            let new = wanted.remove(&name);
+            let is_ours = (self.is_ours)(&name, &old) && (self.is_for)(&old);
+            match (&new, is_ours) {
+                (None, true) if self.is_meant(&name, scope) => {}
+                (None, _) => continue,
+                (Some(_), true) => {}
+                (Some(_), false) => {
+                    let path = self.directory.join(&name);
+                    let why =
+                        if (self.is_ours)(&name, &old) { "for another configuration" } else { "by somebody else" };
+                    let hint = "Remove it first, or rename the job.";
+                    return Err(Failure::Usage(format!("{} was written {why}. {hint}", path.display())));
+                }
+            }
+            changes.push(self.change(&name, Some(old), new));
+        }
+        changes.extend(wanted.into_iter().map(|(name, new)| self.change(&name, None, Some(new))));
+        changes.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(changes)
+    }
+
+    fn change(&self, name: &str, old: Option<String>, new: Option<String>) -> Change {
+        let path = self.directory.join(name);
+        let shown = new.as_ref().map(|new| match name.ends_with(".plist") {
+            true => new.clone(),
+            false => format!("# {}\n{new}\n", path.display()),
+        });
+        Change { name: path.display().to_string(), at: At::File(path), old, new, shown }
+    }
+
+    /// Whether a file that is no longer wanted is to go.
+    fn is_meant(&self, name: &str, scope: &Scope) -> bool {
+        match (self.job)(name) {
+            None => scope.remove && !scope.per_job,
+            Some(job) => {
+                let is_named = scope.named.is_empty() || scope.named.iter().any(|name| name.as_str() == job);
+                is_named && (scope.per_job || scope.remove)
+            }
+        }
+    }
+}
+
+/// The text files of a directory, by their names.
+pub fn texts(directory: &Path) -> BTreeMap<String, String> {
+    let Ok(entries) = directory.read_dir() else { return BTreeMap::new() };
+    let text = |path: PathBuf| Some((path.file_name()?.to_str()?.to_string(), std::fs::read_to_string(&path).ok()?));
+    entries.filter_map(|entry| text(entry.ok()?.path())).collect()
+}
