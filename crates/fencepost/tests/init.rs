@@ -7,7 +7,7 @@ use std::fs;
 
 use common::contains;
 use serde_json::json;
-use triggers::Home;
+use triggers::{Home, machine_zone};
 
 const CRONTAB: &str = r#"# edited by hand
 MAILTO=ops@example.org
@@ -86,7 +86,10 @@ fn a_crontab_becomes_a_configuration_and_stays_as_it_is() {
     // The same jobs, at the same times.
     let object = home.json(&["validate"]);
     let of = |name: &str| object["jobs"].as_array().unwrap().iter().find(|job| job["job"] == name).unwrap().clone();
-    assert_eq!((&of("night")["timezone"], &of("report")["timezone"]), (&json!("Europe/Berlin"), &json!("UTC")));
+    assert_eq!(
+        (&of("night")["timezone"], &of("report")["timezone"]),
+        (&json!("Europe/Berlin"), &json!(machine_zone()))
+    );
 }
 
 #[test]

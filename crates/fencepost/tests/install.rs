@@ -9,10 +9,15 @@ use std::time::{Duration, Instant};
 
 use common::{BINARY, Said, contains, eventually};
 use serde_json::json;
-use triggers::Home;
+use triggers::{Home, machine_zone};
 
-const TWO: &str = "[job.a]\nschedule = '0 7 * * *'\ncommand = 'true'\n[job.\"news/daily\"]\nevery = '45m'\ncommand = 'true'\n\
+const JOBS: &str = "[job.a]\nschedule = '0 7 * * *'\ncommand = 'true'\n[job.\"news/daily\"]\nevery = '45m'\ncommand = 'true'\n\
                    [job.off]\nschedule = '@daily'\nenabled = false\ncommand = 'true'\n[job.free]\ncommand = 'true'\n";
+
+/// Two jobs that have a trigger, in the zone of the machine, and two that have none.
+fn two() -> String {
+    format!("timezone = '{}'\n{JOBS}", machine_zone())
+}
 
 /// Whatever a path may have in it that means something to systemd, cron, a shell or XML.
 const ODD: &str = "it's 50% <of> $HOME & \"more\"";
@@ -27,7 +32,7 @@ fn has(program: &str) -> bool {
 
 #[test]
 fn a_crontab_gets_its_lines_between_markers_and_loses_them_again() {
-    let home = Home::new(TWO);
+    let home = Home::new(&two());
     let theirs = "MAILTO=me\n# mine\n5 4 * * * /bin/mine\n";
     fs::write(home.spool(), theirs).unwrap();
     let printed = home.done(&["install", "crontab"]).stdout;
@@ -39,14 +44,15 @@ fn a_crontab_gets_its_lines_between_markers_and_loses_them_again() {
         format!("/usr/bin/env PATH={search} FENCEPOST_STATE_DIR={state} {BINARY} --config {config} run {job}\n")
     };
     let expected = format!(
-        "# BEGIN fencepost job a of {config}\n# at 07:00 every day, UTC time\n0 7 * * * {}# END fencepost job a of {config}\n\
+        "# BEGIN fencepost job a of {config}\n# at 07:00 every day, {zone} time\n0 7 * * * {}# END fencepost job a of {config}\n\
          # BEGIN fencepost job news/daily of {config}\n# every 45 minutes\n\
          # Started more often, because cron cannot say that; `run` does only what is due.\n*/15 * * * * {}\
          # END fencepost job news/daily of {config}\n",
         call("a"),
         call("news/daily"),
+        zone = machine_zone(),
     );
-    assert_eq!(printed, expected, "the machine of this test goes by UTC");
+    assert_eq!(printed, expected);
     let diff = home.done(&["install", "crontab", "--dry-run"]).stdout;
     contains(&diff, &["--- your crontab\n+++ your crontab\n@@ -4,0 +4,9 @@\n+# BEGIN fencepost job a"]);
     assert_eq!(home.crontab(), theirs);
@@ -61,7 +67,9 @@ fn a_crontab_gets_its_lines_between_markers_and_loses_them_again() {
     assert_eq!(home.json(&["install", "crontab", "--write"])["changes"], json!([]));
     // An edit changes its line where it stands, and a job that is gone loses it.
     fs::write(home.spool(), format!("{expected}{theirs}")).unwrap();
-    home.write("fencepost.toml", "[job.a]\nschedule = '30 8 * * MON-FRI'\ncommand = 'true'\n");
+    let zone = machine_zone();
+    let edited = format!("timezone = '{zone}'\n[job.a]\nschedule = '30 8 * * MON-FRI'\ncommand = 'true'\n");
+    home.write("fencepost.toml", &edited);
     home.done(&["install", "crontab", "--write"]);
     contains(&home.crontab(), &["\n30 8 * * 1-5 /usr/bin/env"]);
     assert!(!home.crontab().contains("news/daily") && home.crontab().ends_with(theirs), "{}", home.crontab());
@@ -71,7 +79,7 @@ fn a_crontab_gets_its_lines_between_markers_and_loses_them_again() {
 
 #[test]
 fn single_jobs_and_other_configurations_are_left_alone() {
-    let home = Home::new(TWO);
+    let home = Home::new(&two());
     home.write("other.toml", "[job.a]\nschedule = '0 9 * * *'\ncommand = 'true'\n");
     home.done(&["install", "crontab", "a", "--write"]);
     home.done(&["install", "crontab", "news/daily", "--write"]);
@@ -80,9 +88,9 @@ fn single_jobs_and_other_configurations_are_left_alone() {
     home.done(&["install", "crontab", "a", "--remove"]);
     assert_eq!(home.crontab().matches("# BEGIN fencepost job ").count(), 2, "{}", home.crontab());
     contains(&home.crontab(), &["job news/daily of", "other.toml"]);
-    let said = home.say(&["install", "crontab", "aa"]);
+    let said = home.say(&["install", "crontab", "news/dayly"]);
     assert_eq!(said.code, 2);
-    contains(&said.stderr, &["has no job aa", "Did you mean \"a\"?"]);
+    contains(&said.stderr, &["has no job news/dayly", "Did you mean \"news/daily\"?"]);
     assert_eq!(home.say(&["install", "crontab", "free"]).code, 2);
     // Markers that somebody has edited are not guessed at.
     let damaged = home.crontab().replacen("# END fencepost job", "# END", 1);
@@ -107,7 +115,7 @@ fn odd_paths_survive_cron_and_its_shell() {
 
 #[test]
 fn units_are_written_checked_and_taken_away() {
-    let home = Home::named(ODD, TWO);
+    let home = Home::named(ODD, &two());
     home.done(&["install", "systemd", "--write"]);
     let unit = fs::read_to_string(home.units().join("fencepost.service")).unwrap();
     contains(
@@ -134,10 +142,8 @@ fn units_are_written_checked_and_taken_away() {
         ]
     );
     let timer = fs::read_to_string(home.units().join("fencepost-job-a.timer")).unwrap();
-    contains(
-        &timer,
-        &["OnCalendar=*-*-* 7:0:00 UTC\n", "Persistent=true\n", "AccuracySec=1s\n", "WantedBy=timers.target\n"],
-    );
+    let calendar = format!("OnCalendar=*-*-* 7:0:00 {}\n", machine_zone());
+    contains(&timer, &[&calendar, "Persistent=true\n", "AccuracySec=1s\n", "WantedBy=timers.target\n"]);
     if has("systemd-analyze") {
         let mut verify = Command::new("systemd-analyze");
         verify.args(["--user", "verify"]).args(names().iter().map(|name| home.units().join(name)));
@@ -149,7 +155,7 @@ fn units_are_written_checked_and_taken_away() {
     assert_eq!(home.done(&["install", "systemd", "--per-job", "--dry-run"]).stdout, "");
     home.write("fencepost.toml", "[job.a]\nschedule = '0 8 * * *'\ncommand = 'true'\n");
     let diff = home.done(&["install", "systemd", "--per-job", "--dry-run"]).stdout;
-    contains(&diff, &["-OnCalendar=*-*-* 7:0:00 UTC\n+OnCalendar=*-*-* 8:0:00 UTC\n", "+++ /dev/null\n"]);
+    contains(&diff, &[&format!("-{calendar}+OnCalendar=*-*-* 8:0:00 UTC\n"), "+++ /dev/null\n"]);
     home.done(&["install", "systemd", "--per-job", "--write"]);
     assert_eq!(names(), ["fencepost-job-a.service", "fencepost-job-a.timer", "fencepost.service"]);
     // Neither somebody else's unit nor another configuration's is overwritten.
@@ -166,7 +172,7 @@ fn units_are_written_checked_and_taken_away() {
 
 #[test]
 fn agents_are_property_lists() {
-    let home = Home::named(ODD, TWO);
+    let home = Home::named(ODD, &two());
     home.done(&["install", "launchd", "--write"]);
     home.done(&["install", "launchd", "--per-job", "--write"]);
     let agents = home.site.path("home/Library/LaunchAgents");
@@ -194,7 +200,7 @@ fn agents_are_property_lists() {
 
 #[test]
 fn secrets_do_not_stand_in_triggers() {
-    let home = Home::new(TWO);
+    let home = Home::new(&two());
     let said = home.say(&["install", "crontab", "--store", "postgres://me:s3cret@db/x"]);
     assert_eq!(said.code, 2, "{said:?}");
     contains(&said.stderr, &["has a password in it"]);
@@ -203,7 +209,7 @@ fn secrets_do_not_stand_in_triggers() {
 
 #[test]
 fn drift_is_named() {
-    let home = Home::new(TWO);
+    let home = Home::new(&two());
     let kinds = || {
         let object = home.json(&["validate", "--installed"]);
         let list = object["installed"].as_array().unwrap_or_else(|| panic!("{object}")).clone();

@@ -132,7 +132,7 @@ fn pings_follow_a_run_in_their_order() {
     assert_eq!(skip.line(), "POST /ping/s3cret/log?tag=x");
     contains(&skip.body, &["j skipped"]);
     // A wrapper that was killed cannot say how it went; that is told for it.
-    holder.kill();
+    kill(Pid::from_raw(holder.pid()), Signal::SIGKILL).unwrap();
     let fail = web.wait_for(9)[8].clone();
     assert_eq!(fail.line(), "POST /ping/s3cret/fail?tag=x");
     contains(&fail.body, &["was killed"]);

@@ -108,3 +108,12 @@ impl Home {
         fs::read_to_string(self.spool()).unwrap_or_default()
     }
 }
+
+/// The zone that the schedulers of this machine go by.
+pub fn machine_zone() -> String {
+    let link = fs::read_link("/etc/localtime")
+        .ok()
+        .and_then(|link| link.to_str()?.split_once("zoneinfo/").map(|(_, name)| name.to_string()));
+    let name = link.or_else(|| fs::read_to_string("/etc/timezone").ok().map(|name| name.trim().to_string()));
+    name.filter(|name| !name.starts_with("Etc/")).unwrap_or_else(|| "UTC".to_string())
+}
