@@ -7,6 +7,7 @@ mod file;
 mod ledger;
 mod measure;
 mod memory;
+mod up;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -29,6 +30,7 @@ fn main() {
     memory::report(&fencepost, directory.path());
     file::report(directory.path(), rounds);
     ledger::report(&fencepost, directory.path(), rounds.min(50));
+    up::report(&fencepost, directory.path());
 }
 
 fn wrapped_true(fencepost: &Path, directory: &Path, rounds: usize) {

@@ -48,7 +48,7 @@ fn children(pid: u32) -> Vec<u32> {
     listed.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-fn pss_kib(pid: u32) -> Option<u64> {
+pub fn pss_kib(pid: u32) -> Option<u64> {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let line = rollup.lines().find(|line| line.starts_with("Pss:"))?;
     line.split_ascii_whitespace().nth(1)?.parse().ok()

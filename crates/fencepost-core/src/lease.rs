@@ -14,7 +14,7 @@ use thiserror::Error;
 use crate::ledger::{Covered, EndedBy, Ending, Outcome, Status, Trigger, WHOLE_NOTE_BYTES_MAX, cut};
 use crate::name::Job;
 use crate::plan::{PlanRules, SlotState};
-use crate::record::{FORMAT, Holder, Lease, Paused, Record, StopAsked, Until};
+use crate::record::{FORMAT, Holder, Lease, Paused, Record, Seal, StopAsked, Until};
 use crate::said::Published;
 use crate::slot::{self, Choice, Chosen, NotNow, Timing};
 use crate::time::{Boot, Reference, StoreClock, Wall};
@@ -55,6 +55,8 @@ pub struct Facts {
     pub high_water: Option<Token>,
     /// Since when this host has seen the lease unchanged, for stores without a clock.
     pub sighting: Option<Sighting>,
+    /// The sighting is the first of this state of the lease: nobody on this host has watched it so far.
+    pub is_first_sight: bool,
 }
 
 /// One state of a lease, and since when it was seen unchanged.
@@ -89,6 +91,21 @@ pub enum Cause {
     Expired,
     Died,
     Rebooted,
+}
+
+impl Lease {
+    /// Whether it looks as if its holder had died, going by its holder's wall clock and ours. That is a hint to watch it
+    /// and never a decision: a living holder renews it every third of its time-to-live.
+    pub fn looks_abandoned(&self, now: Wall) -> bool {
+        let renewals = u32::try_from(self.renewals).unwrap_or(u32::MAX);
+        let pace = self.ttl / 3 + self.ttl / 30;
+        self.until.is_none() && now.since(self.since) > pace.saturating_mul(renewals) + self.ttl + self.ttl / 2
+    }
+
+    /// How long it has to be watched before it is certainly over, and a little longer.
+    pub fn watch_length(&self) -> Duration {
+        self.ttl + self.ttl / DRIFT_SHARE + Duration::from_millis(500)
+    }
 }
 
 impl fmt::Display for Cause {
@@ -249,6 +266,14 @@ pub enum Intent {
     AskToStop(StopAsked),
     /// Take note of a publish that was made by hand. Anybody may: it changes nothing that counts.
     NotePublish(Published),
+    /// Grant nothing under this record any more: the job moves to the store that is named.
+    Freeze {
+        to: String,
+    },
+    /// Let the next token be above this one, after the store has forgotten some.
+    Raise {
+        above: Token,
+    },
 }
 
 /// What a new lease is for and who takes it.
@@ -308,6 +333,8 @@ pub enum Refusal {
     ClocksApart { store_ms: i64, here_ms: i64 },
     #[error("there is no token left below 2^53")]
     NoTokenLeft,
+    #[error("{0}")]
+    Sealed(Seal),
 }
 
 impl Refusal {
@@ -325,6 +352,14 @@ impl Refusal {
 impl Intent {
     /// Decides, from the record alone and what the context says.
     pub fn decide<R: Rules>(&self, record: Option<&Record>, context: &Context<'_>) -> Result<Decision, Refusal> {
+        if let Some(moved_to) = record.and_then(|record| record.moved_to.as_ref()) {
+            match self {
+                // There is no lease under it, which each of these finds out by itself.
+                Self::Renew(_) | Self::Complete { .. } | Self::Release(_) => {}
+                Self::Freeze { to } if to == moved_to => return Ok(Decision::AlreadyDone),
+                _ => return Err(Refusal::Sealed(Seal::MovedTo(moved_to.clone()))),
+            }
+        }
         match self {
             Self::Claim(claim) => claim.decide::<R>(record, context),
             Self::Renew(me) => {
@@ -347,7 +382,7 @@ impl Intent {
                     record.cloned().filter(|record| record.paused.is_some()).ok_or(Refusal::NobodyHolds)?;
                 record.paused = None;
                 if let Some(timing) = &mut record.timing {
-                    (timing.since, timing.evaluated) = (context.now.wall, None);
+                    (timing.since, timing.evaluated, timing.settles) = (slot_clock(context), None, None);
                 }
                 Ok(written(record, Vec::new(), context))
             }
@@ -391,14 +426,43 @@ impl Intent {
                 record.note_publish(published);
                 Ok(written(record, Vec::new(), context))
             }
+            Self::Freeze { to } => {
+                let record = record.ok_or(Refusal::NobodyHolds)?;
+                let (mut record, aside) = at_rest::<R>(record.clone(), "the store was moved", context)?;
+                record.moved_to = Some(to.clone());
+                Ok(written(record, aside, context))
+            }
+            Self::Raise { above } => {
+                let record = known_or_first(record, context);
+                let (mut record, aside) = at_rest::<R>(record, "its token was raised", context)?;
+                record.token = record.token.max(*above);
+                Ok(written(record, aside, context))
+            }
         }
     }
+}
+
+/// The record without a lease, if nobody holds one. A run that did not end properly ends here.
+fn at_rest<R: Rules>(mut record: Record, why: &str, context: &Context<'_>) -> Result<(Record, Vec<Outcome>), Refusal> {
+    let clock = context.reference.map(|reference| &reference.clock);
+    let aside = match R::standing(&record, clock, context.facts, context.now.boot) {
+        Standing::Held { remaining } => return Err(Refusal::Held { record: Box::new(record), remaining }),
+        Standing::Over(cause) => end_run(&mut record, lost(&alloc::format!("{cause}; {why}")), context.now.wall),
+        Standing::Free => Vec::new(),
+    };
+    record.lease = None;
+    Ok((record, aside))
 }
 
 impl Intent {
     /// Whether it may be about a job that has no record yet, which needs the store's identity.
     pub fn may_make_a_record(&self) -> bool {
-        matches!(self, Self::Claim(_) | Self::Record { .. } | Self::Account(_) | Self::Pause(_))
+        matches!(self, Self::Claim(_) | Self::Record { .. } | Self::Account(_) | Self::Pause(_) | Self::Raise { .. })
+    }
+
+    /// Whether it depends on how the lease stands, so that this host has to say what it knows.
+    pub fn judges_the_lease(&self) -> bool {
+        self.may_make_a_record() || matches!(self, Self::Freeze { .. })
     }
 }
 
@@ -421,7 +485,7 @@ impl Claim {
     }
 
     /// The slot to run. A run that is at the very same slot makes this one a duplicate; at another, an overlap.
-    fn choose<R: Rules>(&self, record: Option<&Record>, context: &Context<'_>) -> Result<Chosen, Refusal> {
+    pub fn choose<R: Rules>(&self, record: Option<&Record>, context: &Context<'_>) -> Result<Chosen, Refusal> {
         let now = slot_clock(context);
         let standing = record.map_or(Standing::Free, |record| self.standing::<R>(record, context));
         if let Some(Paused { since, by, note }) = record.and_then(|record| record.paused.clone()) {
@@ -447,7 +511,7 @@ impl Claim {
     /// Writes down that the schedule was seen, and what of it will never run.
     fn account<R: Rules>(&self, record: Option<&Record>, context: &Context<'_>) -> Result<Decision, Refusal> {
         match self.choose::<R>(record, context) {
-            Err(Refusal::NotNow { why, account: true }) => {
+            Err(Refusal::NotNow { account: true, .. }) => {
                 let mut next = known_or_first(record, context);
                 let (timing, plan) = match &self.slot {
                     Choice::Due(due) => {
@@ -456,10 +520,8 @@ impl Claim {
                     }
                     _ => return Ok(Decision::AlreadyDone),
                 };
-                let missed = match why {
-                    NotNow::NotDue { missed, .. } => missed,
-                    _ => None,
-                };
+                // However it is said that nothing runs: what is accounted for without a run is written down.
+                let missed = plan.dropped.map(slot::covered);
                 next.timing = Some(Timing { since: plan.since, evaluated: plan.evaluated, ..timing });
                 let whole = missed.map(|missed| self.write_missed(&mut next, missed, context.now.wall));
                 Ok(written(next, whole.unwrap_or_default(), context))
@@ -478,8 +540,11 @@ impl Claim {
             count => alloc::format!("nothing ran for these {count} slots, and it is too late"),
         };
         let ending = Ending::new(Status::Missed, EndedBy::Fencepost).with_note(note);
-        let outcome =
-            Outcome { slot: missed.to, covers: Some(missed), ..self.outcome(record, missed.to, ending.clone(), now) };
+        let outcome = Outcome {
+            covers: Some(missed),
+            trigger: Trigger::Schedule,
+            ..self.outcome(record, missed.to, ending.clone(), now)
+        };
         write_down(record, outcome, &ending)
     }
 
@@ -584,7 +649,7 @@ fn trusted_date(context: &Context<'_>) -> Result<Wall, Refusal> {
 }
 
 /// The date that slots are judged by: the store's where it has a clock, so that all machines agree on what is due.
-fn slot_clock(context: &Context<'_>) -> Wall {
+pub fn slot_clock(context: &Context<'_>) -> Wall {
     context.reference.map_or(context.now.wall, |reference| reference.at_most(context.now.boot).wall)
 }
 
@@ -611,6 +676,7 @@ fn first_record(store: StoreId, context: &Context<'_>) -> Record {
         timing: None,
         paused: None,
         params: None,
+        moved_to: None,
     }
 }
 
@@ -669,10 +735,11 @@ fn end_run(record: &mut Record, ending: Ending, finished: Wall) -> Vec<Outcome> 
         covers: lease.covers,
         clipped: false,
     };
-    // A run that stands for several slots accounts for them all by ending well.
-    let covered = lease.covers.map(|covers| covers.to).filter(|_| SlotState::from(ending.status) == SlotState::Done);
-    if let (Some(covered), Some(timing)) = (covered, &mut record.timing) {
-        timing.evaluated = timing.evaluated.max(Some(covered));
+    // A run accounts for its slot by ending well, or for all slots that it stands for, if none before is still open. The
+    // ring alone would know it otherwise, and forgets.
+    if let Some(timing) = record.timing.as_mut().filter(|_| SlotState::from(ending.status) == SlotState::Done) {
+        let settled = timing.settles.filter(|settles| *settles == lease.slot);
+        timing.evaluated = timing.evaluated.max(settled).max(lease.covers.map(|covers| covers.to));
     }
     write_down(record, outcome, &ending)
 }

@@ -259,6 +259,9 @@ pub struct Ledger {
     pub ring: Vec<Outcome>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_ok: Option<Outcome>,
+    /// The newest slot that the ring has given up. Of a slot up to here that is not in the ring, only the history knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_up: Option<Wall>,
     pub counts: BTreeMap<Status, u64>,
 }
 

@@ -8,6 +8,8 @@
 //! * [`schedule`]: when a job is due.
 //! * [`slot`]: which slot a run is for.
 //! * [`plan`]: which slots run now, which are dropped, and why.
+//! * [`agenda`]: when jobs are started, for whoever schedules them here.
+//! * [`advice`]: what the ledger suggests about a job's terms.
 //! * [`overdue`]: which slots passed with nothing recorded.
 //! * [`name`]: what a job may be called, and the one encoding of names into store keys.
 //! * [`time`]: the three clocks, kept apart by type.
@@ -31,6 +33,8 @@
 
 extern crate alloc;
 
+pub mod advice;
+pub mod agenda;
 pub mod artifact;
 pub mod barrier;
 pub mod busy;

@@ -62,6 +62,9 @@ pub struct Record {
     /// The parameters of an item of work that is done once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub params: Option<Fingerprint>,
+    /// The store that the job was moved to. Nothing is granted here any more, and nothing changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved_to: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -182,6 +185,23 @@ pub struct StopAsked {
 pub struct Identity {
     pub v: u32,
     pub store: StoreId,
+    /// No job begins here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed: Option<Seal>,
+}
+
+/// Why a store takes no job that it does not have. URLs in it hold no password.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Error)]
+#[serde(rename_all = "snake_case")]
+pub enum Seal {
+    #[error(
+        "this store was moved to {0}, and nothing is granted here any more. Use that one, by: fencepost store use {0}"
+    )]
+    MovedTo(String),
+    #[error(
+        "this store is being filled from {0}, and has not everything yet. Go on with it by repeating: fencepost store copy"
+    )]
+    FilledFrom(String),
 }
 
 impl Record {
@@ -238,6 +258,8 @@ impl Record {
             let oldest = if last == Some(0) && ring(self) > 1 { 1 } else { 0 };
             given_up.push(self.ledger.ring.remove(oldest));
         }
+        let newest = given_up.iter().map(|outcome| outcome.slot).max();
+        self.ledger.given_up = self.ledger.given_up.max(newest);
         given_up
     }
 

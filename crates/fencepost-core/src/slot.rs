@@ -14,6 +14,7 @@ use crate::plan::{self, Gap, Plan, PlanRules, SlotState, State, Why, plan};
 use crate::record::Record;
 use crate::schedule::Schedule;
 use crate::time::Wall;
+use crate::token::Token;
 
 /// The most slots that one run can be found to have overlapped, one by one. Older ones are accounted for otherwise.
 const OVERLAPPED_MAX: usize = 64;
@@ -41,6 +42,19 @@ pub enum OnUnknown {
     #[default]
     Halt,
     Retry,
+    /// Somebody has looked, and found no effect of the attempts up to the one with this token. A later one is another
+    /// matter.
+    RetryAfter(Token),
+}
+
+impl OnUnknown {
+    fn lets_through(self, record: &Record) -> bool {
+        match self {
+            Self::Halt => false,
+            Self::Retry => true,
+            Self::RetryAfter(token) => record.token == token,
+        }
+    }
 }
 
 /// A job that has a schedule, and what of it is asked for.
@@ -57,10 +71,22 @@ pub struct Scheduled {
 pub enum Asked {
     /// Whatever is due.
     Due,
+    /// Whatever is due but this slot, which was tried just now.
+    DueBut(Wall),
+    /// Whatever is due and was not tried yet, or whose run died: several machines trigger a slot at one instant, and
+    /// one that has failed on the first is not tried again by the others.
+    Untried,
     /// A run now, which satisfies the slot it replaces.
     Now,
     /// The newest slot once more, done or not.
     Again,
+}
+
+impl Asked {
+    /// Whether the schedule alone says which slot it is.
+    pub fn is_by_schedule(self) -> bool {
+        matches!(self, Self::Due | Self::DueBut(_) | Self::Untried)
+    }
 }
 
 /// What becomes of a slot whose run died.
@@ -85,6 +111,9 @@ pub struct Timing {
     /// Every slot up to here is accounted for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluated: Option<Wall>,
+    /// Once a run of this slot has ended well, every slot up to it is accounted for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settles: Option<Wall>,
 }
 
 /// What a run is for.
@@ -122,7 +151,7 @@ pub enum NotNow {
     },
     /// The item of work is known with other parameters.
     OtherParameters,
-    /// The slot is older than everything the record still knows.
+    /// The slot is so old that the record may have forgotten it.
     TooOld {
         slot: Wall,
     },
@@ -157,7 +186,7 @@ impl NotNow {
             Self::OtherParameters => {
                 "this key was used with other parameters. Another item of work needs another key.".to_string()
             }
-            Self::TooOld { .. } => "the slot is older than everything that the record still knows.".to_string(),
+            Self::TooOld { .. } => "the slot is so old that the record may have forgotten how it ended.".to_string(),
             Self::Paused { by, note, .. } => {
                 let note = note.as_ref().map_or_else(String::new, |note| alloc::format!(" ({note})"));
                 alloc::format!("the job is paused, from {by}{note}.")
@@ -193,11 +222,7 @@ impl Choice {
             // Whoever comes second to an item of work is told that it is in progress.
             Self::At(_) | Self::Once { .. } => None,
             Self::Slot { slot, .. } => Some(*slot),
-            Self::Due(scheduled) => match scheduled.plan::<R>(Some(record), Standing::Stands, now).1.why {
-                Why::OnTime(slot) | Why::Again(slot) | Why::TooLate(slot) | Why::Done(slot) => Some(slot),
-                Why::Failed(slot) | Why::Running(slot) => Some(slot),
-                Why::CatchUp | Why::NoneYet => scheduled.schedule.at_or_before(now),
-            },
+            Self::Due(scheduled) => scheduled.newest(&scheduled.plan::<R>(Some(record), Standing::Stands, now).1, now),
         }
     }
 
@@ -223,22 +248,43 @@ impl Scheduled {
         let state = |slot| known.iter().rev().find(|(known, _)| *known == slot).map(|(_, state)| *state);
         let missed = plan.dropped.map(covered);
         let (slot, trigger, covers) = match self.asked {
-            Asked::Due => match plan.run.first() {
-                Some(due) => (due.slot, due.trigger, due.covers.map(covered)),
-                None => return Err(self.nothing(&plan, missed, record)),
-            },
-            Asked::Now => (self.replaced(&plan, now).ok_or_else(|| self.nothing(&plan, None, record))?, MANUAL, None),
+            Asked::Due | Asked::DueBut(_) | Asked::Untried => {
+                match plan.run.iter().find(|due| self.may_try(due.slot, state(due.slot))) {
+                    Some(due) => (due.slot, due.trigger, due.covers.map(covered)),
+                    None => return Err(self.nothing(&plan, missed, record, now)),
+                }
+            }
+            Asked::Now => {
+                let replaced = self.replaced(&plan, now).ok_or_else(|| self.nothing(&plan, missed, record, now))?;
+                // It was replaced before: who means that one says so by asking for it again.
+                if let Some(state) = record.and_then(|record| done(record, replaced)) {
+                    return Err(NotNow::Duplicate { slot: replaced, state, exit_code: None });
+                }
+                (replaced, MANUAL, None)
+            }
             Asked::Again => {
-                let newest = self.schedule.at_or_before(now).ok_or_else(|| self.nothing(&plan, None, record))?;
+                let newest = self.newest(&plan, now).ok_or_else(|| self.nothing(&plan, missed, record, now))?;
                 (newest, MANUAL, None)
             }
         };
-        if state(slot) == Some(SlotState::Lost) && self.on_lost == OnLost::Halt && self.asked == Asked::Due {
+        if state(slot) == Some(SlotState::Lost) && self.on_lost == OnLost::Halt && self.asked.is_by_schedule() {
             return Err(NotNow::Lost { slot });
         }
-        let timing = Timing { since: plan.since, evaluated: plan.evaluated, ..timing };
+        // A slot that is done long before its time stays in the ring until then: what is accounted for is not ahead.
+        let is_here = |slot: &Wall| *slot <= now + self.terms.slack;
+        let settles = Some(slot).filter(is_here).filter(|slot| self.schedule.before(*slot) <= plan.evaluated);
+        let timing = Timing { since: plan.since, evaluated: plan.evaluated, settles, ..timing };
         let more = plan.run.len().saturating_sub(1);
         Ok(Chosen { slot, trigger, covers, missed, timing: Some(timing), more })
+    }
+
+    /// Whether a slot that stands so may be tried by this trigger.
+    fn may_try(&self, slot: Wall, state: Option<SlotState>) -> bool {
+        match self.asked {
+            Asked::DueBut(tried) => slot != tried,
+            Asked::Untried => state != Some(SlotState::Failed),
+            _ => true,
+        }
     }
 
     /// The plan from what the record says.
@@ -252,7 +298,18 @@ impl Scheduled {
 
     /// The slot that a run now replaces: the current one if it is open, or else the next.
     fn replaced(&self, plan: &Plan, now: Wall) -> Option<Wall> {
-        plan.run.last().map(|due| due.slot).or_else(|| self.schedule.after(now))
+        let current = self.newest(plan, now);
+        let is_current = |due: &&plan::Due| Some(due.slot) == current;
+        plan.run.iter().find(is_current).map(|due| due.slot).or(plan.next)
+    }
+
+    /// The slot that a trigger now is for, done or not.
+    fn newest(&self, plan: &Plan, now: Wall) -> Option<Wall> {
+        match plan.why {
+            Why::OnTime(slot) | Why::Again(slot) | Why::TooLate(slot) | Why::Done(slot) => Some(slot),
+            Why::Failed(slot) | Why::Running(slot) => Some(slot),
+            Why::CatchUp | Why::NoneYet => self.schedule.at_or_before(now),
+        }
     }
 
     /// What the record says, unless the schedule was edited since or is seen for the first time.
@@ -265,17 +322,19 @@ impl Scheduled {
             fingerprint,
             since: now,
             evaluated: None,
+            settles: None,
         })
     }
 
-    fn nothing(&self, plan: &Plan, missed: Option<Covered>, record: Option<&Record>) -> NotNow {
+    /// A second trigger of a slot comes at its time. Who looks every few minutes whether something is due finds that
+    /// nothing is.
+    fn nothing(&self, plan: &Plan, missed: Option<Covered>, record: Option<&Record>, now: Wall) -> NotNow {
         let reason = plan.reason(&self.terms, self.schedule.zone());
         match plan.why {
-            Why::Done(slot) => {
-                let newest = record.and_then(|record| record.ledger.attempts(slot).last());
-                match newest.map(|newest| newest.status) {
-                    Some(state @ (Status::Ok | Status::Empty)) => NotNow::Duplicate { slot, state, exit_code: None },
-                    _ => NotNow::NotDue { next: plan.next, missed, reason },
+            Why::Done(slot) if now.since(slot) <= self.terms.slack => {
+                match record.and_then(|record| done(record, slot)) {
+                    Some(state) => NotNow::Duplicate { slot, state, exit_code: None },
+                    None => NotNow::NotDue { next: plan.next, missed, reason },
                 }
             }
             Why::Running(slot) => NotNow::Duplicate { slot, state: Status::Running, exit_code: None },
@@ -292,6 +351,12 @@ impl Chosen {
 
 const MANUAL: Trigger = Trigger::Manual;
 
+/// How a slot was done, if it was.
+fn done(record: &Record, slot: Wall) -> Option<Status> {
+    let newest = record.ledger.attempts(slot).last().map(|newest| newest.status);
+    newest.filter(|status| matches!(status, Status::Ok | Status::Empty))
+}
+
 /// A slot that was named.
 fn fixed(slot: Wall, again: bool, on_lost: OnLost, record: Option<&Record>, lease: Standing) -> Result<Chosen, NotNow> {
     let Some(record) = record.filter(|_| !again) else { return Ok(Chosen::at(slot, MANUAL)) };
@@ -302,7 +367,7 @@ fn fixed(slot: Wall, again: bool, on_lost: OnLost, record: Option<&Record>, leas
         Some((state, SlotState::Done | SlotState::Running)) => Err(NotNow::Duplicate { slot, state, exit_code: None }),
         Some((_, SlotState::Lost)) if on_lost == OnLost::Halt => Err(NotNow::Lost { slot }),
         Some(_) => Ok(Chosen::at(slot, MANUAL)),
-        None if is_older_than_ring(slot, record) => Err(NotNow::TooOld { slot }),
+        None if record.ledger.given_up >= Some(slot) => Err(NotNow::TooOld { slot }),
         None => Ok(Chosen::at(slot, MANUAL)),
     }
 }
@@ -322,24 +387,17 @@ fn once<R: PlanRules>(
     let died = is_run(record) && lease == Standing::Over;
     let newest = record.ledger.attempts(ONCE).last();
     match newest {
-        _ if died && R::is_unknown(None) && on_unknown == OnUnknown::Halt => Err(NotNow::Lost { slot: ONCE }),
+        _ if died && R::is_unknown(None) && !on_unknown.lets_through(record) => Err(NotNow::Lost { slot: ONCE }),
         _ if died => run,
         None => run,
         Some(newest) if matches!(newest.status, Status::Ok | Status::Empty) => {
             Err(NotNow::Duplicate { slot: ONCE, state: newest.status, exit_code: newest.exit_code })
         }
-        Some(newest) if R::is_unknown(Some(newest)) && on_unknown == OnUnknown::Halt => {
+        Some(newest) if R::is_unknown(Some(newest)) && !on_unknown.lets_through(record) => {
             Err(NotNow::Lost { slot: ONCE })
         }
         Some(_) => run,
     }
-}
-
-/// Whether the slot may have had attempts that the ring has given up.
-fn is_older_than_ring(slot: Wall, record: &Record) -> bool {
-    let ever: u64 = record.ledger.counts.values().sum();
-    let oldest = record.ledger.ring.iter().map(|known| known.slot).min();
-    ever > record.ledger.ring.len() as u64 && oldest.is_some_and(|oldest| slot < oldest)
 }
 
 /// What the record knows about single slots, one entry each, its last.
@@ -364,9 +422,10 @@ fn known(record: Option<&Record>, lease: Standing, schedule: &Schedule) -> Vec<(
     known
 }
 
-/// The slots that passed while a run was going: whoever was triggered for them was waved off, and that is final.
+/// The slots that passed while a run was going: whoever was triggered for them was waved off, and that is final. Of a run
+/// that died it is known when that was found out, not until when it was going.
 fn overlapped(outcome: &Outcome, schedule: &Schedule) -> Vec<Wall> {
-    if outcome.started >= outcome.finished || !outcome.status.is_of_a_run() {
+    if outcome.started >= outcome.finished || !outcome.status.is_of_a_run() || outcome.status == Status::Lost {
         return Vec::new();
     }
     let last = schedule.at_or_before(Wall(outcome.finished.0 - 1));
@@ -382,7 +441,7 @@ fn is_run(record: &Record) -> bool {
         .is_some_and(|lease| lease.holder.processes.is_some() && record.ledger.of_run(lease.run).is_none())
 }
 
-fn covered(gap: Gap) -> Covered {
+pub(crate) fn covered(gap: Gap) -> Covered {
     Covered { from: gap.from, to: gap.to, count: gap.count }
 }
 

@@ -195,7 +195,7 @@ impl<R: Rules> Transition<R> {
         let Some(known) = &self.known else { return self.read(now, Out::Record) };
         let record = known.as_ref().map(|known| &known.record);
         let claiming = self.intent.may_make_a_record();
-        if claiming && self.facts.is_none() {
+        if self.intent.judges_the_lease() && self.facts.is_none() {
             return Step::Consult(record.map(|record| Box::new(record.clone())));
         }
         if claiming && record.is_none() && self.store.is_none() {
@@ -298,13 +298,14 @@ impl<R: Rules> Transition<R> {
     fn identity_seen(&mut self, now: Now, entry: Option<Entry>) -> Step {
         let Some(entry) = entry else {
             let store = StoreId(self.by.0);
-            let new = encode(&Identity { v: FORMAT, store });
+            let new = encode(&Identity { v: FORMAT, store, sealed: None });
             self.store = Some(store);
             self.out = Out::NewIdentity;
             self.sent = now.boot;
             return Step::Call(Call::Swap { key: Key::identity(), expected: None, new: Some(new) });
         };
         match decode::<Identity>(&entry.bytes) {
+            Ok(Identity { sealed: Some(seal), .. }) => Step::Refused(Refusal::Sealed(seal)),
             Ok(identity) => {
                 self.store = Some(identity.store);
                 self.proceed(now)

@@ -78,7 +78,7 @@ fn the_format_is_this() {
     );
     assert_eq!(String::from_utf8(common::free(5).encode()).unwrap(), free);
 
-    let identity = Identity { v: FORMAT, store: store_id() };
+    let identity = Identity { v: FORMAT, store: store_id(), sealed: None };
     let golden = r#"{"v":1,"store":"00000000-0000-0000-0000-00000005709e"}"#;
     assert_eq!(String::from_utf8(encode(&identity)).unwrap(), golden);
 }

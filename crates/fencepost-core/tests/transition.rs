@@ -140,7 +140,7 @@ fn whoever_loses_the_race_for_the_identity_takes_the_others() {
     let step = change.begin();
     let step = change.answer(step, 1);
     let step = change.answer(step, 2);
-    change.store.put_bytes(Key::identity(), encode(&Identity { v: FORMAT, store: store_id() }));
+    change.store.put_bytes(Key::identity(), encode(&Identity { v: FORMAT, store: store_id(), sealed: None }));
     done(change.settle(step, 3));
     assert_eq!(change.store.record().store, store_id());
 }

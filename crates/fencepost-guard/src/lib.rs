@@ -6,6 +6,7 @@
 //! * [`transact`]: one change of a record, on the spot.
 //! * [`gate`]: skips are counted one at a time, so that they leave the store to its holder.
 //! * [`archive`], [`retention`]: the history of a job, read back for people, and given up when it is old.
+//! * [`daemon`]: runs as processes of their own, for whoever schedules them.
 //! * [`drive`]: the loop that performs what a run decides.
 //! * [`child`], [`hold`]: what a lease is held for.
 //! * [`artifact`], [`pin`]: files as a run finds and leaves them, and copies of what it reads.
@@ -24,6 +25,7 @@ pub mod attend;
 pub mod call;
 pub mod child;
 pub mod clock;
+pub mod daemon;
 pub mod drive;
 pub mod gate;
 pub mod hold;

@@ -52,8 +52,10 @@ impl Local {
         let mut memory = self.recall(record);
         let holder_is_dead = record.lease.as_ref().is_some_and(|lease| self.host.knows_dead(&lease.holder));
         let clockless = record.lease.as_ref().is_some_and(|lease| lease.until.is_none());
+        let before = memory.sighting.clone();
         let sighting = if clockless { self.sight(record, &mut memory, asked, answered) } else { None };
-        Facts { holder_is_dead, high_water: memory.high_water, sighting }
+        let is_first_sight = sighting.is_some() && memory.sighting != before;
+        Facts { holder_is_dead, high_water: memory.high_water, sighting, is_first_sight }
     }
 
     /// Remembers a grant. A failure is not worth a word: the date alone already keeps tokens from going back.

@@ -97,6 +97,7 @@ mod tests {
             timing: None,
             paused: None,
             params: None,
+            moved_to: None,
         };
         let key = Key::job(&record.job);
         store.swap(&key, None, Some(&record.encode())).unwrap();

@@ -243,6 +243,21 @@ pub fn history(store: &dyn Store, job: &Job, slot: Wall) -> Result<Vec<Outcome>,
     Ok(attempts)
 }
 
+/// The same, and the whole of those that the record shows in short: everything but what it shows as it is.
+pub fn history_and_details(store: &dyn Store, record: &Record, slot: Wall) -> Result<Vec<Outcome>, StoreError> {
+    let known: Vec<&Outcome> = record.ledger.ring.iter().chain(&record.ledger.last_ok).collect();
+    let is_known = |detail: &Outcome| {
+        known.iter().any(|known| (known.attempt(), known.status) == (detail.attempt(), detail.status))
+    };
+    let mut all = Vec::new();
+    for page in pages(store, &record.job, slot)? {
+        all.extend(page.details.into_iter().filter(|detail| is_known(detail)));
+        all.extend(page.attempts);
+    }
+    all.sort_by_key(Outcome::attempt);
+    Ok(all)
+}
+
 /// The whole of an attempt that its job's record shows in short.
 pub fn whole(store: &dyn Store, job: &Job, short: &Outcome) -> Result<Option<Outcome>, StoreError> {
     let pages = pages(store, job, short.slot)?;

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-use nix::libc::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
+use nix::libc::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
@@ -30,9 +30,17 @@ impl Signals {
     /// To be called on the thread that drives the run: there a bus error still ends the process.
     pub fn listen() -> io::Result<Self> {
         sys::hang_on_bus_error()?;
+        Self::listen_to(&[SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGCONT])
+    }
+
+    /// For whoever starts others and waits for them: it is told when one has ended, too.
+    pub fn of_daemon() -> io::Result<Self> {
+        Self::listen_to(&[SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGCONT, SIGCHLD])
+    }
+
+    fn listen_to(wanted: &[i32]) -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
-        let wanted = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGCONT];
-        let heard = wanted.into_iter().filter(|&signal| !sys::is_ignored(signal));
+        let heard = wanted.iter().copied().filter(|&signal| !sys::is_ignored(signal));
         Ok(Self { delivery: SignalDelivery::with_pipe(read, write, SignalOnly, heard)? })
     }
 

@@ -303,6 +303,7 @@ fn upstream(attempts: &[(usize, Ended)], going: Option<(usize, Going)>, zone: &s
         timing: Default::default(),
         paused: Default::default(),
         params: Default::default(),
+        moved_to: Default::default(),
     };
     Upstream { record: Some(record), lease_is_over, history: Vec::new() }
 }

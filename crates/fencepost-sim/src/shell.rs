@@ -242,11 +242,13 @@ impl<R: Rules> World<R> {
         let holder_is_dead = self.is_dead(config, host, record);
         let memory = &mut self.hosts[host].memory;
         let clockless = record.lease.as_ref().is_some_and(|lease| lease.until.is_none());
+        let before = memory.sighting;
         let sighting = if clockless { R::sight(memory.sighting, record, asked, now) } else { None };
         if sighting.is_some() && !config.has(Flaw::NoSightings) {
             memory.sighting = sighting;
         }
-        Facts { holder_is_dead, high_water: memory.high_water, sighting }
+        let is_first_sight = sighting.is_some() && sighting != before;
+        Facts { holder_is_dead, high_water: memory.high_water, sighting, is_first_sight }
     }
 
     /// Whether the holder's processes ran on this very host and are gone.

@@ -25,22 +25,22 @@ macro_rules! worlds {
 
 worlds! {
     slow: SLOW has 118_069 states and depth 38;
-    slow_clockless: SLOW_CLOCKLESS has 112_479 states and depth 39;
+    slow_clockless: SLOW_CLOCKLESS has 112_714 states and depth 43;
     hanging: HANGING has 14_544 states and depth 26;
-    observed: OBSERVED has 190_397 states and depth 29;
+    observed: OBSERVED has 192_847 states and depth 29;
     asleep: ASLEEP has 95_384 states and depth 40;
-    asleep_clockless: ASLEEP_CLOCKLESS has 113_672 states and depth 41;
+    asleep_clockless: ASLEEP_CLOCKLESS has 114_396 states and depth 47;
     drift: DRIFT has 99_114 states and depth 47;
     drift_clockless: DRIFT_CLOCKLESS has 27_250 states and depth 37;
     crash: CRASH has 55_000 states and depth 35;
-    crash_clockless: CRASH_CLOCKLESS has 64_727 states and depth 36;
+    crash_clockless: CRASH_CLOCKLESS has 64_730 states and depth 36;
     stall: STALL has 168_362 states and depth 37;
     loss: LOSS has 62_385 states and depth 38;
     losses: LOSSES has 105_860 states and depth 29;
     new_store: NEW_STORE has 27_381 states and depth 36;
     foreign: FOREIGN has 114_931 states and depth 38;
     restore: RESTORE has 166_380 states and depth 44;
-    restore_clockless: RESTORE_CLOCKLESS has 85_752 states and depth 38;
+    restore_clockless: RESTORE_CLOCKLESS has 86_232 states and depth 38;
     wait: WAIT has 223_759 states and depth 51;
 }
 

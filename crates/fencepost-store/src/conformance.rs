@@ -4,6 +4,7 @@
 //! each of them. All keys are probes under a random name of their own and are removed afterwards, so that the suite
 //! may be run against a store that is in use.
 
+mod canary;
 mod clock;
 mod keys;
 mod races;
@@ -17,6 +18,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
+
+pub use canary::canary;
 
 use crate::{Answer, Entry, Fate, Key, Store, StoreError, Swapped, Trouble, Version};
 
@@ -46,15 +49,28 @@ pub struct Check {
     body: fn(&Bench<'_>) -> Outcome,
 }
 
+/// How often the races are run, and with how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// As often as finds a rare mistake: for the tests of a store.
+    Thorough,
+    /// As often as finds a store that does not compare at all, over a network: for a check of a store in use.
+    Brief,
+}
+
 impl Check {
     pub fn run(&self, open: Opener<'_>) -> Result<(), Violation> {
+        self.run_with(open, Effort::Thorough)
+    }
+
+    pub fn run_with(&self, open: Opener<'_>, effort: Effort) -> Result<(), Violation> {
         let violated = |wrong: Wrong| Violation {
             check: self.name,
             sentence: self.sentence,
             detail: wrong.detail,
             failed: wrong.failed,
         };
-        let bench = Bench::new(open).map_err(violated)?;
+        let bench = Bench::new(open, effort).map_err(violated)?;
         let outcome = (self.body)(&bench);
         bench.clear_away();
         outcome.map_err(violated)
@@ -103,14 +119,12 @@ struct Bench<'a> {
     store: Box<dyn Store>,
     space: String,
     used: Mutex<Vec<Key>>,
+    effort: Effort,
 }
 
 impl<'a> Bench<'a> {
-    fn new(open: Opener<'a>) -> Result<Self, Wrong> {
-        let mut random = [0; 8];
-        getrandom::fill(&mut random).map_err(|error| format!("The system gives no random numbers: {error}."))?;
-        let space = format!("check-{:016x}", u64::from_be_bytes(random));
-        Ok(Self { open, store: open()?, space, used: Mutex::default() })
+    fn new(open: Opener<'a>, effort: Effort) -> Result<Self, Wrong> {
+        Ok(Self { open, store: open()?, space: fresh_space()?, used: Mutex::default(), effort })
     }
 
     fn key(&self, name: &str) -> Key {
@@ -166,6 +180,13 @@ impl<'a> Bench<'a> {
             }
         }
     }
+}
+
+/// A name for keys that nobody else uses.
+fn fresh_space() -> Result<String, Wrong> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(|error| format!("The system gives no random numbers: {error}."))?;
+    Ok(format!("check-{:016x}", u64::from_be_bytes(random)))
 }
 
 /// How long a busy store may put off a race, and how long a scan may lag.

@@ -40,6 +40,12 @@ struct Keeping {
 
 const KEEPING: Keeping = Keeping { versions: 64, age: Duration::from_secs(600) };
 
+/// Whether there is no such directory, and this machine never knew one there.
+pub(crate) fn is_unmade(path: &str, access: &Access) -> bool {
+    let path = Path::new(path);
+    path.try_exists().is_ok_and(|exists| !exists) && !place::is_remembered(path, access.cache.as_deref())
+}
+
 /// A directory, usually on a file server.
 #[derive(Debug)]
 pub(crate) struct DirStore {

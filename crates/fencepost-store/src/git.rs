@@ -119,8 +119,12 @@ impl GitStore {
         let refspec = format!("{}:{reference}", commit.unwrap_or_default());
         let mut arguments = vec!["push", "--porcelain", "--no-verify", "--recurse-submodules=no", &lease];
         if self.git.remote().path().is_some() {
-            // Here we are the server, and what we acknowledge is on the disk.
-            arguments.push("--receive-pack=git -c core.fsync=all -c core.fsyncMethod=fsync receive-pack");
+            // Here we are the server, and what we acknowledge is on the disk. What it tidies it tidies before it ends: a
+            // process that it left behind would be left to whoever adopts what this one leaves.
+            arguments.push(
+                "--receive-pack=git -c core.fsync=all -c core.fsyncMethod=fsync -c gc.autoDetach=false -c \
+                 maintenance.autoDetach=false receive-pack",
+            );
         }
         arguments.extend(["--", self.git.remote().url(), &refspec]);
         let said = self.speak(&arguments)?;
@@ -247,8 +251,8 @@ impl Declaring for GitStore {
                 "Objects, refs and directories are flushed before a swap is answered (core.fsync=all, syncfs).",
             )
         } else {
-            let detail = "Whether an acknowledged push survives a crash of the git host is the host's own matter; it does not say.";
-            Declared::new("durability", Standing::Unknown, detail)
+            let detail = "It is assumed that the git host keeps a push that it has acknowledged; it does not say.";
+            Declared::new("durability", Standing::Weak, detail)
         };
         let reads = if self.git.remote().path().is_some() {
             Declared::new("reads", Standing::Sound, "A fetch shows what stands there.")

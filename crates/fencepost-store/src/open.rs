@@ -115,6 +115,30 @@ pub fn redacted(url: &str) -> String {
     format!("{scheme}:{slashes}{place}{query}")
 }
 
+/// The URL with no password at all, not even a hint of one: for a process that is to find its own.
+pub fn bare(url: &str) -> String {
+    let shown = redacted(url);
+    if shown == url {
+        return shown;
+    }
+    let shown = shown.replacen(":***@", "@", 1).replacen("***@", "", 1).replacen("//@", "//", 1);
+    let (place, query) = shown.split_once('?').map_or((shown.as_str(), ""), |(place, query)| (place, query));
+    let kept: Vec<&str> = query.split('&').filter(|pair| !pair.is_empty() && !pair.ends_with("=***")).collect();
+    if kept.is_empty() { place.to_string() } else { format!("{place}?{}", kept.join("&")) }
+}
+
+/// Whether the store is certainly still to be made, so that nobody can hold anything in it. Opening it would make it.
+pub fn is_unmade(url: &str, access: &Access) -> bool {
+    match split(url) {
+        Some(("sqlite", path)) => {
+            Path::new(path).is_absolute() && Path::new(path).try_exists().is_ok_and(|exists| !exists)
+        }
+        #[cfg(feature = "dir")]
+        Some(("dir", path)) => backends::dir::is_unmade(path, access),
+        _ => false,
+    }
+}
+
 struct Scheme {
     name: &'static str,
     example: &'static str,
@@ -293,9 +317,25 @@ mod tests {
         ];
         for (url, shown) in table {
             assert_eq!(redacted(url), shown);
+            assert!(!bare(url).contains("***"), "{}", bare(url));
             if let Err(error) = open(url) {
                 assert!(!error.to_string().contains("s3cret"), "{error}");
             }
+        }
+    }
+
+    #[test]
+    fn a_bare_url_is_one_that_needs_its_password() {
+        for (url, shown) in [
+            ("postgres://user:s3cret@host/db", "postgres://user@host/db"),
+            ("postgres://host/db?user=u&password=s3cret&sslmode=disable", "postgres://host/db?user=u&sslmode=disable"),
+            ("postgres://host/db?password=s3cret", "postgres://host/db"),
+            ("redis://:s3cret@host:6379/0", "redis://host:6379/0"),
+            ("https://s3cret@host/x", "https://host/x"),
+            ("git+ssh://git@host/r.git", "git+ssh://git@host/r.git"),
+            ("sqlite:/a/b:***@d.db", "sqlite:/a/b:***@d.db"),
+        ] {
+            assert_eq!(bare(url), shown);
         }
     }
 

@@ -201,6 +201,7 @@ pub fn slot_rule(
     let asked = match (options.now, options.again) {
         (true, _) => Asked::Now,
         (_, true) => Asked::Again,
+        _ if options.by_up => Asked::Untried,
         _ => Asked::Due,
     };
     let given = CatchUp {

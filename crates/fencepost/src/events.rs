@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::args::Sink;
 use crate::exit::Failure;
+use crate::report;
 use crate::show;
 
 /// Where events go, if anywhere. A sink that breaks never disturbs the job.
@@ -45,13 +46,21 @@ impl Events {
             Finish::Unrecorded { .. } => "child",
             _ => "fencepost",
         };
-        self.write("ended", json!({ "status": status, "exit_code": exit_code, "ended_by": ended_by }));
+        let mut fields = json!({ "status": status, "exit_code": exit_code, "ended_by": ended_by });
+        if let Some((reason, message)) = report::reason_and_words(&self.job, finish, clock::now().wall) {
+            fields["reason"] = json!(reason);
+            fields["message"] = json!(message);
+        }
+        self.write("ended", fields);
     }
 
     /// The last event of a run that failed before it came to anything.
     pub fn fail(&mut self, failure: &Failure, exit_code: u8) {
         let (status, message) = (Status::Error.as_str(), failure.message());
-        let fields = json!({ "status": status, "exit_code": exit_code, "ended_by": "fencepost", "message": message });
+        let reason = failure.reason();
+        let fields = json!({
+            "status": status, "exit_code": exit_code, "ended_by": "fencepost", "reason": reason, "message": message
+        });
         self.write("ended", fields);
     }
 

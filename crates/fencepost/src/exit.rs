@@ -7,6 +7,7 @@ use fencepost_core::ledger::Status;
 use fencepost_core::register::StoreError;
 use fencepost_core::run::{Finish, Why};
 use fencepost_core::slot::NotNow;
+use fencepost_store::OpenError;
 
 /// What the process ends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +83,11 @@ impl Code {
         }
     }
 
+    /// Somebody wanted it to end.
+    pub fn of_signal(signal: i32) -> Self {
+        Self::of_child(128 + signal)
+    }
+
     /// An earlier attempt died between its effect and its record, under a wrapper.
     pub fn of_unknown() -> Self {
         Self(Self::UNKNOWN.0 + Self::UNDER_RUN)
@@ -138,5 +144,14 @@ impl Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Usage(message) => Self::Usage(message),
+            OpenError::Store(error) => Self::Store(error),
+        }
     }
 }

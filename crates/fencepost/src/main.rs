@@ -2,6 +2,7 @@
 
 mod args;
 mod calendar;
+mod canary;
 mod command;
 mod config;
 mod duration;
@@ -9,9 +10,11 @@ mod events;
 mod exit;
 mod file;
 mod inside;
+mod logs;
 mod moment;
 mod nearest;
 mod notify;
+mod password;
 mod place;
 mod prometheus;
 mod report;
@@ -41,11 +44,15 @@ fn main() -> ExitCode {
         Verb::Resume(options) => command::pause::resume(&arguments.global, options),
         Verb::Status(options) => command::status::run(&arguments.global, options),
         Verb::Runs(options) => command::runs::run(&arguments.global, options),
+        Verb::Up(options) => command::up::run(&arguments.global, options),
+        Verb::Logs(options) => command::logs::run(&arguments.global, options),
+        Verb::Store(verb) => command::store::run(&arguments.global, verb),
         Verb::Validate(options) => command::validate::run(&arguments.global, options),
         Verb::Init(options) => command::init::run(&arguments.global, options),
         Verb::Install(options) => command::install::run(&arguments.global, options),
         Verb::Overdue(options) => command::overdue::run(&arguments.global, options),
         Verb::Notifier => command::notifier::run(),
+        Verb::Advise(options) => command::advise::run(&arguments.global, options),
         Verb::Why(options) => command::why::run(&arguments.global, options),
     };
     code.unwrap_or_else(|failure| {

@@ -10,31 +10,79 @@ use fencepost_core::time::StoreClock;
 use fencepost_core::token::RunId;
 use fencepost_guard::host::Host;
 use fencepost_guard::local::Local;
-use fencepost_store::Store;
-use fencepost_store::{OpenError, open, redacted};
+use fencepost_store::{Access, MemoryStore, Secret, Store, bare, is_unmade, open_with, redacted};
 use nix::unistd::geteuid;
 
 use crate::args::Global;
 use crate::config::{self, Config};
 use crate::exit::Failure;
-use crate::show;
+use crate::report::Voice;
+use crate::{canary, password, show};
 
 /// The places a command speaks of, decided once.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Place {
     pub state: PathBuf,
     pub config: Option<Config>,
     /// The store's URL, which may hold a password: show it by `fencepost_store::redacted` only.
     pub store: String,
     pub host: Host,
+    /// Who named the store, which decides whose password is tried.
+    named_by: NamedBy,
+    /// A file with its password, which was named on the command line.
+    password_file: Option<PathBuf>,
+    /// The password of the environment is another store's.
+    is_left_alone: bool,
+}
+
+/// Who named the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NamedBy {
+    CommandLine,
+    Environment,
+    Configuration,
+    Nobody,
 }
 
 impl Place {
     pub fn find(global: &Global) -> Result<Self, Failure> {
         let state = state_directory()?;
         let config = Config::load(global)?;
-        let store = store(global, config.as_ref(), &state)?;
-        Ok(Self { state, config, store, host: Host::this() })
+        let (store, named_by) = store(global, config.as_ref(), &state)?;
+        if named_by == NamedBy::CommandLine {
+            warn_of_password(global, &store);
+        }
+        Ok(Self { state, config, store, host: Host::this(), named_by, password_file: None, is_left_alone: false })
+    }
+
+    /// The same place with another store, which was named on the command line.
+    pub fn elsewhere(&self, global: &Global, url: &str) -> Self {
+        let url = std::env::current_dir().map_or(url.to_string(), |here| whole(url.to_string(), &here));
+        warn_of_password(global, &url);
+        let configured = self.config.as_ref().and_then(|config| config.store.as_ref());
+        let named_by = match configured {
+            Some(store) if store.value == url => NamedBy::Configuration,
+            _ => NamedBy::CommandLine,
+        };
+        let (state, config, host) = (self.state.clone(), self.config.clone(), self.host.clone());
+        Self { state, config, store: url, host, named_by, password_file: None, is_left_alone: false }
+    }
+
+    /// The same place, whose store does not get the password of the environment.
+    pub fn left_alone(mut self) -> Self {
+        self.is_left_alone = true;
+        self
+    }
+
+    /// Whether the store is a place in the file system, which has no password.
+    pub fn is_path(&self) -> bool {
+        ["sqlite:", "dir:", "git+file:"].iter().any(|scheme| self.store.starts_with(scheme))
+    }
+
+    /// The same place with a file for its store's password.
+    pub fn with_password_file(mut self, path: Option<&Path>) -> Self {
+        self.password_file = path.map(Path::to_path_buf);
+        self
     }
 
     /// The configuration's path, for people.
@@ -44,8 +92,7 @@ impl Place {
 
     /// Whether the store is certainly still to be made, so that nobody can hold anything in it.
     pub fn is_unmade(&self) -> bool {
-        let path = self.store.strip_prefix("sqlite:").map(Path::new);
-        path.is_some_and(|path| path.is_absolute() && path.try_exists().is_ok_and(|exists| !exists))
+        is_unmade(&self.store, &self.access_without_password())
     }
 
     /// Whether the lease in a record is over though nobody released it.
@@ -59,12 +106,57 @@ impl Place {
         redacted(&self.store)
     }
 
+    /// The store's URL for a child, which gets no password.
+    pub fn bare_store(&self) -> String {
+        bare(&self.store)
+    }
+
+    /// Opens the store to change something in it. A store that this host has never used is tried first.
     pub fn open(&self) -> Result<Arc<dyn Store>, Failure> {
-        match open(&self.store) {
-            Ok(store) => Ok(Arc::from(store)),
-            Err(OpenError::Usage(message)) => Err(Failure::Usage(message)),
-            Err(OpenError::Store(error)) => Err(Failure::Store(error)),
+        let store = self.opened()?;
+        canary::sing(self, store.as_ref())?;
+        Ok(store)
+    }
+
+    /// Opens the store to look at it. One that is not made yet is not made by being looked at.
+    pub fn open_to_read(&self) -> Result<Arc<dyn Store>, Failure> {
+        if self.is_unmade() { Ok(Arc::new(MemoryStore::new())) } else { self.opened() }
+    }
+
+    /// Opens the store, whatever it may be worth.
+    pub fn opened(&self) -> Result<Arc<dyn Store>, Failure> {
+        open_with(&self.store, &self.access()?).map(Arc::from).map_err(Failure::from)
+    }
+
+    /// What opening the store takes beside its URL.
+    pub fn access(&self) -> Result<Access, Failure> {
+        Ok(Access { password: self.password()?, ..self.access_without_password() })
+    }
+
+    fn access_without_password(&self) -> Access {
+        Access { password: None, cache: Some(self.state.join("cache")) }
+    }
+
+    fn password(&self) -> Result<Option<Secret>, Failure> {
+        let typed = self.named_by == NamedBy::CommandLine && password::is_in(&self.store);
+        if self.is_path() {
+            return Ok(None);
         }
+        if let Some(file) = &self.password_file {
+            return password::from_file(file, "named on the command line").map(Some);
+        }
+        if typed {
+            return Ok(None);
+        }
+        if !self.is_left_alone
+            && let Some(password) = password::from_environment()?
+        {
+            return Ok(Some(password));
+        }
+        // The file belongs to the store that stands beside it. It is nobody else's business.
+        let of_config = self.config.as_ref().filter(|_| self.named_by == NamedBy::Configuration);
+        let file = of_config.and_then(|config| config.store_password_file.as_deref());
+        file.map(|file| password::from_file(file, "store_password_file")).transpose()
     }
 
     /// The private file in which a run's job says of itself what it has to say.
@@ -97,17 +189,34 @@ fn state_directory() -> Result<PathBuf, Failure> {
     })
 }
 
+/// What is typed is seen by everybody on the machine who asks for its processes.
+fn warn_of_password(global: &Global, url: &str) {
+    if password::is_in(url) {
+        Voice::of(global).warn(&format!(
+            "The password in {} can be read by everybody on this machine while the command runs (ps). Put it into a file \
+             of your own and name that by {} or store_password_file.",
+            redacted(url),
+            password::FILE_VARIABLE
+        ));
+    }
+}
+
 /// The store's URL: the one of the command line, of the environment, of the configuration, or the embedded one.
-fn store(global: &Global, config: Option<&Config>, state: &Path) -> Result<String, Failure> {
-    let given = match &global.store {
-        Some(url) => Some(url.clone()),
-        None => text_variable("FENCEPOST_STORE")?,
-    };
-    if let Some(url) = given {
-        return Ok(std::env::current_dir().map_or(url.clone(), |here| whole(url, &here)));
+fn store(global: &Global, config: Option<&Config>, state: &Path) -> Result<(String, NamedBy), Failure> {
+    let here = |url: String| std::env::current_dir().map_or(url.clone(), |here| whole(url, &here));
+    if let Some(url) = &global.store {
+        return Ok((here(url.clone()), NamedBy::CommandLine));
     }
     let configured = config.and_then(|config| config.store.as_ref()).map(|store| store.value.clone());
-    Ok(configured.unwrap_or_else(|| format!("sqlite:{}", state.join("store.db").display())))
+    match (text_variable(password::STORE_VARIABLE)?, configured) {
+        // A run told us, which tells no password: it is the store of the configuration.
+        (Some(url), Some(configured)) if url == configured || url == bare(&configured) => {
+            Ok((configured, NamedBy::Configuration))
+        }
+        (Some(url), _) => Ok((here(url), NamedBy::Environment)),
+        (None, Some(configured)) => Ok((configured, NamedBy::Configuration)),
+        (None, None) => Ok((format!("sqlite:{}", state.join("store.db").display()), NamedBy::Nobody)),
+    }
 }
 
 /// A store that is named by a relative path is the same one for a child that goes elsewhere.
@@ -124,7 +233,7 @@ pub fn whole(url: String, directory: &Path) -> String {
 }
 
 /// A variable that is set but cannot be read is never taken for one that is not set.
-fn text_variable(name: &str) -> Result<Option<String>, Failure> {
+pub fn text_variable(name: &str) -> Result<Option<String>, Failure> {
     match std::env::var(name) {
         Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
         Err(VarError::NotPresent) => Ok(None),

@@ -140,16 +140,23 @@ pub fn error_json(code: Code, reason: &str, message: &str) {
 
 /// A run that fencepost did not let come to its own end, as programs read it.
 pub fn finish_json(code: Code, job: &str, finish: &Finish, now: Wall) {
-    let reason = match finish {
+    if let (Some(reason), Some((_, message))) = (failure_reason(finish), ending(job, finish, now)) {
+        error_json(code, reason, &message);
+    }
+}
+
+/// The word that programs branch on, of a run that failed by more than its own exit code.
+fn failure_reason(finish: &Finish) -> Option<&'static str> {
+    Some(match finish {
         Finish::Ended { judgement, .. } | Finish::WithoutLease { judgement, .. } if judgement.breaks_contract => {
             "no_output"
         }
-        Finish::Ended { .. } | Finish::WithoutLease { .. } | Finish::Held { .. } => return,
-        Finish::Barred { halt: false, .. } => return,
+        Finish::Ended { .. } | Finish::WithoutLease { .. } | Finish::Held { .. } => return None,
+        Finish::Barred { halt: false, .. } => return None,
         Finish::NotNow(NotNow::Lost { .. }) => "unknown",
         Finish::NotNow(NotNow::TooOld { .. }) => "too_old",
         Finish::NotNow(NotNow::OtherParameters) => "other_parameters",
-        Finish::NotNow(_) => return,
+        Finish::NotNow(_) => return None,
         Finish::Barred { halt: true, .. } => "halted",
         Finish::Fenced { .. } => "fenced",
         Finish::Stopped { why: Why::Timeout, .. } => "timeout",
@@ -162,10 +169,21 @@ pub fn finish_json(code: Code, job: &str, finish: &Finish, now: Wall) {
         Finish::Refused(_) => "refused",
         Finish::Unrecorded { .. } => "unrecorded",
         Finish::Interrupted(_) => "interrupted",
+    })
+}
+
+/// Why a run came to nothing, or failed by more than its own exit code: a word for programs, a sentence for people.
+pub fn reason_and_words(job: &str, finish: &Finish, now: Wall) -> Option<(&'static str, String)> {
+    let reason = match finish {
+        Finish::Held { .. } => "held",
+        Finish::NotNow(NotNow::Duplicate { state: Status::Running, .. }) => "running",
+        Finish::NotNow(NotNow::Duplicate { .. }) => "done",
+        Finish::NotNow(NotNow::NotDue { .. }) => "not_due",
+        Finish::NotNow(NotNow::Paused { .. }) => "paused",
+        Finish::Barred { halt: false, .. } => "barred",
+        other => failure_reason(other)?,
     };
-    if let Some((_, message)) = ending(job, finish, now) {
-        error_json(code, reason, &message);
-    }
+    ending(job, finish, now).map(|(_, words)| (reason, words))
 }
 
 fn say(text: &str) {

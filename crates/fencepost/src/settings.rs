@@ -11,8 +11,8 @@ use fencepost_guard::artifact::{Base, Declared};
 
 use crate::args::{OnceOptions, OverlapChoice, RunOptions, StoreErrorChoice};
 use crate::calendar::{self, SlotRule};
-use crate::command::check_ttl;
-use crate::config::{Config, GRACE, GRACES_PER_TTL, JobConfig, Located, TTL};
+use crate::command::{self, check_ttl};
+use crate::config::{Config, GRACE, GRACES_PER_TTL, JobConfig, Located};
 use crate::duration;
 use crate::exit::Failure;
 use crate::upstreams;
@@ -44,6 +44,8 @@ pub struct Settings {
     pub retry_backoff: Duration,
     pub catch_up_spacing: Duration,
     pub observe: bool,
+    /// It was started by `up`.
+    pub by_up: bool,
     pub base: Base,
     pub needs: Vec<Need>,
     pub needs_wait: Duration,
@@ -58,12 +60,12 @@ pub struct Settings {
 }
 
 impl Settings {
-    pub fn of(options: &RunOptions, config: Option<&Config>) -> Result<Self, Failure> {
+    pub fn of(options: &RunOptions, config: Option<&Config>, store: &str) -> Result<Self, Failure> {
         let keys = config.map(|config| config.job(&options.job).clone()).unwrap_or_default();
         let base = upstreams::base(config)?;
         let zone = calendar::zone(options.tz.as_deref(), config, &options.job)?;
         let shell = |script: &OsString| vec!["/bin/sh".into(), "-c".into(), script.clone()];
-        let ttl = options.ttl.or(value(&keys.ttl)).unwrap_or(TTL);
+        let ttl = command::ttl(options.ttl.or(value(&keys.ttl)), store)?;
         Ok(Self {
             argv: argv(options, config, &keys)?,
             working_directory: working_directory(&options.job, config, &keys),
@@ -82,6 +84,7 @@ impl Settings {
             retry_backoff: options.retry_backoff.or(value(&keys.retry_backoff)).unwrap_or(RETRY_BACKOFF),
             catch_up_spacing: options.catch_up_spacing.or(value(&keys.catch_up_spacing)).unwrap_or_default(),
             observe: options.observe || keys.observe == Some(true),
+            by_up: options.by_up,
             zone,
             needs: needs(options, config, &keys, &base)?,
             needs_wait: options.needs_wait.or(value(&keys.needs_wait)).unwrap_or_default(),
@@ -98,7 +101,7 @@ impl Settings {
 
 impl Settings {
     /// What an item of work goes by that is done once: no configuration, no slots, nothing but the command.
-    pub fn of_once(options: &OnceOptions, slot: SlotRule) -> Result<Self, Failure> {
+    pub fn of_once(options: &OnceOptions, slot: SlotRule, store: &str) -> Result<Self, Failure> {
         let argv = match &options.shell {
             Some(script) => vec!["/bin/sh".into(), "-c".into(), script.clone()],
             None if options.command.is_empty() => {
@@ -107,7 +110,7 @@ impl Settings {
             }
             None => options.command.clone(),
         };
-        let ttl = options.ttl.unwrap_or(TTL);
+        let ttl = command::ttl(options.ttl, store)?;
         Ok(Self {
             argv,
             working_directory: None,
@@ -127,6 +130,7 @@ impl Settings {
             retry_backoff: RETRY_BACKOFF,
             catch_up_spacing: Duration::ZERO,
             observe: false,
+            by_up: false,
             base: Base::new(&upstreams::working_directory()?),
             needs: Vec::new(),
             needs_wait: Duration::ZERO,

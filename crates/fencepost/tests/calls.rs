@@ -1,8 +1,14 @@
 //! What an uncontended run costs its store: three calls, two of them durable.
 
 mod common;
+#[path = "../../fencepost-guard/tests/servers/mod.rs"]
+mod servers;
+#[path = "../../fencepost-store/tests/worker/mod.rs"]
+#[allow(dead_code, reason = "the tests of the store use the rest")]
+mod worker;
 
 use std::os::fd::BorrowedFd;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +29,9 @@ use fencepost_guard::local::Local;
 use fencepost_guard::scout::Scout;
 use fencepost_guard::signals::Signals;
 use fencepost_store::layer::{Call, Ended, Trace, Verb};
-use fencepost_store::{MemoryStore, SqliteStore, Store};
+use fencepost_store::{Access, MemoryStore, Secret, SqliteStore, Store, open_with};
+use servers::{Postgres, Redis};
+use worker::{TOKEN, Worker};
 
 /// A child that ends as soon as it is started, and asks its upstreams before that if it has any.
 struct Instantly {
@@ -126,6 +134,22 @@ fn an_uncontended_run_makes_three_calls_of_which_two_are_won_swaps() {
     assert_eq!(calls_of_a_later_run(MemoryStore::new()), expected);
     let directory = tempfile::tempdir().unwrap();
     assert_eq!(calls_of_a_later_run(SqliteStore::open(&directory.path().join("store.db")).unwrap()), expected);
+    let repository = directory.path().join("store.git");
+    assert!(Command::new("git").args(["init", "-q", "--bare"]).arg(&repository).status().unwrap().success());
+    let (postgres, redis) = (Postgres::start(&["fsync=on"]), Redis::start(&[]));
+    let worker = Worker::start();
+    let urls = [
+        format!("dir:{}", directory.path().join("shared").display()),
+        format!("git+file://{}", repository.display()),
+        postgres.url(&postgres.database()),
+        redis.url(),
+        worker.url(),
+    ];
+    for url in urls {
+        let password = url.starts_with("http").then(|| Secret::new(TOKEN));
+        let access = Access { password, cache: Some(directory.path().join("cache")) };
+        assert_eq!(calls_of_a_later_run(open_with(&url, &access).unwrap()), expected, "{url}");
+    }
 }
 
 /// And one more for each upstream, however often it is named.

@@ -65,7 +65,7 @@ fn a_usage_error_is_125_under_run_and_2_elsewhere() {
         &["lease", "release", "j"],
         &["lease", "release", "j", "--token", "1", "--force"],
         &["status", "a", "b"],
-        &["status", "--store", "postgres://h/d"],
+        &["status", "--store", "mysql://h/d"],
         &["runs", "--status", "fine"],
         &["runs", "-n", "many"],
     ] {

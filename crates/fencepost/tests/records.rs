@@ -158,6 +158,26 @@ fn a_run_is_told_the_date_of_its_slot_in_its_zone() {
     }
 }
 
+/// A run that ends on another day than its slot's is of its slot's day, to itself and to whoever asks.
+#[test]
+fn a_run_belongs_to_the_day_of_its_slot_whenever_it_runs() {
+    for (zone, day, next) in [
+        ("Asia/Tokyo", "2026-03-10", "2026-03-11"),
+        ("America/New_York", "2026-03-07", "2026-03-08"),
+        ("Europe/London", "2026-10-24", "2026-10-25"),
+        ("Pacific/Apia", "2011-12-29", "2011-12-31"),
+        ("UTC", "2026-02-28", "2026-03-01"),
+    ] {
+        let desk = Desk::new();
+        let slot = format!("{day}T23:59:59");
+        let said = desk.done(&["run", "job", "--slot", &slot, "--tz", zone, "-c", "echo $FENCEPOST_DATE"]);
+        assert_eq!(said.stdout, format!("{day}\n"), "{zone}");
+        let gate = |date: &str| desk.say(&["gate", "job", "--date", date, "--tz", zone]).code;
+        assert_eq!((gate(day), gate(next)), (0, 15), "{zone}");
+        assert!(desk.last("job").finished > desk.last("job").slot);
+    }
+}
+
 /// Local times that come twice or never, and days that never were.
 #[test]
 fn a_slot_is_one_instant_whatever_the_clocks_on_the_walls_do() {

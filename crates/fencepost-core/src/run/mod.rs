@@ -18,7 +18,7 @@ use crate::register::{StoreError, Trouble};
 use crate::said::Published;
 use crate::slot::NotNow;
 use crate::time::{Boot, Reference};
-use crate::token::RunId;
+use crate::token::{RunId, Token};
 use crate::transition::{Done, Known, Step, Transition};
 
 mod ending;
@@ -30,6 +30,9 @@ pub use vocabulary::*;
 /// How long a waiting run pauses between two looks, at first and at most.
 const LOOK_PAUSE_MIN: Duration = Duration::from_millis(100);
 const LOOK_PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// The same for one that watches a lease for a whole time-to-live, in a store that may not like to be asked often.
+const WATCH_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// How long a claim may go unanswered before the store counts as failed, and how long after somebody asked to stop.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(30);
@@ -52,6 +55,10 @@ pub struct Run<R: Rules = Honest> {
     /// Until when a waiting run waits.
     wait_until: Option<Boot>,
     looks: u32,
+    /// Nobody on this host has watched the lease so far, in a store without a clock.
+    is_first_sight: bool,
+    /// The lease that is watched because it looks abandoned: its token and how often it was renewed.
+    watched: Option<(Token, u64)>,
     /// The holder that was asked to stop. Another that slipped in after it is asked as well.
     asked_to_stop: Option<RunId>,
     /// There is no slot to run, which is being written down.
@@ -114,6 +121,8 @@ impl<R: Rules> Run<R> {
             mine: None,
             wait_until: None,
             looks: 0,
+            is_first_sight: false,
+            watched: None,
             asked_to_stop: None,
             not_now: None,
             observed: Vec::new(),
@@ -139,7 +148,10 @@ impl<R: Rules> Run<R> {
                 if self.phase == Phase::Completing => {}
             Input::Begin => self.begin(now, &mut out),
             Input::Answered(answer) => self.with_transition(now, &mut out, |t| t.answered(now, answer)),
-            Input::Consulted(facts) => self.with_transition(now, &mut out, |t| t.consulted(now, facts)),
+            Input::Consulted(facts) => {
+                self.is_first_sight = facts.is_first_sight;
+                self.with_transition(now, &mut out, |t| t.consulted(now, facts));
+            }
             Input::Tick => self.tick(now, &mut out),
             Input::Spawned => {}
             Input::NotSpawned(why) => {
@@ -215,6 +227,7 @@ impl<R: Rules> Run<R> {
         }
         self.phase = Phase::Claiming;
         self.mine = None;
+        self.not_now = None;
         self.give_up_at = Some(now.boot + CLAIM_PATIENCE);
         self.start(Intent::Claim(self.terms.claim.clone()), now, out);
     }
@@ -474,6 +487,7 @@ impl<R: Rules> Run<R> {
             let ttl = record.lease.as_ref().map_or(self.terms.claim.ttl, |lease| lease.ttl);
             self.wait_until = Some(now.boot + ttl * 2);
         }
+        self.watch(now, &record);
         if self.wait_until.is_none_or(|until| now.boot >= until) {
             return self.finish(Finish::Held { record, remaining }, out);
         }
@@ -489,8 +503,26 @@ impl<R: Rules> Run<R> {
         self.pause(now);
     }
 
+    /// Without a clock, a lease whose holder died ends only under somebody's eyes. If it looks like that and nobody has
+    /// watched it so far, this run does, for as long as it takes, rather than leave it to runs that all come and go. A
+    /// lease that is renewed meanwhile is not abandoned.
+    fn watch(&mut self, now: Now, record: &Record) {
+        let Some(lease) = &record.lease else { return };
+        let state = (record.token, lease.renewals);
+        match self.watched {
+            Some(watched) if watched != state => (self.watched, self.wait_until) = (None, None),
+            Some(_) => {}
+            None if self.wait_until.is_none() && self.is_first_sight && lease.looks_abandoned(now.wall) => {
+                self.watched = Some(state);
+                self.wait_until = Some(now.boot + lease.watch_length());
+            }
+            None => {}
+        }
+    }
+
     fn pause(&mut self, now: Now) {
-        let pause = (LOOK_PAUSE_MIN * 2u32.pow(self.looks.min(10))).min(LOOK_PAUSE_MAX);
+        let most = if self.watched.is_some() { WATCH_PAUSE_MAX } else { LOOK_PAUSE_MAX };
+        let pause = (LOOK_PAUSE_MIN * 2u32.pow(self.looks.min(10))).min(most);
         self.looks += 1;
         let look_at = now.boot + pause;
         self.phase = Phase::Waiting { look_at: self.wait_until.map_or(look_at, |until| look_at.min(until)) };
@@ -529,7 +561,8 @@ impl<R: Rules> Run<R> {
     /// something we cannot read, or that another holds the lease, is.
     fn may_run_without_lease(&self, error: &StoreError) -> bool {
         let out_of_reach = error.trouble != Trouble::Corrupt && self.looks == 0;
-        self.terms.run_without_store && out_of_reach && self.interrupted.is_none()
+        let may_be_due = self.not_now.is_none();
+        self.terms.run_without_store && out_of_reach && may_be_due && self.interrupted.is_none()
     }
 
     fn run_without_lease(&mut self, now: Now, error: StoreError, out: &mut Vec<Output>) {

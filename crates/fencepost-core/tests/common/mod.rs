@@ -125,6 +125,7 @@ pub fn free(last: u64) -> Record {
         timing: None,
         paused: None,
         params: None,
+        moved_to: None,
     }
 }
 
@@ -219,7 +220,7 @@ impl Memory {
 
     pub fn with_identity() -> Self {
         let mut memory = Self::default();
-        memory.put_bytes(Key::identity(), encode(&Identity { v: FORMAT, store: store_id() }));
+        memory.put_bytes(Key::identity(), encode(&Identity { v: FORMAT, store: store_id(), sealed: None }));
         memory
     }
 

@@ -61,6 +61,11 @@ pub fn publish(
     }
 }
 
+/// The fence of a file: what was last written there. `None` where nothing was ever published.
+pub fn fence_of(path: &Path) -> Result<Option<Fence>, PublishError> {
+    Target::new(Place::of_file(path)?).seen(false)
+}
+
 fn dry_run(request: &Request, target: &Target, payload: &mut dyn Read) -> Result<Receipt, PublishError> {
     let digest = digest::read(payload).map_err(|error| failed("read the payload for", &target.place.target, &error))?;
     let seen = target.seen(request.adopt)?;

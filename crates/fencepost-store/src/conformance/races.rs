@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use super::{Bench, Check, Outcome, Wrong, ensure, patiently};
+use super::{Bench, Check, Effort, Outcome, Wrong, ensure, patiently};
 use crate::{Entry, Key, Store, Swapped};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -29,13 +29,19 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 const CREATORS: usize = 32;
-const CREATE_ROUNDS: usize = 4;
-const COUNTERS: usize = 16;
-const INCREMENTS: usize = 25;
+
+/// Rounds of creation, those who count, and how far each of them counts.
+fn size(effort: Effort) -> (usize, usize, usize) {
+    match effort {
+        Effort::Thorough => (4, 16, 25),
+        Effort::Brief => (1, 8, 6),
+    }
+}
 
 fn one_creator_wins(bench: &Bench<'_>) -> Outcome {
     let handles = (0..CREATORS).map(|_| (bench.open)()).collect::<Result<Vec<_>, _>>()?;
-    for round in 0..CREATE_ROUNDS {
+    let (rounds, ..) = size(bench.effort);
+    for round in 0..rounds {
         let key = bench.key(&format!("r{round}"));
         let start = Barrier::new(CREATORS);
         let ended = all(handles.iter().enumerate().map(|(number, handle)| {
@@ -72,17 +78,18 @@ fn judge_creation(bench: &Bench<'_>, key: &Key, ended: &[Swapped]) -> Outcome {
 
 fn no_increment_is_lost(bench: &Bench<'_>) -> Outcome {
     let key = &bench.key("counter");
-    let handles = (0..COUNTERS).map(|_| (bench.open)()).collect::<Result<Vec<_>, _>>()?;
+    let (_, counters, increments) = size(bench.effort);
+    let handles = (0..counters).map(|_| (bench.open)()).collect::<Result<Vec<_>, _>>()?;
     let counting = &AtomicBool::new(true);
     let watched = thread::scope(|scope| {
         let watcher = scope.spawn(|| watch(&bench.store, key, counting));
-        let counted = all(handles.iter().map(|handle| move || count_up(handle, key, INCREMENTS)));
+        let counted = all(handles.iter().map(|handle| move || count_up(handle, key, increments)));
         counting.store(false, Ordering::Release);
         let watched = watcher.join().unwrap_or_else(|_| Err("The watcher panicked.".to_string().into()));
         counted.and(watched)
     });
     watched?;
-    sum_is(bench, key, COUNTERS * INCREMENTS)
+    sum_is(bench, key, counters * increments)
 }
 
 fn one_handle_serves_several_threads(bench: &Bench<'_>) -> Outcome {

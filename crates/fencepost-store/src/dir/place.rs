@@ -89,6 +89,12 @@ pub(super) fn prepare(path: &Path, cache: Option<&Path>) -> Result<Place, StoreE
     Ok(Place { root, shared, modes })
 }
 
+/// Whether this machine has used the directory before.
+pub(super) fn is_remembered(path: &Path, cache: Option<&Path>) -> bool {
+    let whole = std::path::absolute(path).ok();
+    whole.zip(cache).is_some_and(|(path, cache)| Memory::of(cache, &path).recall().is_some())
+}
+
 impl DirStore {
     /// The mark is asked for before every call: what was mounted may not be any more, and an empty directory would look
     /// like a store in which nothing was ever held.

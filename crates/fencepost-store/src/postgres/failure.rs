@@ -158,10 +158,10 @@ fn is_rolled_back(error: &Error) -> bool {
 }
 
 fn connecting(error: Option<&Error>, store: &PostgresStore) -> (Trouble, String) {
-    let Some(db) = error.and_then(Error::as_db_error) else {
-        return (Trouble::Unavailable, "Is it running, and does the URL name it?".to_string());
-    };
-    if db.code().code().starts_with("28") {
+    let db = error.and_then(Error::as_db_error);
+    // The driver has no kind for it: the server asked for a password, and there was none to give.
+    let asked_in_vain = error.is_some_and(|error| db.is_none() && explained(error).contains("password missing"));
+    if asked_in_vain || db.is_some_and(|db| db.code().code().starts_with("28")) {
         let mut step = "Give the password in a file, by FENCEPOST_STORE_PASSWORD, or in .pgpass.".to_string();
         for remark in store.server.remarks() {
             step.push(' ');
@@ -169,7 +169,7 @@ fn connecting(error: Option<&Error>, store: &PostgresStore) -> (Trouble, String)
         }
         return (Trouble::Refused, step);
     }
-    of_state(db)
+    db.map_or_else(|| (Trouble::Unavailable, "Is it running, and does the URL name it?".to_string()), of_state)
 }
 
 fn meaning(error: &Error, store: &PostgresStore) -> (Trouble, String) {

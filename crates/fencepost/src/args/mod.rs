@@ -2,6 +2,7 @@
 
 pub mod operate;
 pub mod publish;
+pub mod store;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -73,8 +74,14 @@ pub enum Verb {
     Resume(JobArgument),
     /// Show the jobs: who holds them, how they last ended, how often they were skipped
     Status(StatusOptions),
+    /// Show how long runs take and which terms suit, with the reasons
+    Advise(AdviseOptions),
     /// Show how recent runs ended
     Runs(RunsOptions),
+    /// Schedule the jobs of the configuration on this machine; any number of machines may
+    Up(UpOptions),
+    /// Show what a job's run printed, where that is kept
+    Logs(LogsOptions),
     /// Check the configuration
     Validate(operate::ValidateOptions),
     /// Write a configuration to begin with, from a crontab if asked
@@ -88,6 +95,9 @@ pub enum Verb {
     Notifier,
     /// Say what became of a slot of a job and why, step by step
     Why(WhyOptions),
+    /// Prove a store, make it the default, move to another, or recover after a loss
+    #[command(subcommand)]
+    Store(store::StoreVerb),
 }
 
 #[derive(Debug, Args)]
@@ -206,6 +216,41 @@ pub struct RunOptions {
     /// Say what would happen, and do nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// It is started by `up`, on several machines at one instant
+    #[arg(long, hide = true)]
+    pub by_up: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct UpOptions {
+    /// Only these jobs (default: all that have a schedule and are enabled)
+    #[arg(value_parser = name, value_name = "JOB")]
+    pub jobs: Vec<Name>,
+    /// Run what is due now, and end
+    #[arg(long)]
+    pub once: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct LogsOptions {
+    /// The job's name; with @HOST for a job that is each host's own
+    #[arg(value_parser = Job::parse)]
+    pub job: Job,
+    /// Only this run, or the run whose id begins so
+    #[arg(long, value_name = "R", conflicts_with = "slot")]
+    pub run: Option<String>,
+    /// Only the slot at this time: an instant, or a local time in the job's zone
+    #[arg(long, value_name = "T")]
+    pub slot: Option<String>,
+    /// Go on until the run has ended
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only the last lines
+    #[arg(short = 'n', long, value_name = "LINES")]
+    pub lines: Option<usize>,
+    /// Say which logs there are
+    #[arg(long, conflicts_with_all = ["follow", "lines"])]
+    pub list: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -230,9 +275,9 @@ pub enum LeaseVerb {
     Acquire {
         #[command(flatten)]
         job: JobArgument,
-        /// How long it lasts without a renewal
-        #[arg(long, value_parser = duration::parse, default_value = "5m", value_name = "D")]
-        ttl: Duration,
+        /// How long it lasts without a renewal (default: 5m, or as long as the store needs)
+        #[arg(long, value_parser = duration::parse, value_name = "D")]
+        ttl: Option<Duration>,
         /// Wait this long for it if another holds it
         #[arg(short, long, value_parser = duration::parse, value_name = "D")]
         wait: Option<Duration>,
@@ -265,9 +310,9 @@ pub enum LeaseVerb {
     Hold {
         #[command(flatten)]
         job: JobArgument,
-        /// How long it lasts without a renewal
-        #[arg(long, value_parser = duration::parse, default_value = "5m", value_name = "D")]
-        ttl: Duration,
+        /// How long it lasts without a renewal (default: 5m, or as long as the store needs)
+        #[arg(long, value_parser = duration::parse, value_name = "D")]
+        ttl: Option<Duration>,
         /// Wait this long for it if another holds it
         #[arg(short, long, value_parser = duration::parse, value_name = "D")]
         wait: Option<Duration>,
@@ -430,6 +475,13 @@ pub enum Format {
     Json,
     /// For Prometheus
     Prom,
+}
+
+#[derive(Debug, Args)]
+pub struct AdviseOptions {
+    /// Only this job
+    #[arg(value_parser = name)]
+    pub job: Option<Name>,
 }
 
 #[derive(Debug, Args)]

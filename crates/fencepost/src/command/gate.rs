@@ -20,7 +20,7 @@ use crate::exit::{Code, Failure};
 use crate::inside::{Inside, variable};
 use crate::place::Place;
 use crate::report::Voice;
-use crate::{calendar, duration, show, upstreams};
+use crate::{calendar, duration, password, show, upstreams};
 
 pub fn run(global: &Global, options: &GateOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
@@ -33,7 +33,7 @@ pub fn run(global: &Global, options: &GateOptions) -> Result<Code, Failure> {
         Failure::Other(format!("Cannot make a place for what is read in {}: {error}", place.state.display()))
     })?;
     let due = upstreams::last_due(&needs, place.config.as_ref())?;
-    let inspection = match place.open() {
+    let inspection = match place.open_to_read() {
         Ok(store) => {
             let scout = Scout {
                 store,
@@ -163,6 +163,7 @@ fn report(global: &Global, inspection: &Inspection, zone: &Zone) {
 fn run_command(command: &[OsString], inspection: &Inspection) -> Result<Code, Failure> {
     let mut child = Command::new(&command[0]);
     child.args(&command[1..]);
+    password::keep_from(&mut child);
     for input in &inspection.inputs {
         child.env(input.variable(), &input.path);
     }

@@ -32,18 +32,21 @@ pub fn run(global: &Global, verb: &LeaseVerb) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     match verb {
         LeaseVerb::Acquire { job, ttl, wait } => {
-            super::check_ttl(*ttl)?;
-            Desk::open(global, place, job)?.acquire(*ttl, *wait)
+            let ttl = super::ttl(*ttl, &place.store)?;
+            Desk::open(global, place, job)?.acquire(ttl, *wait)
         }
         LeaseVerb::Renew { job, token } => Desk::open(global, place, job)?.renew(*token),
         LeaseVerb::Release { job, token, force } => {
             let desk = Desk::open(global, place, job)?;
             if *force { desk.force_release() } else { desk.release(token.unwrap_or_default()) }
         }
-        LeaseVerb::Show { job } => Desk::open(global, place, job)?.show(),
+        LeaseVerb::Show { job } => {
+            let store = place.open_to_read()?;
+            Desk::with(global, place, job, store)?.show()
+        }
         LeaseVerb::Hold { job, ttl, wait } => {
-            super::check_ttl(*ttl)?;
-            Desk::open(global, place, job)?.hold(*ttl, *wait)
+            let ttl = super::ttl(*ttl, &place.store)?;
+            Desk::open(global, place, job)?.hold(ttl, *wait)
         }
     }
 }
@@ -59,8 +62,12 @@ struct Desk<'a> {
 
 impl<'a> Desk<'a> {
     fn open(global: &'a Global, place: Place, job: &JobArgument) -> Result<Self, Failure> {
-        let job = super::job(&job.job, job.per_host, &place)?;
         let store = place.open()?;
+        Self::with(global, place, job, store)
+    }
+
+    fn with(global: &'a Global, place: Place, job: &JobArgument, store: Arc<dyn Store>) -> Result<Self, Failure> {
+        let job = super::job(&job.job, job.per_host, &place)?;
         Ok(Self { global, place, job, store, me: super::mint_run() })
     }
 

@@ -1,9 +1,11 @@
 //! One file per verb.
 
+pub mod advise;
 pub mod gate;
 pub mod init;
 pub mod install;
 pub mod lease;
+pub mod logs;
 pub mod notifier;
 pub mod once;
 pub mod overdue;
@@ -14,6 +16,8 @@ pub mod record;
 pub mod run;
 pub mod runs;
 pub mod status;
+pub mod store;
+pub mod up;
 pub mod validate;
 pub mod why;
 
@@ -25,8 +29,9 @@ use fencepost_core::record::{Record, decode};
 use fencepost_core::time::StoreClock;
 use fencepost_core::token::RunId;
 use fencepost_core::transition::unreadable;
-use fencepost_store::{Key, SCAN_KEYS_MAX, Store};
+use fencepost_store::{Key, SCAN_KEYS_MAX, Store, minimum_ttl, redacted};
 
+use crate::config::TTL;
 use crate::duration;
 use crate::exit::Failure;
 use crate::place::Place;
@@ -56,6 +61,32 @@ pub fn check_ttl(ttl: Duration) -> Result<(), Failure> {
         duration::show(TTL_MIN),
         duration::show(TTL_MAX)
     )))
+}
+
+/// The time-to-live that was asked for, if the store can keep it, or the usual one, which rises to what the store needs.
+pub fn ttl(asked: Option<Duration>, store: &str) -> Result<Duration, Failure> {
+    let least = least_ttl(store);
+    let Some(asked) = asked else { return Ok(TTL.max(least)) };
+    check_ttl(asked)?;
+    if asked >= least {
+        return Ok(asked);
+    }
+    Err(Failure::Usage(format!(
+        "A ttl of {} is too short for {}: its calls take their time and may not be made often, so that a lease lasts at \
+         least {} there.",
+        duration::show(asked),
+        redacted(store),
+        duration::show(least)
+    )))
+}
+
+fn least_ttl(store: &str) -> Duration {
+    // A test cannot wait for ten minutes. What is built for use knows no such thing.
+    #[cfg(debug_assertions)]
+    if let Some(least) = std::env::var("FENCEPOST_TEST_TTL_MIN").ok().and_then(|text| duration::parse(&text).ok()) {
+        return least;
+    }
+    minimum_ttl(store)
 }
 
 /// Reads every job's record, in the order of their keys.

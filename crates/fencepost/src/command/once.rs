@@ -9,30 +9,36 @@ use fencepost_core::name::Job;
 use fencepost_core::run::{Exit, Finish};
 use fencepost_core::slot::{Choice, NotNow, OnUnknown};
 use fencepost_guard::attend::attend;
-use fencepost_guard::transact::{TransactError, transact};
+use fencepost_guard::clock;
+use fencepost_guard::transact::{TransactError, look, transact};
 use serde::Serialize;
 
 use super::run::Attempt;
-use super::run::again::Again;
+use super::run::again::{self, Again};
 use crate::args::{Global, OnceOptions};
 use crate::calendar::SlotRule;
 use crate::events::Events;
 use crate::exit::{Code, Failure};
+use crate::password;
 use crate::place::Place;
-use crate::report::Voice;
+use crate::report::{self, Voice};
 use crate::settings::Settings;
 use crate::show;
 
 pub fn run(global: &Global, options: &OnceOptions) -> Result<Code, Failure> {
     let on_unknown = Choose::parse(&options.on_unknown)?;
+    let looked_at = again::looked_at();
     let params = options.params.as_ref().map(|path| fingerprint(path)).transpose()?;
-    let first = match on_unknown {
-        Choose::Retry => OnUnknown::Retry,
-        Choose::Halt | Choose::Verify(_) => OnUnknown::Halt,
+    let first = match (&on_unknown, looked_at) {
+        (Choose::Retry, _) => OnUnknown::Retry,
+        (_, Some(token)) => OnUnknown::RetryAfter(token),
+        (Choose::Halt | Choose::Verify(_), None) => OnUnknown::Halt,
     };
     let outcome = attempt(global, options, params, first)?;
     match (&outcome, on_unknown) {
-        (Finish::NotNow(NotNow::Lost { .. }), Choose::Verify(command)) => verify(global, options, params, &command),
+        (Finish::NotNow(NotNow::Lost { .. }), Choose::Verify(command)) if looked_at.is_none() => {
+            verify(global, options, params, &command)
+        }
         _ => Ok(report(global, options, &outcome)),
     }
 }
@@ -73,21 +79,27 @@ fn attempt(
     params: Option<Fingerprint>,
     on_unknown: OnUnknown,
 ) -> Result<Finish, Failure> {
-    let settings = Settings::of_once(options, SlotRule::Once { params, on_unknown })?;
+    let place = Place::find(global)?;
+    let settings = Settings::of_once(options, SlotRule::Once { params, on_unknown }, &place.store)?;
     let run = super::mint_run();
     let job = Job::once(options.key.clone());
     let mut events = Events::open(None, job.to_string(), run.to_string())?;
     let again = Again::alone();
     // What is printed as JSON is the item of work, not the run.
     let quiet = Global { json: false, ..global.clone() };
-    let attempt = Attempt { global: &quiet, settings, place: Place::find(global)?, job, run, again };
+    let attempt = Attempt { global: &quiet, settings, place, job, run, again };
     Ok(attempt.guard(&mut events)?.finish)
 }
 
 /// Asks whether the effect is there: then it is written down as done, or else done now.
 fn verify(global: &Global, options: &OnceOptions, params: Option<Fingerprint>, command: &str) -> Result<Code, Failure> {
+    // The answer is about the attempts until now. What somebody else begins meanwhile is not covered by it.
+    let place = Place::find(global)?;
+    let (record, _) = look(place.open()?.as_ref(), &Job::once(options.key.clone()))?;
+    let asked_about = record.map(|record| record.token).unwrap_or_default();
     let mut child = Command::new("/bin/sh");
     child.args(["-c", command]).env("FENCEPOST_KEY", options.key.as_str());
+    password::keep_from(&mut child);
     let answer = attend(child).map_err(|error| Failure::Other(format!("Cannot ask {command:?}: {error}")))?;
     let voice = Voice::of(global);
     match answer {
@@ -99,7 +111,8 @@ fn verify(global: &Global, options: &OnceOptions, params: Option<Fingerprint>, c
         }
         Exit::Code(1) => {
             voice.tell(&format!("{}: the effect is not there, says {command:?}.", options.key));
-            Ok(report(global, options, &attempt(global, options, params, OnUnknown::Retry)?))
+            // Another attempt is another process: the keeper is forked before there are threads.
+            Err(again::exec_looked_at(asked_about))
         }
         other => {
             voice.warn(&format!(
@@ -149,13 +162,27 @@ fn report(global: &Global, options: &OnceOptions, finish: &Finish) -> Code {
         }
         Finish::NotNow(NotNow::Lost { .. }) => print(global, options, "unknown", None, false),
         Finish::Ended { exit, judgement, .. } => {
-            let state = if judgement.status == Status::Ok { "done" } else { "failed" };
+            let state = match judgement.status {
+                Status::Ok | Status::Empty => "done",
+                _ if is_unknown(exit.code()) => "unknown",
+                _ => "failed",
+            };
             print(global, options, state, Some(exit.code()), false);
         }
         Finish::NotSpawned(_) => print(global, options, "failed", Some(i32::from(code.0)), false),
-        _ => print(global, options, "unknown", None, false),
+        Finish::Stopped { .. } | Finish::Fenced { .. } | Finish::Unrecorded { .. } => {
+            print(global, options, "unknown", None, false);
+        }
+        // Nothing was run, and nothing is known of the item of work.
+        other if global.json => report::finish_json(code, options.key.as_str(), other, clock::now().wall),
+        _ => {}
     }
     code
+}
+
+/// Whether a code that is not 0 leaves it open whether the effect is there: a signal says nothing about that.
+fn is_unknown(code: i32) -> bool {
+    !(1..=128).contains(&code)
 }
 
 fn print(global: &Global, options: &OnceOptions, state: &'static str, exit_code: Option<i32>, replayed: bool) {

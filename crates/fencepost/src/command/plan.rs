@@ -20,7 +20,7 @@ use crate::upstreams;
 pub fn run(global: &Global, options: &PlanOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     let job = super::job(&options.job, options.per_host, &place)?;
-    let (record, clock) = if place.is_unmade() { (None, None) } else { look(place.open()?.as_ref(), &job)? };
+    let (record, clock) = look(place.open_to_read()?.as_ref(), &job)?;
     let is_over = record.as_ref().is_some_and(|record| place.is_over(record, clock.as_ref()));
     let scheduled = scheduled(options, &place, record.as_ref())?;
     let zone = scheduled.schedule.zone();

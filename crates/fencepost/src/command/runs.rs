@@ -9,7 +9,7 @@ use fencepost_core::time::{StoreClock, Wall};
 use fencepost_core::token::{RunId, Token};
 use fencepost_core::zone::Zone;
 use fencepost_guard::archive::Slots;
-use fencepost_guard::scout::history;
+use fencepost_guard::scout::history_and_details;
 use fencepost_store::Store;
 
 use crate::args::{Global, RunsOptions};
@@ -22,7 +22,7 @@ use crate::show::{self, RunJson};
 pub fn run(global: &Global, options: &RunsOptions) -> Result<Code, Failure> {
     let range = range(options)?;
     let place = Place::find(global)?;
-    let store = place.open()?;
+    let store = place.open_to_read()?;
     let mut list = List { wanted: &options.status, range, limit: options.limit, lines: BTreeMap::new() };
     let mut records = Vec::new();
     super::each_record(store.as_ref(), |record, clock| {
@@ -99,7 +99,7 @@ impl List<'_> {
         let at_once = self.threshold().max(oldest);
         let mut slots = Slots::between(store, &record.job, self.range.floor(), self.range.ceiling(), at_once)?;
         while let Some(slot) = slots.next_from(self.threshold())? {
-            for outcome in history(store, &record.job, slot)? {
+            for outcome in history_and_details(store, record, slot)? {
                 self.add_outcome(record, &outcome);
             }
         }

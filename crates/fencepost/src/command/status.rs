@@ -26,7 +26,7 @@ use crate::show::{self, RunJson};
 pub fn run(global: &Global, options: &StatusOptions) -> Result<Code, Failure> {
     let format = format(global, options)?;
     let place = Place::find(global)?;
-    let store = place.open()?;
+    let store = place.open_to_read()?;
     let mut jobs = Vec::new();
     super::each_record(store.as_ref(), |record, clock| {
         if options.job.as_ref().is_none_or(|name| record.job.name == *name) {

@@ -13,7 +13,7 @@ use fencepost_core::time::{StoreClock, Wall};
 use fencepost_core::zone::Zone;
 use fencepost_guard::archive::{Slots, next_slot};
 use fencepost_guard::clock;
-use fencepost_guard::scout::history;
+use fencepost_guard::scout::history_and_details;
 use fencepost_guard::transact::look;
 use fencepost_store::Store;
 use serde::Serialize;
@@ -28,7 +28,7 @@ use crate::show::{self, RunJson};
 pub fn run(global: &Global, options: &WhyOptions) -> Result<Code, Failure> {
     let at = options.at.as_ref().map(|at| Moment::parse("--at", at)).transpose()?;
     let place = Place::find(global)?;
-    let store = place.open()?;
+    let store = place.open_to_read()?;
     let told = match find(store.as_ref(), &place, &options.job)? {
         Found::Known(record, clock) => {
             let zone = zone(options, &place, &record)?;
@@ -201,7 +201,7 @@ fn newest(store: &dyn Store, record: &Record, before: Wall) -> Result<Option<Wal
     }
     // The one that follows may have been recorded for all that were missed before it.
     if let Some(next) = next_slot(store, &record.job, last)?
-        && history(store, &record.job, next)?.iter().any(|outcome| covers(outcome, last))
+        && history_and_details(store, record, next)?.iter().any(|outcome| covers(outcome, last))
     {
         return Ok(Some(next));
     }
@@ -214,7 +214,7 @@ fn covers(outcome: &Outcome, slot: Wall) -> bool {
 
 /// All attempts of a slot, in the order of their tokens. Where the record cut one short, the history has it whole.
 fn attempts(store: &dyn Store, record: &Record, slot: Wall) -> Result<Vec<Outcome>, Failure> {
-    let mut attempts = history(store, &record.job, slot)?;
+    let mut attempts = history_and_details(store, record, slot)?;
     let last_ok = record.ledger.last_ok.iter().filter(|last| last.slot == slot);
     let in_ring = record.ledger.ring.iter().filter(|outcome| outcome.slot == slot);
     for outcome in in_ring.chain(last_ok) {

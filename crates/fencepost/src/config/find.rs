@@ -18,6 +18,10 @@ pub const FILE_NAME: &str = "fencepost.toml";
 /// Variable that names the configuration; set to nothing, there is none.
 pub const VARIABLE: &str = "FENCEPOST_CONFIG";
 
+/// Variable that names a copy of the configuration, as it was when `up` accepted it: its runs go by that, whatever is
+/// being written into the file meanwhile.
+pub const COPY_VARIABLE: &str = "FENCEPOST_UP_CONFIG";
+
 /// The most bytes a configuration may have.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
 
@@ -52,8 +56,16 @@ pub fn home() -> Option<PathBuf> {
     HOME.get_or_init(asked).clone()
 }
 
-/// Reads the file, unless somebody else could have written it: it says what is run in our name.
+/// Reads the file, or the copy of it that `up` made, unless somebody else could have written it: it says what is run in
+/// our name.
 pub fn read(path: &Path) -> Result<Source, Failure> {
+    match std::env::var_os(COPY_VARIABLE) {
+        Some(copy) if !copy.is_empty() => Ok(Source { path: path.to_path_buf(), ..read_file(Path::new(&copy))? }),
+        _ => read_file(path),
+    }
+}
+
+fn read_file(path: &Path) -> Result<Source, Failure> {
     let cannot =
         |error: &io::Error| Failure::Usage(format!("Cannot read the configuration {}: {error}", path.display()));
     // A pipe would be waited for, so that it is looked at before it is opened, and again after.

@@ -20,7 +20,7 @@ use serde::Serialize;
 use toml::de::DeTable;
 
 pub use check::{GRACE, GRACES_PER_TTL, TTL};
-pub use find::{FILE_NAME, VARIABLE, candidates, find, home};
+pub use find::{COPY_VARIABLE, FILE_NAME, VARIABLE, candidates, find, home};
 pub use job::{CatchUpMode, CatchUpOrder, JobConfig, OnLost, SlotUnit};
 pub use mistake::{Located, Mistake, Source};
 pub use needs::{Need, OnEmpty};
@@ -106,6 +106,11 @@ impl Config {
     #[allow(dead_code, reason = "for schedules, zones and needs, whose parsers live elsewhere")]
     pub fn mistake<T>(&self, at: &Located<T>, text: impl Into<String>, hint: Option<String>) -> Failure {
         Failure::Usage(self.source.render(&[Mistake::at(at, text, hint)]))
+    }
+
+    /// The text of the file as it was read.
+    pub fn text(&self) -> &str {
+        &self.source.text
     }
 
     /// The same of a mistake that is known already.

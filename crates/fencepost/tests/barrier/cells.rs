@@ -101,9 +101,7 @@ impl Cell {
             let slot = fencepost_core::zone::Zone::utc().parse_time(upstream["slot"].as_str().unwrap());
             assert_eq!(slot, Ok(self.right), "{rule:?}: {json}");
         }
-        if rule != Rule::SameSlot {
-            self.runs(decision, &json);
-        }
+        self.runs(decision, &json);
         json["reason"].as_str().unwrap().to_string()
     }
 
@@ -111,8 +109,10 @@ impl Cell {
     #[track_caller]
     fn runs(&self, decision: &str, json: &Value) {
         let script = r#"echo ran; cat "$FENCEPOST_IN_UP""#;
-        let arguments = ["run", "down", "--needs", self.rule.need(), "--tz", &noon(), "-E", "99", "-c", script];
-        let said = self.desk.say(&arguments);
+        let (slot, zone) = (at(self.asker), noon());
+        let slot: &[&str] = if self.rule == Rule::SameSlot { &["--slot", &slot, "--again"] } else { &[] };
+        let arguments = ["run", "down", "--needs", self.rule.need(), "--tz", &zone, "-E", "99", "-c", script];
+        let said = self.desk.say(&[&arguments[..], slot].concat());
         let reason = json["reason"].as_str().unwrap();
         let (code, stdout, words) = match decision {
             "proceed" => (0, format!("ran\n{}", self.desk.read("data")), String::new()),
@@ -312,7 +312,8 @@ fn a_store_that_cannot_be_opened() {
             125
         );
         let without = ["--on-store-error", "run", "--needs", need, "-c", "touch ran"];
-        let said = cell.desk.say(&[&["run", "down", "--store", "sqlite:/no/such/place.db"], &without[..]].concat());
+        let said =
+            cell.desk.say(&[&["run", "down", "--store", "sqlite:/proc/no/such/place.db"], &without[..]].concat());
         assert_eq!((said.code, cell.desk.has("ran")), (115, false), "{said:?}");
     }
 }

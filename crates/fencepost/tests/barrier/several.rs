@@ -72,10 +72,10 @@ fn yesterdays_leftovers_halt_with_a_sentence_for_tired_people() {
          last good run was for 2026-03-10 07:00 (Asia/Tokyo); what lies there may be as old as that.\n"
     );
     // And under `run`, by its configuration alone, whatever day it is.
-    let said = desk.say(&["run", "article"]);
+    let said = desk.say(&["run", "article", "--now"]);
     assert_eq!((said.code, desk.has("published")), (115, false), "{said:?}");
     contains(&said.stderr, &["article was halted, nothing was run", "it did not run", "2026-03-10 07:00 (Asia/Tokyo)"]);
-    let json = desk.say(&["run", "article", "--json"]);
+    let json = desk.say(&["run", "article", "--now", "--json"]);
     contains(&json.stdout, &[r#""code":115"#, r#""reason":"halted""#, "it did not run"]);
 }
 

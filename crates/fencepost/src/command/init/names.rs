@@ -56,11 +56,14 @@ impl Names {
 
 fn guess(command: &str) -> Option<String> {
     // What stands before the last of several commands is mostly a cd or a test.
-    let own = parts(command).into_iter().find(|part| {
-        let first = part.first().map_or("", String::as_str);
-        !["", "cd", "[", "test", ".", "source", "export", "sleep", "umask", "set"].contains(&first)
+    let parts = parts(command);
+    let own = parts.iter().find(|part| {
+        let first = words(part).first().cloned().unwrap_or_default();
+        !first.is_empty()
+            && !["cd", "[", "test", ".", "source", "export", "sleep", "umask", "set"].contains(&first.as_str())
     })?;
-    let mut words = own.iter().map(String::as_str).skip_while(|word| word.contains('=') && !word.starts_with('/'));
+    let words = words(own);
+    let mut words = words.iter().map(String::as_str).skip_while(|word| word.contains('=') && !word.starts_with('/'));
     let mut program = words.next()?;
     while WRAPPERS.contains(&stem(program)) {
         let is_flock = stem(program) == "flock";
@@ -88,19 +91,23 @@ fn guess(command: &str) -> Option<String> {
     sound(program)
 }
 
-/// The words of each of several commands in a row.
-fn parts(command: &str) -> Vec<Vec<String>> {
-    let mut parts = vec![Vec::new()];
-    for word in words(command) {
-        let bare = if word.contains(char::is_whitespace) { word.as_str() } else { word.trim_end_matches(';') };
-        let is_end = ["&&", "||", "|"].contains(&bare) || bare.len() < word.len();
-        if !["", "&&", "||", "|"].contains(&bare) {
-            parts.last_mut().into_iter().for_each(|part| part.push(bare.to_string()));
-        }
-        if is_end {
-            parts.push(Vec::new());
+/// The commands of a line, apart from what is quoted.
+fn parts(command: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut start, mut quote) = (0, None);
+    for (at, c) in command.char_indices() {
+        match quote {
+            Some(open) if c == open => quote = None,
+            Some(_) => {}
+            None if c == '\'' || c == '"' => quote = Some(c),
+            None if c == ';' || c == '&' => {
+                parts.push(&command[start..at]);
+                start = at + 1;
+            }
+            None => {}
         }
     }
+    parts.push(&command[start..]);
     parts
 }
 

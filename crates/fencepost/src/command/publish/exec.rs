@@ -36,7 +36,11 @@ pub fn run(global: &Global, options: &ExecOptions) -> Result<Code, Failure> {
         grace: GRACE.min(options.ttl / GRACES_PER_TTL),
         wait: options.wait,
         // A run around a publish by hand is not the one that writes.
-        env: by_hand.then(|| ("FENCEPOST_OUTCOME".into(), None)).into_iter().collect(),
+        env: by_hand
+            .then(|| ("FENCEPOST_OUTCOME".into(), None))
+            .into_iter()
+            .chain(crate::password::kept_from_children())
+            .collect(),
     };
     let mut code = Code::DONE;
     let published = desk.publish("exec", resource, |request| {

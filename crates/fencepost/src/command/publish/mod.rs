@@ -115,7 +115,7 @@ impl<'a> Desk<'a> {
         if !self.place.store.starts_with("sqlite:") {
             return None;
         }
-        let (record, _) = look(self.place.open().ok()?.as_ref(), &self.writer.job).ok()?;
+        let (record, _) = look(self.place.open_to_read().ok()?.as_ref(), &self.writer.job).ok()?;
         let record = record.filter(|record| record.store == self.writer.store)?;
         (record.token > self.writer.token).then_some(record.token)
     }
@@ -225,7 +225,7 @@ fn writer_of_run(place: &Place) -> Result<(Writer, Option<PathBuf>), Failure> {
 fn writer_by_hand(place: &Place, job: Job, token: u64) -> Result<Writer, Failure> {
     let token =
         Token::new(token).ok_or_else(|| Failure::Usage(format!("{token} is not a token: it is 2^53 or more.")))?;
-    let (record, _) = look(place.open()?.as_ref(), &job)?;
+    let (record, _) = look(place.open_to_read()?.as_ref(), &job)?;
     let Some(record) = record else {
         return Err(Failure::Usage(format!("{job} was never granted a token on {}.", place.shown_store())));
     };

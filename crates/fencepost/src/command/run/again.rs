@@ -4,19 +4,24 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fencepost_core::ledger::Status;
 use fencepost_core::plan::Mode;
 use fencepost_core::run::Finish;
-use fencepost_core::slot::{Asked, Choice};
+use fencepost_core::slot::{Asked, Choice, NotNow};
 use fencepost_core::time::Wall;
+use fencepost_core::token::Token;
+use fencepost_guard::signals::{Received, Signals};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::exit::{Code, Failure};
 use crate::settings::Settings;
 
 /// Tells the next process what this one has left to do. It is nobody else's business.
 pub const VARIABLE: &str = "FENCEPOST_AGAIN";
+
+const LOOKED_AT: &str = "looked at ";
 
 /// The longest a retry waits.
 const BACKOFF_MAX: Duration = Duration::from_secs(3600);
@@ -27,6 +32,8 @@ pub struct Again {
     retries_done: u32,
     /// The slot that is tried again.
     retry_of: Option<Wall>,
+    /// The newest slot that has failed. It is for the next trigger to try it again.
+    tried: Option<Wall>,
     /// How many more slots may be caught up after this one.
     more: u32,
     /// The first code of the row that was not 0.
@@ -41,6 +48,8 @@ pub struct Ended<'a> {
     pub status: Status,
     pub code: Code,
     pub slot: Option<Wall>,
+    /// Since it started.
+    pub took: Duration,
 }
 
 /// What comes next, and after how long.
@@ -58,13 +67,17 @@ impl Again {
 
     /// A run that stands for itself.
     pub fn alone() -> Self {
-        Self { retries_done: 0, retry_of: None, more: 0, carried: 0, goes_on: false }
+        Self { retries_done: 0, retry_of: None, tried: None, more: 0, carried: 0, goes_on: false }
     }
 
     pub fn choice(&self, settings: &Settings, now: Wall) -> Choice {
-        match self.retry_of {
-            Some(slot) => settings.slot.retry(slot),
-            None => settings.slot.choice(&settings.zone, now),
+        match (self.retry_of, self.tried, settings.slot.choice(&settings.zone, now)) {
+            (Some(slot), _, _) => settings.slot.retry(slot),
+            (None, Some(tried), Choice::Due(mut due)) => {
+                due.asked = Asked::DueBut(tried);
+                Choice::Due(due)
+            }
+            (None, _, choice) => choice,
         }
     }
 
@@ -73,8 +86,13 @@ impl Again {
         self.retries_done
     }
 
-    /// What is run after this one, if anything. `plan` finds the slot that is due next.
-    pub fn next(&self, settings: &Settings, ended: &Ended<'_>, plan: impl FnOnce() -> Option<Wall>) -> Option<Next> {
+    /// What is run after this one, if anything. `is_due` says whether any slot is but the one that was tried.
+    pub fn next(
+        &self,
+        settings: &Settings,
+        ended: &Ended<'_>,
+        is_due: impl FnOnce(Option<Wall>) -> bool,
+    ) -> Option<Next> {
         let slot = ended.slot?;
         let failed = matches!(ended.status, Status::Error | Status::Timeout);
         if failed && self.retries_done < settings.retries && may_retry(ended.finish) {
@@ -85,18 +103,24 @@ impl Again {
         if self.more == 0 || matches!(ended.finish, Finish::Interrupted(_) | Finish::Unrecorded { .. }) {
             return None;
         }
-        // A slot that failed is due again while it is the newest; that is for the next trigger.
-        plan().filter(|due| *due != slot)?;
+        // A slot that failed is due again while it is the newest.
+        let tried = self.tried.max(Some(slot).filter(|_| failed));
+        if !is_due(tried) {
+            return None;
+        }
         let carried = if self.carried == 0 { ended.code.0 } else { self.carried };
-        let again = Self { retries_done: 0, retry_of: None, more: self.more - 1, carried, goes_on: true };
-        Some(Next { again, after: settings.catch_up_spacing })
+        let more = self.more - 1;
+        let again = Self { retries_done: 0, retry_of: None, tried, more, carried, goes_on: true };
+        Some(Next { again, after: settings.catch_up_spacing.saturating_sub(ended.took) })
     }
 
     /// The code of the whole row: the first that was not 0. That nothing more is due is no news then.
     pub fn code(&self, code: Code, finish: &Finish) -> Code {
         match finish {
             _ if self.carried != 0 => Code(self.carried),
-            Finish::NotNow(_) if self.goes_on => Code::DONE,
+            Finish::Held { .. } | Finish::NotNow(NotNow::Duplicate { .. } | NotNow::NotDue { .. }) if self.goes_on => {
+                Code::DONE
+            }
             _ => code,
         }
     }
@@ -104,10 +128,11 @@ impl Again {
     fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split(' ').map(|number| number.parse::<i64>().ok());
         let mut next = || numbers.next().flatten();
-        let (retries_done, slot, more, carried) = (next()?, next()?, next()?, next()?);
+        let (retries_done, slot, tried, more, carried) = (next()?, next()?, next()?, next()?, next()?);
         Some(Self {
             retries_done: u32::try_from(retries_done).ok()?,
             retry_of: (slot >= 0).then_some(Wall(slot)),
+            tried: (tried >= 0).then_some(Wall(tried)),
             more: u32::try_from(more).ok()?,
             carried: u8::try_from(carried).ok()?,
             goes_on: true,
@@ -115,8 +140,9 @@ impl Again {
     }
 
     fn show(&self) -> String {
-        let slot = self.retry_of.map_or(-1, |slot| slot.0);
-        format!("{} {slot} {} {}", self.retries_done, self.more, self.carried)
+        let number = |slot: Option<Wall>| slot.map_or(-1, |slot| slot.0);
+        let (retry_of, tried) = (number(self.retry_of), number(self.tried));
+        format!("{} {retry_of} {tried} {} {}", self.retries_done, self.more, self.carried)
     }
 }
 
@@ -126,23 +152,54 @@ impl Next {
         self.again.retry_of.is_some()
     }
 
+    /// Waits until it is time. Somebody may want it to end instead: then the number of the signal comes back.
+    pub fn wait(&self, signals: &mut Signals) -> Result<(), i32> {
+        let until = Instant::now() + self.after;
+        loop {
+            let ends = signals.pending().into_iter().find_map(|received| match received {
+                Received::End(signal) => Some(signal),
+                _ => None,
+            });
+            let left = until.saturating_duration_since(Instant::now());
+            match ends {
+                Some(signal) => return Err(signal),
+                None if left.is_zero() => return Ok(()),
+                None => {
+                    let left = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
+                    let _ = poll(&mut [PollFd::new(signals.fd(), PollFlags::POLLIN)], left);
+                }
+            }
+        }
+    }
+
     /// Puts the next process in the place of this one. It comes back only if that fails.
     pub fn exec(self) -> Failure {
-        std::thread::sleep(self.after);
-        let error = match std::env::current_exe() {
-            Ok(program) => {
-                let mut command = Command::new(program);
-                command.args(std::env::args_os().skip(1)).env(VARIABLE, self.again.show()).exec()
-            }
-            Err(error) => error,
-        };
-        Failure::Other(format!("Cannot start the next run: {error}. The next trigger goes on."))
+        exec(&self.again.show())
     }
+}
+
+fn exec(handed_on: &str) -> Failure {
+    let error = match std::env::current_exe() {
+        Ok(program) => Command::new(program).args(std::env::args_os().skip(1)).env(VARIABLE, handed_on).exec(),
+        Err(error) => error,
+    };
+    Failure::Other(format!("Cannot start the next run: {error}. The next trigger goes on."))
+}
+
+/// Tries an item of work again, now that somebody has looked at its attempts up to this one.
+pub fn exec_looked_at(token: Token) -> Failure {
+    exec(&format!("{LOOKED_AT}{token}"))
+}
+
+/// The last attempt at an item of work that was looked at, if the process before this one did so.
+pub fn looked_at() -> Option<Token> {
+    let handed_on = std::env::var(VARIABLE).ok()?;
+    handed_on.strip_prefix(LOOKED_AT)?.parse().ok().and_then(Token::new)
 }
 
 /// How many slots may follow the first.
 fn more(settings: &Settings) -> u32 {
-    let scheduled = settings.slot.scheduled().filter(|due| due.asked == Asked::Due && due.terms.mode == Mode::Each);
+    let scheduled = settings.slot.scheduled().filter(|due| due.asked.is_by_schedule() && due.terms.mode == Mode::Each);
     scheduled.map_or(0, |due| due.terms.catch_up.saturating_sub(1))
 }
 
@@ -158,10 +215,11 @@ mod tests {
     #[test]
     fn what_is_handed_on_comes_back() {
         for retry_of in [None, Some(Wall(1_790_000_000_000))] {
-            let again = Again { retries_done: 2, retry_of, more: 3, carried: 118, goes_on: true };
+            let tried = Some(Wall(1_780_000_000_000));
+            let again = Again { retries_done: 2, retry_of, tried, more: 3, carried: 118, goes_on: true };
             assert_eq!(Again::parse(&again.show()), Some(again));
         }
-        for wrong in ["", "1", "a b c d", "1 2 3 999", "-1 -1 0 0"] {
+        for wrong in ["", "1", "a b c d e", "1 2 3 4 999", "-1 -1 -1 0 0"] {
             assert_eq!(Again::parse(wrong), None, "{wrong}");
         }
     }

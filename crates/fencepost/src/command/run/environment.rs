@@ -11,14 +11,14 @@ use fencepost_guard::child::{Environment, Variables};
 use fencepost_guard::scout::{PINNED, Pinned};
 
 use super::again;
-use crate::config::VARIABLE;
+use crate::config::{COPY_VARIABLE, VARIABLE};
 use crate::place::Place;
 use crate::settings::Settings;
 
 /// What the child is told. Whatever an outer run had told us is replaced or removed.
 pub fn environment(place: &Place, settings: &Settings, run: RunId) -> Environment {
     let said = place.said(run).into_os_string();
-    let store = place.shown_store();
+    let store = place.bare_store();
     let mut configured: Variables =
         settings.environment.iter().map(|(name, value)| (name.clone(), Some(value.clone()))).collect();
     // What the job itself calls goes by the same configuration, wherever it does so.
@@ -45,6 +45,7 @@ pub fn environment(place: &Place, settings: &Settings, run: RunId) -> Environmen
             ("FENCEPOST_STORE_ID", value(|record, _| record.store.to_string())),
             ("FENCEPOST_STORE_PASSWORD", None),
             (again::VARIABLE, None),
+            (COPY_VARIABLE, None),
         ];
         let outcome = (OsString::from("FENCEPOST_OUTCOME"), lease.map(|_| said.clone()));
         let told = variables.into_iter().map(|(name, value)| (name.into(), value.map(OsString::from)));

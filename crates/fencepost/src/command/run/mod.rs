@@ -1,11 +1,13 @@
 //! `fencepost run`: guard one run of a command.
 
 pub mod again;
+mod capture;
 mod environment;
 mod output;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use fencepost_core::lease::{Claim, Honest, Intent};
 use fencepost_core::ledger::{Status, Trigger};
@@ -27,6 +29,7 @@ use fencepost_guard::{clock, nudge, retention};
 use fencepost_store::Store;
 
 use self::again::{Again, Ended, Next};
+use self::capture::{Capture, keep_files};
 use self::environment::environment;
 use self::output::{OutOfReach, Output};
 use crate::args::{Global, OverlapChoice, RunOptions, Sink, StoreErrorChoice};
@@ -41,7 +44,7 @@ use crate::upstreams;
 
 pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
-    let settings = Settings::of(options, place.config.as_ref())?;
+    let settings = Settings::of(options, place.config.as_ref(), &place.store)?;
     let job = super::job(&options.job, options.per_host, &place)?;
     if let Some(remark) = &settings.remark {
         Voice::of(global).tell(remark);
@@ -92,10 +95,20 @@ impl Attempt<'_> {
         // The keeper is forked before the store is opened: no database handle crosses a fork, and no thread exists yet.
         let keeper = Keeper::start().map_err(|error| Failure::Other(format!("Cannot start the keeper: {error}")))?;
         let terminal = Terminal::detect();
+        let begun = Instant::now();
         let mut signals =
             Signals::listen().map_err(|error| Failure::Other(format!("Cannot listen to signals: {error}")))?;
         let store = opened(&place, &settings)?;
         let output = Output::prepare(&settings, &place, run)?;
+        let voice = Voice::of(global);
+        let capture = Capture::prepare(&settings, &place, &job, run).unwrap_or_else(|error| {
+            voice.warn(&format!("{job}: what it prints cannot be kept: {error}. It runs all the same."));
+            None
+        });
+        let kept =
+            |path: fn(&Capture) -> &PathBuf| capture.as_ref().map(|capture| path(capture).clone().into_os_string());
+        let held_back =
+            |path: fn(&Output) -> &PathBuf| output.as_ref().map(|output| path(output).clone().into_os_string());
         let claim = Claim {
             run,
             ttl: settings.ttl,
@@ -116,15 +129,14 @@ impl Attempt<'_> {
             cwd: settings.working_directory.clone().map(PathBuf::into_os_string),
             grace: settings.grace,
             leave_children: settings.leave_children,
-            stdout: output.as_ref().map(|output| output.stdout.clone().into_os_string()),
-            stderr: output.as_ref().map(|output| output.stderr.clone().into_os_string()),
+            stdout: held_back(|output| &output.stdout).or_else(|| kept(|capture| &capture.stdout)),
+            stderr: held_back(|output| &output.stderr).or_else(|| kept(|capture| &capture.stderr)),
             label: label.clone(),
             run,
             said: place.said(run),
             env: environment(&place, &settings, run),
         };
         let mut child = Child::new(plan, keeper, terminal);
-        let voice = Voice::of(global);
         let (mut claimed_slot, mut granted) = (None, None);
         let mut teller = Teller::of(global, &settings, &place, &job, run);
         let mut tell = |note: Note| {
@@ -134,9 +146,17 @@ impl Attempt<'_> {
             match &note {
                 Note::Event(Event::Claimed { slot, grants, .. }) => {
                     (claimed_slot, granted) = (Some(*slot), Some(*grants));
+                    if let Some(capture) = &capture {
+                        capture.claimed(*slot);
+                    }
+                }
+                Note::Event(Event::WithoutLease { .. }) => {
+                    if let Some(capture) = &capture {
+                        capture.claimed(clock::now().wall);
+                    }
                 }
                 Note::Event(Event::Observed { status, .. }) => {
-                    if let Some(skip) = skip_of(*status) {
+                    if let Some(skip) = skip_of(*status).or_else(|| overlap(*status, store.as_ref(), &job)) {
                         let _ = count_skip(store.as_ref(), &place.local(), &job, run, &place.host.name, skip);
                     }
                 }
@@ -151,7 +171,13 @@ impl Attempt<'_> {
         let finish = drive(Run::new(terms), Arc::clone(&store), &place.local(), &mut signals, &mut child, &mut tell)
             .map_err(|error| Failure::Other(format!("Cannot start the store's thread: {error}")))?;
         let code = Code::of_run(&finish, Code(settings.skip_exit));
+        if let Some(capture) = capture {
+            capture.finish();
+        }
         if let Some(output) = output {
+            if let Some(slot) = claimed_slot {
+                keep_files(&settings, &place, &job, run, slot, [&output.stdout, &output.stderr]);
+            }
             let was_skipped =
                 matches!(&finish, Finish::Held { .. } | Finish::NotNow(_) | Finish::Barred { halt: false, .. });
             output.show_if(!was_skipped && code != Code::DONE);
@@ -179,8 +205,8 @@ impl Attempt<'_> {
         }
         let status = status(&finish);
         events.end(&finish, status.as_str(), code.0);
-        let ended = Ended { finish: &finish, status, code, slot: claimed_slot };
-        let next = again.next(&settings, &ended, || plan_again(store.as_ref(), &job, &settings));
+        let ended = Ended { finish: &finish, status, code, slot: claimed_slot, took: begun.elapsed() };
+        let next = again.next(&settings, &ended, |tried| is_more_due(store.as_ref(), &job, &settings, tried));
         match &mut teller {
             Some(teller) if next.as_ref().is_some_and(Next::is_retry) => teller.retry(),
             Some(teller) => {
@@ -192,7 +218,11 @@ impl Attempt<'_> {
         if granted.is_some_and(retention::is_due) {
             look_after(store.as_ref(), &job, voice, global.verbose);
         }
-        Ok(Outcome { code: again.code(code, &finish), finish, next })
+        let code = again.code(code, &finish);
+        match next.as_ref().map(|next| next.wait(&mut signals)) {
+            Some(Err(signal)) => Ok(Outcome { code: Code::of_signal(signal), finish, next: None }),
+            _ => Ok(Outcome { code, finish, next }),
+        }
     }
 }
 
@@ -286,18 +316,23 @@ fn skip_of(status: Status) -> Option<Skip> {
     }
 }
 
-/// The slot that is due next, now that one was run.
-fn plan_again(store: &dyn Store, job: &Job, settings: &Settings) -> Option<Wall> {
-    let scheduled = settings.slot.scheduled()?;
-    let (record, clock) = look(store, job).ok()?;
+/// An overlap that was only observed, by the run that was in the way.
+fn overlap(status: Status, store: &dyn Store, job: &Job) -> Option<Skip> {
+    let (record, _) = look(store, job).ok().filter(|_| status == Status::SkippedOverlap)?;
+    record.map(|record| Skip::Overlap(record.token))
+}
+
+/// Whether another slot is due, now that one was tried.
+fn is_more_due(store: &dyn Store, job: &Job, settings: &Settings, tried: Option<Wall>) -> bool {
+    let (Some(scheduled), Ok((record, clock))) = (settings.slot.scheduled(), look(store, job)) else { return false };
     let now = clock.map_or_else(|| clock::now().wall, |clock| clock.wall);
     let (_, plan) = scheduled.plan::<Honest>(record.as_ref(), Standing::Stands, now);
-    plan.run.first().map(|due| due.slot)
+    plan.run.iter().any(|due| Some(due.slot) != tried)
 }
 
 fn dry_run(place: &Place, job: &Job, settings: &Settings) -> Result<Code, Failure> {
     // Opening a store makes it, which is more than nothing.
-    let (record, clock) = if place.is_unmade() { (None, None) } else { look(place.open()?.as_ref(), job)? };
+    let (record, clock) = look(place.open_to_read()?.as_ref(), job)?;
     let Some((record, lease)) = record.as_ref().and_then(|record| record.lease.as_ref().map(|lease| (record, lease)))
     else {
         show::line(&format!("{job} would run: nobody holds it."));

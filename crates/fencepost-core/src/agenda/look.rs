@@ -1,0 +1,51 @@
+//! Whether a run that is started now would find something to do, by the very code that it would claim with.
+
+use core::time::Duration;
+
+use super::Look;
+use crate::lease::{Claim, Context, Refusal, Rules, Standing, slot_clock};
+use crate::ledger::Status;
+use crate::record::Record;
+use crate::slot::{Choice, NotNow};
+
+/// What a look at a record comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub look: Look,
+    /// How long it is to the next slot, by the clock that slots are judged by.
+    pub next_in: Option<Duration>,
+    /// The record has to learn something though nothing runs.
+    pub accounts: bool,
+}
+
+pub fn look<R: Rules>(claim: &Claim, record: Option<&Record>, context: &Context<'_>) -> Seen {
+    let (look, accounts) = judge::<R>(claim, record, context);
+    Seen { look, next_in: next_in(claim, context), accounts }
+}
+
+fn judge<R: Rules>(claim: &Claim, record: Option<&Record>, context: &Context<'_>) -> (Look, bool) {
+    match claim.choose::<R>(record, context) {
+        // A trigger may be early; whoever can wait is not.
+        Ok(chosen) if chosen.slot > slot_clock(context) => (Look::Nothing, false),
+        Ok(chosen) => (Look::Due(chosen.slot), false),
+        Err(Refusal::Held { .. } | Refusal::NotNow { why: NotNow::Duplicate { state: Status::Running, .. }, .. }) => {
+            (Look::Busy { remaining: record.map_or(claim.ttl, |record| remaining::<R>(record, claim, context)) }, false)
+        }
+        Err(refusal) => (Look::Nothing, refusal.accounts()),
+    }
+}
+
+/// How long the lease lasts at least. Without a clock it is that of a whole time-to-live, unchanged.
+fn remaining<R: Rules>(record: &Record, claim: &Claim, context: &Context<'_>) -> Duration {
+    let ttl = record.lease.as_ref().map_or(claim.ttl, |lease| lease.ttl);
+    match R::standing(record, context.reference.map(|reference| &reference.clock), context.facts, context.now.boot) {
+        Standing::Held { remaining: Some(remaining) } => remaining,
+        _ => ttl + ttl / 10,
+    }
+}
+
+fn next_in(claim: &Claim, context: &Context<'_>) -> Option<Duration> {
+    let Choice::Due(scheduled) = &claim.slot else { return None };
+    let now = slot_clock(context);
+    scheduled.schedule.after(now).map(|next| next.since(now))
+}

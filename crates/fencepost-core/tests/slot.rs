@@ -1,0 +1,785 @@
+//! Which slot a run claims, decided from the record inside the claim: first sight, duplicates, overlaps, what died, what
+//! failed, what was missed, and what becomes of it when the store's answer is lost.
+
+mod common;
+
+use std::time::Duration;
+
+use common::*;
+use fencepost_core::artifact::Fingerprint;
+use fencepost_core::lease::{Facts, Honest, Intent, Now};
+use fencepost_core::ledger::{Covered, Outcome, Status, Trigger};
+use fencepost_core::plan::{self, Mode, Order};
+use fencepost_core::record::{Paused, Record};
+use fencepost_core::run::{Event, Exit, Finish, Input, Overlap, Terms};
+use fencepost_core::schedule::Schedule;
+use fencepost_core::slot::{Asked, Choice, NotNow, OnLost, OnUnknown, Scheduled};
+use fencepost_core::time::Wall;
+use fencepost_core::transition::{Call, Step, Transition};
+use fencepost_core::zone::Zone;
+
+const MINUTE: u64 = 60_000;
+const HOUR: u64 = 60 * MINUTE;
+
+/// Every hour; a slot is at the start of a test, and at every whole hour of it.
+fn hourly() -> Scheduled {
+    let zone = Zone::utc();
+    let schedule = Schedule::parse(&format!("every 1h from {}", zone.show(wall(0))), &zone).unwrap();
+    Scheduled { schedule, terms: plan::Terms::default(), asked: Asked::Due, on_lost: OnLost::Rerun }
+}
+
+fn catching_up(catch_up: u32) -> Scheduled {
+    let due = hourly();
+    Scheduled { terms: plan::Terms { catch_up, ..due.terms.clone() }, ..due }
+}
+
+fn asking(asked: Asked) -> Scheduled {
+    Scheduled { asked, ..hourly() }
+}
+
+fn due(scheduled: Scheduled) -> Choice {
+    Choice::Due(Box::new(scheduled))
+}
+
+/// Whole hours, and minutes beyond.
+fn at(hours: u64, minutes: u64) -> u64 {
+    hours * HOUR + minutes * MINUTE
+}
+
+/// The slot of an hour.
+fn slot(hour: u64) -> Wall {
+    wall(hour * HOUR)
+}
+
+/// One job and its triggers, one after the other.
+#[derive(Default)]
+struct Story {
+    store: Option<Memory>,
+    runs: u128,
+    /// What is told of the run before: that its processes are gone.
+    is_dead: bool,
+}
+
+/// What a trigger came to.
+#[derive(Debug, PartialEq)]
+enum Came {
+    Ran { slot: Wall, trigger: Trigger, covers: Option<Covered> },
+    Not(NotNow),
+    Held,
+}
+
+impl Came {
+    fn slot(&self) -> Option<Wall> {
+        if let Self::Ran { slot, .. } = self { Some(*slot) } else { None }
+    }
+
+    fn duplicate(&self) -> Option<(Wall, Status)> {
+        match self {
+            Self::Not(NotNow::Duplicate { slot, state, .. }) => Some((*slot, *state)),
+            _ => None,
+        }
+    }
+
+    fn is_not_due(&self) -> bool {
+        matches!(self, Self::Not(NotNow::NotDue { .. }))
+    }
+}
+
+impl Story {
+    /// A job that has been seen, and has done every slot until the start of the test.
+    fn known() -> Self {
+        let mut story = Self::default();
+        assert_eq!(story.ok(0, due(hourly())).slot(), Some(slot(0)));
+        story
+    }
+
+    fn terms(&mut self, choice: Choice) -> Terms {
+        self.runs += 1;
+        let mut terms = terms(self.runs);
+        (terms.claim.slot, terms.claim.trigger) = (choice, Trigger::Manual);
+        terms
+    }
+
+    /// A trigger, until its child runs or it is clear that none will.
+    fn trigger(&mut self, at_ms: u64, terms: Terms) -> Bench {
+        let mut bench = Bench::new(terms, self.store.take().unwrap_or_else(Memory::with_identity));
+        (bench.at, bench.facts) = (at_ms, Facts { holder_is_dead: self.is_dead, ..Facts::default() });
+        bench.step(Input::Begin);
+        bench.settle();
+        bench
+    }
+
+    fn came(bench: &mut Bench) -> Came {
+        if !bench.run.is_finished() {
+            let lease = lease(&bench.store.record()).clone();
+            bench.step(Input::Spawned);
+            return Came::Ran { slot: lease.slot, trigger: lease.trigger, covers: lease.covers };
+        }
+        match bench.finish() {
+            Finish::NotNow(why) => Came::Not(why),
+            Finish::Held { .. } => Came::Held,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A trigger whose run, if it comes to one, ends with this code after a while.
+    fn ends(&mut self, at_ms: u64, choice: Choice, code: i32, took_ms: u64) -> Came {
+        let terms = self.terms(choice);
+        let mut bench = self.trigger(at_ms, terms);
+        let came = Self::came(&mut bench);
+        if came.slot().is_some() {
+            bench.wait(took_ms);
+            bench.end_child(Exit::Code(code));
+            bench.settle();
+        }
+        (self.store, self.is_dead) = (Some(bench.store), false);
+        came
+    }
+
+    fn ok(&mut self, at_ms: u64, choice: Choice) -> Came {
+        self.ends(at_ms, choice, 0, 1_000)
+    }
+
+    fn fails(&mut self, at_ms: u64, choice: Choice) -> Came {
+        self.ends(at_ms, choice, 7, 1_000)
+    }
+
+    /// A trigger whose run dies without a word.
+    fn dies(&mut self, at_ms: u64, choice: Choice) -> Came {
+        let terms = self.terms(choice);
+        let mut bench = self.trigger(at_ms, terms);
+        let came = Self::came(&mut bench);
+        (self.store, self.is_dead) = (Some(bench.store), came.slot().is_some());
+        came
+    }
+
+    /// A trigger whose run goes on until it is ended.
+    fn goes(&mut self, at_ms: u64, choice: Choice) -> Bench {
+        let terms = self.terms(choice);
+        let mut bench = self.trigger(at_ms, terms);
+        assert!(Self::came(&mut bench).slot().is_some());
+        self.store = Some(std::mem::take(&mut bench.store));
+        bench
+    }
+
+    /// What goes on ends well.
+    fn end(&mut self, mut bench: Bench, at_ms: u64) {
+        (bench.store, bench.at) = (self.store.take().unwrap(), at_ms);
+        bench.end_child(Exit::Code(0));
+        bench.settle();
+        self.store = Some(bench.store);
+    }
+
+    fn intend(&mut self, intent: Intent, at_ms: u64) -> bool {
+        self.runs += 1;
+        let store = self.store.get_or_insert_with(Memory::with_identity);
+        let mut transition = Transition::<Honest>::new(job(), intent, id(self.runs), 0);
+        let mut step = transition.begin(now(at_ms));
+        loop {
+            step = match step {
+                Step::Call(call) => transition.answered(now(at_ms), Ok(store.answer(call, at_ms))),
+                Step::Consult(_) => transition.consulted(now(at_ms), Facts::default()),
+                Step::Done(_) => return true,
+                Step::Refused(_) => return false,
+                Step::Failed(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn record(&self) -> Record {
+        self.store.as_ref().unwrap().record()
+    }
+
+    fn evaluated(&self) -> Option<Wall> {
+        self.record().timing.unwrap().evaluated
+    }
+
+    fn outcomes(&self, status: Status) -> Vec<Outcome> {
+        self.record().ledger.ring.into_iter().filter(|outcome| outcome.status == status).collect()
+    }
+
+    /// The ranges that were missed.
+    fn missed(&self) -> Vec<(Wall, Wall, u64)> {
+        let covers = self.outcomes(Status::Missed).into_iter().map(|outcome| outcome.covers.unwrap());
+        covers.map(|covers| (covers.from, covers.to, covers.count)).collect()
+    }
+
+    /// How often a slot was completed.
+    fn times_ok(&self, slot: Wall) -> usize {
+        self.outcomes(Status::Ok).iter().filter(|outcome| outcome.slot == slot).count()
+    }
+
+    fn swaps(&self) -> usize {
+        self.store.as_ref().unwrap().calls.iter().filter(|call| matches!(call, Call::Swap { .. })).count()
+    }
+}
+
+// First sight.
+
+#[test]
+fn a_job_seen_for_the_first_time_is_written_down_though_nothing_runs() {
+    let mut story = Story::default();
+    let came = story.ok(at(0, 30), due(catching_up(3)));
+    assert!(came.is_not_due(), "{came:?}");
+    let record = story.record();
+    let timing = record.timing.clone().unwrap();
+    assert_eq!((timing.since, timing.evaluated), (wall(at(0, 30)), Some(slot(0))));
+    assert_eq!((timing.schedule.as_str(), timing.zone.as_str()), (hourly().schedule.text(), "UTC"));
+    assert_eq!((record.grants, record.ledger.ring.len()), (0, 0), "nothing was granted, and nothing missed");
+    // It is known from then on, and nothing is written again.
+    let swaps = story.swaps();
+    assert!(story.ok(at(0, 40), due(catching_up(3))).is_not_due());
+    assert_eq!(story.swaps(), swaps);
+    assert_eq!(story.ok(at(1, 0), due(catching_up(3))).slot(), Some(slot(1)));
+}
+
+#[test]
+fn a_job_seen_for_the_first_time_at_its_slot_runs_it() {
+    let mut story = Story::default();
+    let came = story.ok(at(5, 1), due(catching_up(3)));
+    assert_eq!(came, Came::Ran { slot: slot(5), trigger: Trigger::Schedule, covers: None });
+    assert_eq!(story.missed(), []);
+}
+
+// Duplicates and overlaps.
+
+#[test]
+fn the_second_trigger_of_a_slot_that_is_done_is_a_duplicate_and_later_ones_find_nothing_due() {
+    let mut story = Story::known();
+    let again = story.ok(at(0, 1), due(hourly()));
+    assert_eq!(again.duplicate(), Some((slot(0), Status::Ok)));
+    // Who looks every few minutes is no second trigger.
+    assert!(story.ok(at(0, 20), due(hourly())).is_not_due());
+    assert_eq!(story.times_ok(slot(0)), 1);
+}
+
+#[test]
+fn the_second_trigger_of_a_slot_that_is_running_is_a_duplicate_and_of_the_next_an_overlap() {
+    let mut story = Story::known();
+    let going = story.goes(at(1, 0), due(hourly()));
+    // Renewed all the while.
+    story.store.as_mut().unwrap().change(|record| record.lease.as_mut().unwrap().until = Some(until(9 * HOUR)));
+    assert_eq!(story.ok(at(1, 0), due(hourly())).duplicate(), Some((slot(1), Status::Running)));
+    assert_eq!(story.ok(at(1, 30), due(hourly())).duplicate(), Some((slot(1), Status::Running)));
+    assert_eq!(story.ok(at(2, 0), due(hourly())), Came::Held);
+    assert_eq!(story.ok(at(2, 0), Choice::Slot { slot: slot(1), again: true, on_lost: OnLost::Rerun }).duplicate(), {
+        Some((slot(1), Status::Running))
+    });
+    story.store.as_mut().unwrap().change(|record| record.lease.as_mut().unwrap().until = Some(until(TTL_MS)));
+    story.end(going, at(3, 30));
+    // Slots 2 and 3 passed while it was going, and that is final, however much is caught up.
+    for minute in [30, 40, 59] {
+        let came = story.ok(at(3, minute), due(catching_up(9)));
+        assert_eq!(came.slot(), (minute == 59).then_some(slot(4)), "{minute}: {came:?}");
+    }
+    assert_eq!(story.missed(), []);
+}
+
+#[test]
+fn four_machines_at_one_instant_run_a_slot_once() {
+    let mut story = Story::known();
+    let mut benches: Vec<Bench> = (0..4)
+        .map(|_| {
+            let terms = story.terms(due(hourly()));
+            let mut bench = Bench::new(terms, Memory::default());
+            bench.at = at(1, 0);
+            bench.step(Input::Begin);
+            bench
+        })
+        .collect();
+    // All have read before the first writes.
+    for round in 0..6 {
+        for bench in &mut benches {
+            if bench.call.is_some() && !(round == 0 && bench.store.has_record()) {
+                bench.store = story.store.take().unwrap();
+                bench.answer();
+                story.store = Some(std::mem::take(&mut bench.store));
+            }
+        }
+    }
+    let running = benches.iter().filter(|bench| bench.run.is_running()).count();
+    let duplicates = benches.iter_mut().filter(|bench| bench.run.is_finished()).map(|bench| bench.finish());
+    let is_duplicate = |finish: &Finish| matches!(finish, Finish::NotNow(NotNow::Duplicate { .. }));
+    assert_eq!((running, duplicates.filter(is_duplicate).count()), (1, 3));
+}
+
+#[test]
+fn a_named_slot_is_run_once() {
+    let mut story = Story::default();
+    let named = |slot, again| Choice::Slot { slot, again, on_lost: OnLost::Rerun };
+    assert_eq!(story.ok(5, named(slot(3), false)).slot(), Some(slot(3)));
+    assert_eq!(story.ok(9, named(slot(3), false)).duplicate(), Some((slot(3), Status::Ok)));
+    assert_eq!(story.fails(20, named(slot(4), false)).slot(), Some(slot(4)));
+    assert_eq!(story.ok(40, named(slot(4), false)).slot(), Some(slot(4)), "it had failed");
+    assert_eq!(story.ok(60, named(slot(3), true)).slot(), Some(slot(3)), "it was asked for again");
+}
+
+#[test]
+fn a_named_slot_that_the_record_may_have_forgotten_is_not_run_by_itself() {
+    // Filled in from the newest back, as people do.
+    let mut story = Story::default();
+    let named = |hour, again| Choice::Slot { slot: slot(hour), again, on_lost: OnLost::Rerun };
+    for hour in (1..=40).rev() {
+        let may_be_forgotten = hour < 9;
+        let came = story.ok(at(50, 0), named(hour, may_be_forgotten));
+        assert_eq!(came.slot(), Some(slot(hour)));
+    }
+    assert_eq!(story.record().ledger.ring.len(), 32);
+    for hour in 1..=40 {
+        let came = story.ok(at(50, 1), named(hour, false));
+        let is_known = came.duplicate() == Some((slot(hour), Status::Ok));
+        assert!(is_known || came == Came::Not(NotNow::TooOld { slot: slot(hour) }), "{hour}: {came:?}");
+    }
+    assert_eq!(story.ok(at(50, 2), named(40, true)).slot(), Some(slot(40)));
+    assert_eq!(story.ok(at(50, 2), named(41, false)).slot(), Some(slot(41)), "nothing so new was ever given up");
+}
+
+#[test]
+fn a_slot_stays_done_when_the_ring_has_forgotten_it() {
+    let mut story = Story::known();
+    assert_eq!(story.ok(at(1, 0), due(hourly())).slot(), Some(slot(1)));
+    for number in 0..40 {
+        story.ok(at(1, 1) + number, Choice::At(wall(at(1, 1) + number)));
+    }
+    assert_eq!(story.times_ok(slot(1)), 0, "forgotten");
+    let came = story.ok(at(1, 30), due(catching_up(3)));
+    assert!(came.is_not_due(), "{came:?}");
+}
+
+// What died.
+
+#[test]
+fn a_run_that_died_is_tried_again_by_the_next_trigger() {
+    let mut story = Story::known();
+    story.dies(at(1, 0), due(hourly()));
+    let came = story.ok(at(1, 30), due(hourly()));
+    assert_eq!(came, Came::Ran { slot: slot(1), trigger: Trigger::CatchUp, covers: None });
+    assert_eq!(story.outcomes(Status::Lost)[0].slot, slot(1));
+    assert_eq!(story.times_ok(slot(1)), 1);
+    assert!(story.ok(at(1, 31), due(hourly())).is_not_due());
+}
+
+#[test]
+fn a_run_that_died_halts_the_job_if_it_is_to() {
+    let mut story = Story::known();
+    let halting = || Scheduled { on_lost: OnLost::Halt, ..hourly() };
+    story.dies(at(1, 0), due(halting()));
+    story.is_dead = true;
+    let came = story.ok(at(1, 30), due(halting()));
+    assert_eq!(came, Came::Not(NotNow::Lost { slot: slot(1) }));
+    story.is_dead = true;
+    let came = story.ok(at(1, 31), Choice::Slot { slot: slot(1), again: false, on_lost: OnLost::Halt });
+    assert_eq!(came, Came::Not(NotNow::Lost { slot: slot(1) }));
+    story.is_dead = true;
+    let came = story.ok(at(1, 40), due(Scheduled { asked: Asked::Again, ..halting() }));
+    assert_eq!(came.slot(), Some(slot(1)));
+    assert!(story.ok(at(1, 50), due(halting())).is_not_due());
+}
+
+#[test]
+fn what_passed_between_a_death_and_its_discovery_is_caught_up() {
+    let mut story = Story::known();
+    story.dies(at(1, 0), due(catching_up(3)));
+    // Found out at 9:30. Nobody was at it since who knows when.
+    let slots: Vec<_> = (0..4).map(|minute| story.ok(at(9, 30 + minute), due(catching_up(3))).slot()).collect();
+    assert_eq!(slots, [Some(slot(7)), Some(slot(8)), Some(slot(9)), None]);
+    assert_eq!(story.missed(), [(slot(2), slot(6), 5)]);
+    assert_eq!(story.outcomes(Status::Lost)[0].slot, slot(1));
+}
+
+// What failed.
+
+#[test]
+fn a_slot_that_failed_is_tried_again_while_it_is_the_newest() {
+    let mut story = Story::known();
+    for minute in [0, 10, 20] {
+        assert_eq!(story.fails(at(1, minute), due(hourly())).slot(), Some(slot(1)), "{minute}");
+    }
+    assert_eq!(story.fails(at(2, 0), due(catching_up(5))).slot(), Some(slot(2)));
+    let came = story.ok(at(2, 10), due(catching_up(5)));
+    assert_eq!(came.slot(), Some(slot(2)), "the older one is not tried again");
+    assert!(story.ok(at(2, 20), due(catching_up(5))).is_not_due());
+    assert_eq!(story.missed(), [], "it failed, which is recorded");
+}
+
+// By hand.
+
+#[test]
+fn a_run_now_satisfies_the_current_slot_if_it_is_open() {
+    let mut story = Story::known();
+    let came = story.ok(at(1, 20), due(asking(Asked::Now)));
+    assert_eq!(came, Came::Ran { slot: slot(1), trigger: Trigger::Manual, covers: None });
+    assert!(story.ok(at(1, 30), due(hourly())).is_not_due());
+    assert_eq!(story.times_ok(slot(1)), 1);
+}
+
+#[test]
+fn a_run_now_satisfies_the_next_slot_if_the_current_one_is_done_and_no_further_one() {
+    let mut story = Story::known();
+    assert_eq!(story.ok(at(0, 20), due(asking(Asked::Now))).slot(), Some(slot(1)));
+    assert_eq!(story.ok(at(0, 30), due(asking(Asked::Now))).duplicate(), Some((slot(1), Status::Ok)));
+    assert!(story.ok(at(0, 40), due(hourly())).is_not_due());
+    assert_eq!(story.ok(at(1, 0), due(hourly())).duplicate(), Some((slot(1), Status::Ok)));
+    assert_eq!(story.ok(at(2, 0), due(hourly())).slot(), Some(slot(2)));
+    assert_eq!((story.times_ok(slot(1)), story.missed()), (1, vec![]));
+}
+
+#[test]
+fn a_run_now_takes_the_newest_slot_in_whatever_order_the_others_are_caught_up() {
+    for order in [Order::OldestFirst, Order::NewestFirst] {
+        let mut story = Story::known();
+        let terms = plan::Terms { order, ..catching_up(3).terms };
+        let now = Scheduled { terms: terms.clone(), ..asking(Asked::Now) };
+        assert_eq!(story.ok(at(3, 20), due(now)).slot(), Some(slot(3)), "{order:?}");
+        let rest = |story: &mut Story, minute| {
+            story.ok(at(3, minute), due(Scheduled { terms: terms.clone(), ..hourly() })).slot()
+        };
+        let mut slots = [rest(&mut story, 30), rest(&mut story, 31), rest(&mut story, 32)];
+        slots.sort();
+        assert_eq!(slots, [None, Some(slot(1)), Some(slot(2))], "{order:?}");
+    }
+}
+
+#[test]
+fn a_run_now_just_before_a_slot_that_was_done_early_does_not_do_it_again() {
+    let mut story = Story::known();
+    assert_eq!(story.ok(at(0, 59), due(hourly())).slot(), Some(slot(1)), "a minute early");
+    assert_eq!(story.ok(at(0, 59) + 5_000, due(asking(Asked::Now))).slot(), Some(slot(2)));
+    assert_eq!(story.times_ok(slot(1)), 1);
+    assert_eq!(story.ok(at(0, 59) + 9_000, due(asking(Asked::Again))).slot(), Some(slot(1)), "the newest once more");
+}
+
+#[test]
+fn a_slot_is_repeated_if_that_is_asked_for() {
+    let mut story = Story::known();
+    assert_eq!(story.ok(at(0, 30), due(asking(Asked::Again))).slot(), Some(slot(0)));
+    assert_eq!(story.times_ok(slot(0)), 2);
+    assert_eq!(story.ok(at(1, 0), due(hourly())).slot(), Some(slot(1)));
+}
+
+// Catching up.
+
+#[test]
+fn what_was_missed_is_one_line_with_a_count_written_once() {
+    let mut story = Story::known();
+    let came = story.ok(at(9, 30), due(catching_up(0)));
+    let Came::Not(NotNow::NotDue { missed, next, .. }) = came else { panic!("{came:?}") };
+    assert_eq!(missed.map(|missed| missed.count), Some(9));
+    assert_eq!(next, Some(slot(10)));
+    for minute in [31, 45] {
+        assert!(story.ok(at(9, minute), due(catching_up(0))).is_not_due());
+    }
+    assert_eq!(story.missed(), [(slot(1), slot(9), 9)]);
+    let line = &story.outcomes(Status::Missed)[0];
+    assert_eq!((line.slot, line.trigger, line.exit_code), (slot(9), Trigger::Schedule, None));
+    assert_eq!(story.evaluated(), Some(slot(9)));
+    assert_eq!(story.record().ledger.counts[&Status::Missed], 1, "ten thousand are one line, too");
+}
+
+#[test]
+fn of_many_missed_slots_as_many_run_as_are_caught_up() {
+    for (catch_up, runs, missed) in [(1, vec![9], (1, 8, 8)), (3, vec![7, 8, 9], (1, 6, 6))] {
+        let mut story = Story::known();
+        let mut ran = Vec::new();
+        let mut marks = Vec::new();
+        for minute in 30..40 {
+            ran.extend(story.ok(at(9, minute), due(catching_up(catch_up))).slot());
+            marks.push(story.evaluated());
+        }
+        assert_eq!(ran, runs.iter().map(|hour| slot(*hour)).collect::<Vec<_>>());
+        assert!(marks.is_sorted() && marks.last() == Some(&Some(slot(9))), "{marks:?}");
+        let (from, to, count) = missed;
+        assert_eq!(story.missed(), [(slot(from), slot(to), count)]);
+    }
+}
+
+#[test]
+fn a_slot_that_is_on_time_runs_without_any_catch_up_and_a_late_one_does_not() {
+    let mut story = Story::known();
+    assert_eq!(story.ok(at(1, 1), due(catching_up(0))).slot(), Some(slot(1)));
+    assert!(story.ok(at(2, 2), due(catching_up(0))).is_not_due());
+    assert_eq!(story.missed(), [(slot(2), slot(2), 1)]);
+}
+
+#[test]
+fn one_run_covers_the_gap_and_accounts_for_it_only_by_ending_well() {
+    let mut story = Story::known();
+    let collapse = || Scheduled { terms: plan::Terms { mode: Mode::Collapse, ..hourly().terms }, ..hourly() };
+    let covers = Covered { from: slot(1), to: slot(9), count: 9 };
+    let came = story.fails(at(9, 30), due(collapse()));
+    assert_eq!(came, Came::Ran { slot: slot(9), trigger: Trigger::CatchUp, covers: Some(covers) });
+    assert_eq!(story.evaluated(), Some(slot(0)));
+    let came = story.ok(at(9, 40), due(collapse()));
+    assert_eq!(came, Came::Ran { slot: slot(9), trigger: Trigger::CatchUp, covers: Some(covers) });
+    assert_eq!(story.evaluated(), Some(slot(9)));
+    assert_eq!(story.outcomes(Status::Ok).last().unwrap().covers, Some(covers));
+    assert!(story.ok(at(9, 50), due(collapse())).is_not_due());
+    assert_eq!(story.missed(), []);
+}
+
+#[test]
+fn what_is_dropped_is_written_down_however_it_is_said_that_nothing_runs() {
+    // Slot 3 is done early by hand, so that a trigger at its time is a duplicate. By then slot 1 is too old.
+    let mut story = Story::known();
+    let within = |asked| {
+        let terms = plan::Terms { within: Some(Duration::from_secs(90 * 60)), ..catching_up(3).terms };
+        Scheduled { terms, asked, ..hourly() }
+    };
+    assert_eq!(story.ok(at(2, 10), due(within(Asked::Now))).slot(), Some(slot(2)));
+    assert_eq!(story.ok(at(2, 25), due(within(Asked::Now))).slot(), Some(slot(3)));
+    assert_eq!(story.missed(), []);
+    assert_eq!(story.ok(at(3, 0), due(within(Asked::Due))).duplicate(), Some((slot(3), Status::Ok)));
+    assert_eq!(story.missed(), [(slot(1), slot(1), 1)]);
+    assert_eq!(story.evaluated(), Some(slot(3)));
+}
+
+#[test]
+fn a_slot_tried_just_now_does_not_keep_the_others_of_its_row_waiting() {
+    let mut story = Story::known();
+    let newest_first = |asked| {
+        let terms = plan::Terms { order: Order::NewestFirst, ..catching_up(3).terms };
+        Scheduled { terms, asked, ..hourly() }
+    };
+    assert_eq!(story.fails(at(3, 0), due(newest_first(Asked::Due))).slot(), Some(slot(3)));
+    assert_eq!(story.ok(at(3, 1), due(newest_first(Asked::DueBut(slot(3))))).slot(), Some(slot(2)));
+    assert_eq!(story.ok(at(3, 2), due(newest_first(Asked::DueBut(slot(3))))).slot(), Some(slot(1)));
+    assert!(story.ok(at(3, 3), due(newest_first(Asked::DueBut(slot(3))))).is_not_due());
+    assert_eq!(story.ok(at(3, 4), due(newest_first(Asked::Due))).slot(), Some(slot(3)));
+}
+
+// Edits, pauses and clocks.
+
+#[test]
+fn nothing_from_before_an_edit_is_caught_up() {
+    let mut story = Story::known();
+    let half_hours = || {
+        let text = format!("every 30m from {}", Zone::utc().show(wall(0)));
+        Scheduled { schedule: Schedule::parse(&text, &Zone::utc()).unwrap(), ..catching_up(9) }
+    };
+    let came = story.ok(at(5, 10), due(half_hours()));
+    assert!(came.is_not_due(), "{came:?}");
+    let timing = story.record().timing.unwrap();
+    assert_eq!((timing.since, timing.evaluated), (wall(at(5, 10)), Some(slot(5))));
+    assert_eq!(timing.fingerprint, half_hours().schedule.fingerprint());
+    assert_eq!(story.missed(), [], "slots of the old schedule are not those of the new one");
+    assert_eq!(story.ok(at(5, 30), due(half_hours())).slot(), Some(wall(at(5, 30))));
+}
+
+#[test]
+fn a_paused_job_does_not_run_and_catches_nothing_up_after_it() {
+    let mut story = Story::known();
+    let paused = Paused { since: wall(1), by: "alpha".to_string(), note: Some("moving".to_string()) };
+    assert!(story.intend(Intent::Pause(paused.clone()), at(0, 10)));
+    assert!(story.intend(Intent::Pause(Paused { by: "beta".to_string(), ..paused.clone() }), at(0, 20)));
+    for choice in [due(hourly()), due(asking(Asked::Now)), due(asking(Asked::Again)), Choice::At(wall(3))] {
+        let came = story.ok(at(1, 0), choice);
+        let expected = NotNow::Paused { since: wall(1), by: "alpha".to_string(), note: paused.note.clone() };
+        assert_eq!(came, Came::Not(expected));
+    }
+    assert!(story.intend(Intent::Resume, at(7, 30)));
+    assert!(!story.intend(Intent::Resume, at(7, 31)), "it was not paused any more");
+    assert!(story.ok(at(7, 40), due(catching_up(9))).is_not_due());
+    assert_eq!(story.missed(), []);
+    assert_eq!(story.ok(at(8, 0), due(catching_up(9))).slot(), Some(slot(8)));
+}
+
+#[test]
+fn a_job_may_be_paused_before_it_is_ever_seen() {
+    let mut story = Story::default();
+    let paused = Paused { since: wall(0), by: "alpha".to_string(), note: None };
+    assert!(story.intend(Intent::Pause(paused), 0));
+    assert!(matches!(story.ok(at(1, 0), due(hourly())), Came::Not(NotNow::Paused { .. })));
+    assert!(story.intend(Intent::Resume, at(1, 1)));
+    assert_eq!(story.ok(at(2, 0), due(hourly())).slot(), Some(slot(2)));
+}
+
+#[test]
+fn resuming_goes_by_the_clock_that_slots_are_judged_by() {
+    let mut story = Story::known();
+    let paused = Paused { since: wall(0), by: "alpha".to_string(), note: None };
+    assert!(story.intend(Intent::Pause(paused), 1));
+    // The machine that resumes is two hours ahead of the store.
+    let ahead = Now { boot: boot(at(1, 10)), wall: wall(at(3, 10)) };
+    let store = story.store.as_mut().unwrap();
+    let mut transition = Transition::<Honest>::new(job(), Intent::Resume, id(77), 0);
+    let mut step = transition.begin(ahead);
+    while let Step::Call(call) = step {
+        step = transition.answered(ahead, Ok(store.answer(call, at(1, 10))));
+    }
+    assert!(matches!(step, Step::Done(_)));
+    assert_eq!(story.record().timing.unwrap().since, wall(at(1, 10)));
+}
+
+#[test]
+fn a_clock_that_was_ahead_does_not_stop_the_job_for_ever() {
+    let mut story = Story::known();
+    story.store.as_mut().unwrap().change(|record| {
+        record.timing.as_mut().unwrap().evaluated = Some(slot(3));
+    });
+    // Within an hour it waits; what is in the record is believed.
+    assert!(story.ok(at(2, 10), due(catching_up(2))).is_not_due());
+    assert_eq!(story.ok(at(4, 0), due(catching_up(2))).slot(), Some(slot(4)));
+    // Far ahead, it is put right, once.
+    story.store.as_mut().unwrap().change(|record| {
+        record.timing.as_mut().unwrap().evaluated = Some(slot(900));
+    });
+    assert!(story.ok(at(5, 30), due(catching_up(2))).is_not_due());
+    assert_eq!(story.record().timing.unwrap().since, wall(at(5, 30)));
+    assert_eq!(story.ok(at(6, 0), due(catching_up(2))).slot(), Some(slot(6)));
+}
+
+// Lost answers.
+
+#[test]
+fn an_account_whose_answer_is_lost_is_written_once() {
+    for is_done in [true, false] {
+        let mut story = Story::known();
+        let terms = story.terms(due(catching_up(0)));
+        let mut bench = Bench::new(terms, story.store.take().unwrap());
+        bench.at = at(9, 30);
+        bench.step(Input::Begin);
+        bench.answer();
+        bench.answer();
+        assert!(is_swap(&bench), "the account: {:?}", bench.call);
+        if is_done {
+            bench.lose_answer();
+        } else {
+            bench.fail(timed_out());
+        }
+        bench.settle();
+        let missed = bench.events().into_iter().filter(|event| matches!(event, Event::Missed { .. })).count();
+        assert_eq!(missed, 1, "it is said once");
+        assert!(matches!(bench.finish(), Finish::NotNow(NotNow::NotDue { .. })));
+        story.store = Some(bench.store);
+        assert_eq!(story.missed(), [(slot(1), slot(9), 9)], "{is_done}");
+    }
+}
+
+#[test]
+fn a_claim_whose_answer_is_lost_is_claimed_once() {
+    for is_done in [true, false] {
+        let mut story = Story::known();
+        let terms = story.terms(due(catching_up(1)));
+        let mut bench = Bench::new(terms, story.store.take().unwrap());
+        bench.at = at(9, 30);
+        bench.step(Input::Begin);
+        bench.answer();
+        if is_done {
+            bench.lose_answer();
+        } else {
+            bench.fail(timed_out());
+        }
+        bench.settle();
+        assert!(bench.run.is_running());
+        bench.step(Input::Spawned);
+        bench.end_child(Exit::Code(0));
+        bench.settle();
+        assert!(matches!(bench.finish(), Finish::Ended { .. }));
+        story.store = Some(bench.store);
+        assert_eq!(story.missed(), [(slot(1), slot(8), 8)], "{is_done}");
+        assert_eq!(story.times_ok(slot(9)), 1);
+    }
+}
+
+#[test]
+fn what_waits_after_it_was_held_while_it_accounted_does_run() {
+    let mut story = Story::known();
+    // Nothing runs late, and that is to be written down.
+    let terms = Terms { wait: Some(ms(5 * HOUR)), ..story.terms(due(catching_up(0))) };
+    let mut bench = Bench::new(terms, story.store.take().unwrap());
+    bench.at = at(9, 30);
+    bench.step(Input::Begin);
+    bench.answer();
+    assert!(is_read(&bench), "to account: {:?}", bench.call);
+    // Meanwhile somebody else begins to run.
+    bench.store.change(|record| record.lease = held(1, 55).lease.clone());
+    bench.store.change(|record| record.lease.as_mut().unwrap().until = Some(until(99 * HOUR)));
+    bench.settle();
+    assert!(!bench.run.is_finished(), "it waits");
+    bench.store.change(|record| record.lease = None);
+    bench.at = at(10, 0);
+    bench.wake();
+    bench.settle();
+    assert!(bench.run.is_running(), "{:?}", bench.out);
+    assert_eq!(lease(&bench.store.record()).slot, slot(10));
+}
+
+#[test]
+fn a_store_that_fails_after_it_said_that_nothing_is_due_is_no_reason_to_run() {
+    let mut story = Story::known();
+    let terms = Terms { run_without_store: true, ..story.terms(due(catching_up(0))) };
+    let mut bench = Bench::new(terms, story.store.take().unwrap());
+    bench.at = at(9, 30);
+    bench.step(Input::Begin);
+    bench.answer();
+    bench.fail(unavailable());
+    assert!(matches!(bench.finish(), Finish::StoreFailed(_)));
+}
+
+#[test]
+fn a_second_trigger_does_not_replace_the_run_of_its_own_slot() {
+    let mut story = Story::known();
+    let going = story.goes(at(1, 0), due(hourly()));
+    let terms = Terms { overlap: Overlap::Replace, wait: Some(ms(MINUTE)), ..story.terms(due(hourly())) };
+    let mut bench = story.trigger(at(1, 0), terms);
+    assert_eq!(Story::came(&mut bench).duplicate(), Some((slot(1), Status::Running)));
+    story.store = Some(bench.store);
+    story.end(going, at(1, 1));
+    assert_eq!(story.times_ok(slot(1)), 1);
+}
+
+// An item of work that is done once.
+
+fn once(on_unknown: OnUnknown) -> Choice {
+    Choice::Once { params: None, on_unknown }
+}
+
+#[test]
+fn what_is_done_replays_its_code_and_what_failed_by_itself_may_be_tried_again() {
+    let mut story = Story::default();
+    assert!(story.fails(0, once(OnUnknown::Halt)).slot().is_some());
+    assert!(story.ok(1, once(OnUnknown::Halt)).slot().is_some());
+    let came = story.ok(2, once(OnUnknown::Retry));
+    let Came::Not(NotNow::Duplicate { state, exit_code, .. }) = came else { panic!("{came:?}") };
+    assert_eq!((state, exit_code), (Status::Ok, Some(0)));
+}
+
+#[test]
+fn what_died_or_was_ended_is_unknown() {
+    let unknown = Came::Not(NotNow::Lost { slot: Wall(0) });
+    let mut story = Story::default();
+    story.dies(0, once(OnUnknown::Halt));
+    for at_ms in [1, 2] {
+        story.is_dead = true;
+        assert_eq!(story.ok(at_ms, once(OnUnknown::Halt)), unknown);
+    }
+    for code in [129, 137, 143, 255] {
+        let mut story = Story::default();
+        story.ends(0, once(OnUnknown::Halt), code, 10);
+        assert_eq!(story.ok(20, once(OnUnknown::Halt)), unknown, "{code}");
+        assert!(story.ok(20, once(OnUnknown::Retry)).slot().is_some(), "{code}");
+    }
+}
+
+#[test]
+fn what_was_looked_at_is_tried_again_and_not_what_came_after() {
+    let mut story = Story::default();
+    story.dies(0, once(OnUnknown::Halt));
+    let looked_at = story.record().token;
+    // Two have looked. The first tries again and dies as well: of that one, nobody has looked at anything.
+    assert!(story.dies(1, once(OnUnknown::RetryAfter(looked_at))).slot().is_some());
+    assert_eq!(story.ok(2, once(OnUnknown::RetryAfter(looked_at))), Came::Not(NotNow::Lost { slot: Wall(0) }));
+}
+
+#[test]
+fn another_parameter_is_another_item_of_work() {
+    let with = |text: &str| Choice::Once {
+        params: Some(Fingerprint(text.as_bytes().try_into().unwrap())),
+        on_unknown: OnUnknown::Retry,
+    };
+    let mut story = Story::default();
+    story.fails(0, with("the amount is five, in euro cent"));
+    assert_eq!(story.ok(10, with("the amount is six!, in euro cent")), Came::Not(NotNow::OtherParameters));
+    assert!(story.ok(20, with("the amount is five, in euro cent")).slot().is_some());
+    assert_eq!(story.ok(40, with("the amount is six!, in euro cent")), Came::Not(NotNow::OtherParameters));
+}

@@ -1,0 +1,73 @@
+//! Runs as processes of their own, for whoever schedules them: each says what happens through a pipe.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command};
+
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use nix::unistd::pipe;
+
+use crate::sys;
+
+/// The most bytes of one line that are kept. No event is longer, and whatever else writes there is not believed.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// A run that was started.
+#[derive(Debug)]
+pub struct Started {
+    child: Child,
+    events: File,
+    /// A line that has not ended yet.
+    rest: Vec<u8>,
+}
+
+impl Started {
+    /// Starts a command in a process group of its own, so that a key pressed at a terminal does not reach it. It is
+    /// told the number of the descriptor for its events.
+    pub fn start(mut command: Command, arguments: impl FnOnce(&mut Command, i32)) -> io::Result<Self> {
+        let (read, write): (OwnedFd, OwnedFd) = pipe()?;
+        fcntl(&read, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
+        fcntl(&read, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        arguments(&mut command, write.as_raw_fd());
+        let child = command.process_group(0).spawn()?;
+        Ok(Self { child, events: File::from(read), rest: Vec::new() })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The lines that have come, without waiting.
+    pub fn lines(&mut self) -> Vec<String> {
+        let mut buffer = [0; 8192];
+        while let Ok(count @ 1..) = self.events.read(&mut buffer) {
+            self.rest.extend_from_slice(&buffer[..count]);
+        }
+        let mut lines = Vec::new();
+        while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.rest.drain(..=end).collect();
+            lines.push(String::from_utf8_lossy(&line[..end]).into_owned());
+        }
+        if self.rest.len() > LINE_BYTES_MAX {
+            self.rest.clear();
+        }
+        lines
+    }
+
+    /// How it ended, if it has: its code as a shell shows it.
+    pub fn ended(&mut self) -> Option<i32> {
+        let status = self.child.try_wait().ok().flatten()?;
+        Some(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
+    }
+
+    /// Asks it to end.
+    pub fn signal(&self, signal: i32) {
+        let _ = i32::try_from(self.child.id()).map(|pid| sys::send(pid, signal));
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.events.as_fd()
+    }
+}

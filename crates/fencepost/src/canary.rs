@@ -1,0 +1,47 @@
+//! The first use of a store: five calls that find out whether it compares before it swaps.
+//!
+//! That it did is remembered in the state directory, so that it costs nothing afterwards. The embedded store is proved by
+//! fencepost's own tests.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+
+use fencepost_store::conformance::canary;
+use fencepost_store::{Key, Store, bare, redacted};
+
+use crate::exit::Failure;
+use crate::place::Place;
+
+/// Tries a store that this host has not tried before.
+pub fn sing(place: &Place, store: &dyn Store) -> Result<(), Failure> {
+    if place.store.starts_with("sqlite:") || memory(place).exists() {
+        return Ok(());
+    }
+    canary(store).map_err(|violation| match violation.failed {
+        Some(error) => Failure::Store(error),
+        None => Failure::Other(format!(
+            "{} is not used, because it does not keep what a store must: {} Try: fencepost store check {}",
+            redacted(&place.store),
+            violation.detail,
+            redacted(&place.store)
+        )),
+    })?;
+    remember(place);
+    Ok(())
+}
+
+/// Remembers that the store was tried. If that cannot be kept, it is tried again next time.
+pub fn remember(place: &Place) {
+    let memory = memory(place);
+    if let Some(directory) = memory.parent() {
+        let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    }
+    let _ = fs::write(memory, format!("{}\n", redacted(&place.store)));
+}
+
+/// A store is known by its URL here: its identity is not known before it is asked.
+fn memory(place: &Place) -> PathBuf {
+    let key = Key::resource(&bare(&place.store));
+    place.state.join("cache/tried").join(key.as_str().replace('/', "-"))
+}

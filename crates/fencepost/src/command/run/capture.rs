@@ -1,0 +1,310 @@
+//! Keeps what a job prints: a copy goes to its log, whatever becomes of the disk.
+//!
+//! The job writes into a pipe with a name, and a thread reads it. A log that is full, or a disk, keeps nobody waiting: the
+//! thread reads on, and the log says what is missing as soon as it can.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use fencepost_core::name::Job;
+use fencepost_core::time::Wall;
+use fencepost_core::token::RunId;
+use nix::fcntl::Flock;
+use nix::libc::O_NONBLOCK;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+use crate::logs::{self, Shelf};
+use crate::place::Place;
+use crate::settings::Settings;
+
+/// The job's output on its way to the log.
+pub struct Capture {
+    pub stdout: PathBuf,
+    pub stderr: PathBuf,
+    shelf: Shelf,
+    run: RunId,
+    log: Arc<Mutex<Log>>,
+    /// Tells the thread that nothing more will come.
+    bell: UnixStream,
+    thread: Option<JoinHandle<()>>,
+    /// Held so that a pipe has a writer before and after the job.
+    _writers: Vec<File>,
+}
+
+/// One of the job's streams.
+struct Stream {
+    pipe: File,
+    /// Where it is printed as well.
+    target: Option<Box<dyn Write + Send>>,
+    is_open: bool,
+}
+
+/// The file, and what is missing in it.
+#[derive(Default)]
+struct Log {
+    file: Option<Flock<File>>,
+    max_bytes: u64,
+    written: u64,
+    /// Bytes that found no room on the disk, since the last that did.
+    lost: u64,
+    why_lost: Option<String>,
+    /// Bytes beyond the most that is kept.
+    beyond: u64,
+    ends_in_line: bool,
+}
+
+impl Capture {
+    /// Makes the pipes, if the output is to be kept. What cannot be made keeps no job from running.
+    pub fn prepare(settings: &Settings, place: &Place, job: &Job, run: RunId) -> io::Result<Option<Self>> {
+        // What is left running writes for as long as it likes, and nobody is there to read it.
+        let is_wanted = Shelf::is_wanted(&settings.keys.logs, settings.by_up) && !settings.leave_children;
+        if !is_wanted || settings.output_on_failure {
+            return Ok(None);
+        }
+        let directory = place.state.join("output");
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+        let shelf = Shelf::of(place, job, &settings.keys);
+        let stdout = directory.join(format!("{run}.stdout.pipe"));
+        // Under `up` nobody reads them apart, and in one pipe they keep their order.
+        let stderr = if settings.by_up { stdout.clone() } else { directory.join(format!("{run}.stderr.pipe")) };
+        let mut streams = vec![Stream::make(&stdout, (!settings.by_up).then(|| Box::new(io::stdout()) as Box<_>))?];
+        let mut writers = vec![OpenOptions::new().write(true).open(&stdout)?];
+        if stderr != stdout {
+            streams.push(Stream::make(&stderr, Some(Box::new(io::stderr())))?);
+            writers.push(OpenOptions::new().write(true).open(&stderr)?);
+        }
+        let log = Arc::new(Mutex::new(Log { max_bytes: shelf.max_bytes, ends_in_line: true, ..Log::default() }));
+        let (bell, rope) = UnixStream::pair()?;
+        let copied = Arc::clone(&log);
+        let thread =
+            std::thread::Builder::new().name("log".to_string()).spawn(move || copy(streams, &rope, &copied))?;
+        Ok(Some(Self { stdout, stderr, shelf, run, log, bell, thread: Some(thread), _writers: writers }))
+    }
+
+    /// The run has its slot, and so its log has a name.
+    pub fn claimed(&self, slot: Wall) {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        match logs::create(&self.shelf.path(slot, self.run)) {
+            Ok(file) => log.file = Some(file),
+            Err(error) => log.why_lost = Some(error.to_string()),
+        }
+    }
+
+    /// The job has ended: what it wrote is in its log, and old logs go.
+    pub fn finish(mut self) {
+        self.end();
+        let was_opened = self.log.lock().unwrap_or_else(PoisonError::into_inner).close();
+        if was_opened {
+            self.shelf.tidy();
+        }
+    }
+
+    fn end(&mut self) {
+        let _ = self.bell.shutdown(std::net::Shutdown::Both);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = fs::remove_file(&self.stdout);
+        let _ = fs::remove_file(&self.stderr);
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Puts what was held back into the log, at once.
+pub fn keep_files(settings: &Settings, place: &Place, job: &Job, run: RunId, slot: Wall, files: [&Path; 2]) {
+    if !Shelf::is_wanted(&settings.keys.logs, settings.by_up) {
+        return;
+    }
+    let shelf = Shelf::of(place, job, &settings.keys);
+    let mut log = Log { max_bytes: shelf.max_bytes, ends_in_line: true, ..Log::default() };
+    log.file = logs::create(&shelf.path(slot, run)).ok();
+    let mut buffer = vec![0; 64 * 1024];
+    for path in files {
+        let Ok(mut file) = File::open(path) else { continue };
+        while let Ok(count @ 1..) = file.read(&mut buffer) {
+            log.write(&buffer[..count]);
+        }
+    }
+    if log.close() {
+        shelf.tidy();
+    }
+}
+
+impl Stream {
+    fn make(path: &Path, target: Option<Box<dyn Write + Send>>) -> io::Result<Self> {
+        mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR)?;
+        let pipe = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
+        Ok(Self { pipe, target, is_open: true })
+    }
+
+    /// Reads what there is, and says whether there was anything.
+    fn pass(&mut self, buffer: &mut [u8], log: &Mutex<Log>) -> bool {
+        match self.pipe.read(buffer) {
+            Ok(0) => self.is_open = false,
+            Ok(count) => {
+                if let Some(target) = &mut self.target
+                    && target.write_all(&buffer[..count]).and_then(|()| target.flush()).is_err()
+                {
+                    // Whoever read it has seen enough.
+                    self.target = None;
+                }
+                log.lock().unwrap_or_else(PoisonError::into_inner).write(&buffer[..count]);
+                return true;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return true,
+            Err(_) => self.is_open = false,
+        }
+        false
+    }
+}
+
+/// Copies until it is told that nothing more will come, and everything that has come is copied.
+fn copy(mut streams: Vec<Stream>, rope: &UnixStream, log: &Mutex<Log>) {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let is_last = {
+            let mut fds: Vec<PollFd<'_>> =
+                streams.iter().map(|stream| PollFd::new(stream.pipe.as_fd(), PollFlags::POLLIN)).collect();
+            fds.push(PollFd::new(rope.as_fd(), PollFlags::POLLIN));
+            let _ = poll(&mut fds, PollTimeout::NONE);
+            fds.last().and_then(|fd| fd.revents()).is_some_and(|events| !events.is_empty())
+        };
+        for stream in &mut streams {
+            while stream.is_open && stream.pass(&mut buffer, log) {}
+        }
+        if is_last || streams.iter().all(|stream| !stream.is_open) {
+            return;
+        }
+    }
+}
+
+impl Log {
+    fn write(&mut self, bytes: &[u8]) {
+        let room = usize::try_from(self.max_bytes.saturating_sub(self.written)).unwrap_or(usize::MAX);
+        let (kept, beyond) = bytes.split_at(bytes.len().min(room));
+        if self.lost > 0 && !kept.is_empty() {
+            self.say_lost();
+        }
+        if self.lost == 0 && !kept.is_empty() {
+            self.try_write(kept);
+        } else {
+            self.lost += kept.len() as u64;
+        }
+        if !beyond.is_empty() && self.beyond == 0 && self.lost == 0 {
+            let max = self.max_bytes;
+            let _ = self.say(&format!("cut here: no more than {max} bytes are kept of one run (max_bytes)"));
+        }
+        self.beyond += beyond.len() as u64;
+    }
+
+    fn try_write(&mut self, bytes: &[u8]) {
+        let Some(file) = &mut self.file else {
+            self.lost += bytes.len() as u64;
+            return;
+        };
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match file.write(rest) {
+                Ok(count @ 1..) => {
+                    self.ends_in_line = rest[count - 1] == b'\n';
+                    self.written += count as u64;
+                    rest = &rest[count..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(_) => break,
+                Err(error) => {
+                    self.why_lost = Some(error.to_string());
+                    break;
+                }
+            }
+        }
+        self.lost += rest.len() as u64;
+    }
+
+    /// Says what is missing, and if that could be said, it is said.
+    fn say_lost(&mut self) {
+        let why = self.why_lost.clone().unwrap_or_default();
+        if self.say(&format!("cut here: {} bytes could not be written: {why}", self.lost)).is_ok() {
+            self.lost = 0;
+        }
+    }
+
+    /// A line of our own, as a whole or not at all.
+    fn say(&mut self, text: &str) -> io::Result<()> {
+        let newline = if self.ends_in_line { "" } else { "\n" };
+        let line = format!("{newline}[fencepost: {text}]\n");
+        let file = self.file.as_mut().ok_or(io::ErrorKind::NotFound)?;
+        let before = file.metadata()?.len();
+        file.write_all(line.as_bytes()).inspect_err(|_| drop(file.set_len(before)))?;
+        self.ends_in_line = true;
+        Ok(())
+    }
+
+    /// Says what is missing at the end, and whether there was a file.
+    fn close(&mut self) -> bool {
+        if self.lost > 0 {
+            self.say_lost();
+        }
+        if self.beyond > 0 {
+            let _ = self.say(&format!("{} more bytes were not kept", self.beyond));
+        }
+        self.file.take().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(path: &Path, max_bytes: u64) -> Log {
+        Log { file: Some(logs::create(path).unwrap()), max_bytes, ends_in_line: true, ..Log::default() }
+    }
+
+    #[test]
+    fn a_log_that_is_full_says_so_and_how_much_is_missing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/b.log");
+        let mut log = log(&path, 10);
+        log.write(b"12345\n789");
+        log.write(b"abc");
+        log.write(b"more");
+        assert!(log.close());
+        let text = fs::read_to_string(&path).unwrap();
+        let expected = "12345\n789a\n[fencepost: cut here: no more than 10 bytes are kept of one run (max_bytes)]\n\
+                        [fencepost: 6 more bytes were not kept]\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_disk_that_is_full_for_a_while_leaves_a_line_where_something_is_missing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("b.log");
+        let mut log = log(&path, 1000);
+        log.write(b"before\n");
+        let good = log.file.take();
+        let full = OpenOptions::new().append(true).open("/dev/full").unwrap();
+        log.file = Some(Flock::lock(full, nix::fcntl::FlockArg::LockShared).map_err(|(_, error)| error).unwrap());
+        log.write(b"lost\n");
+        log.write(b"lost, too\n");
+        log.file = good;
+        log.write(b"after\n");
+        assert!(log.close());
+        let text = fs::read_to_string(&path).unwrap();
+        let said = "[fencepost: cut here: 15 bytes could not be written: No space left on device (os error 28)]";
+        assert_eq!(text, format!("before\n{said}\nafter\n"));
+    }
+}

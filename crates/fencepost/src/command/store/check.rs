@@ -1,0 +1,352 @@
+//! `fencepost store check`: what the promises rest on, proved by running where that is possible.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use fencepost_core::lease::CLOCK_GAP_MAX;
+use fencepost_guard::clock;
+use fencepost_store::conformance::{self, Check, Effort};
+use fencepost_store::{Key, OpenError, Standing, Store, StoreClock, StoreError, Swapped, declared, open_with};
+use serde::Serialize;
+
+use crate::args::Global;
+use crate::exit::{Code, Failure};
+use crate::place::Place;
+use crate::{canary, show};
+
+/// How many calls a median is taken of.
+const CALLS: usize = 9;
+
+/// A scan of a thousand keys takes a thousand swaps, and no decision rests on it.
+const LEFT_OUT: &[&str] = &["scan limit"];
+
+/// What only the settings say, and the promises rest on all the same.
+const DECISIVE: &[&str] = &["durability", "file system"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Finding {
+    Proved,
+    Declared,
+    Unknown,
+    Failed,
+}
+
+#[derive(Debug, Serialize)]
+struct Line {
+    name: String,
+    result: Finding,
+    detail: String,
+    /// The promises hold no more firmly than this.
+    #[serde(skip)]
+    is_weak: bool,
+    #[serde(skip)]
+    is_decisive: bool,
+}
+
+/// What came of a check.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    v: u32,
+    url: String,
+    verdict: &'static str,
+    checks: Vec<Line>,
+}
+
+impl Report {
+    pub fn is_ok(&self) -> bool {
+        self.verdict == "ok"
+    }
+
+    pub fn code(&self) -> Code {
+        if self.is_ok() { Code::DONE } else { Code::REFUSED }
+    }
+
+    /// What speaks against the store, in a sentence each.
+    pub fn reasons(&self) -> Vec<String> {
+        let against = self.checks.iter().filter(|line| line.speaks_against());
+        against.map(|line| format!("{}: {}", line.name, line.detail)).collect()
+    }
+}
+
+impl Line {
+    fn new(name: impl Into<String>, result: Finding, detail: impl Into<String>) -> Self {
+        let name = name.into();
+        Self { name, result, detail: detail.into(), is_weak: false, is_decisive: true }
+    }
+
+    fn speaks_against(&self) -> bool {
+        self.result == Finding::Failed || (self.result == Finding::Unknown && self.is_decisive)
+    }
+}
+
+/// Checks the store and prints what came of it.
+pub fn run(global: &Global, place: &Place) -> Result<Report, Failure> {
+    let report = examine(global, place)?;
+    if global.json {
+        show::json(&report);
+    } else {
+        describe(&report);
+    }
+    Ok(report)
+}
+
+/// Checks the store, and says how far it is on a terminal.
+pub fn examine(global: &Global, place: &Place) -> Result<Report, Failure> {
+    let access = place.access()?;
+    let open = || match open_with(&place.store, &access) {
+        Ok(store) => Ok(store),
+        Err(OpenError::Store(error)) => Err(error),
+        Err(OpenError::Usage(text)) => Err(StoreError::not_done(fencepost_store::Trouble::Refused, text)),
+    };
+    let progress = Progress::of(global);
+    let mut checks = Vec::new();
+    match open_with(&place.store, &access) {
+        Err(OpenError::Usage(text)) => return Err(Failure::Usage(text)),
+        Err(OpenError::Store(error)) => checks.push(Line::new("reach", Finding::Failed, error.detail)),
+        Ok(store) => {
+            progress.say("reach");
+            match reach(store.as_ref()) {
+                Err(error) => checks.push(Line::new("reach", Finding::Failed, error.detail)),
+                Ok(lines) => {
+                    checks.extend(lines);
+                    checks.extend(prove(&open, &progress));
+                    progress.say("settings");
+                    checks.extend(settings(place, &access));
+                }
+            }
+        }
+    }
+    progress.clear();
+    let verdict = if checks.iter().any(Line::speaks_against) { "refused" } else { "ok" };
+    let report = Report { v: 1, url: place.shown_store(), verdict, checks };
+    if report.is_ok() {
+        canary::remember(place);
+    }
+    Ok(report)
+}
+
+/// Whether it answers at all, how fast, and what its clock shows.
+fn reach(store: &dyn Store) -> Result<Vec<Line>, StoreError> {
+    let key = Key::probe(&format!("check-{}", uuid::Uuid::now_v7().simple()), "latency");
+    let (mut reads, mut swaps, mut clocks) = (Vec::new(), Vec::new(), Vec::new());
+    let mut version = None;
+    for round in 0..CALLS {
+        let (wall, begun) = (clock::wall_now(), Instant::now());
+        let read = store.read(&key)?;
+        reads.push(begun.elapsed());
+        clocks.extend(read.clock.map(|clock| (clock, wall, begun.elapsed())));
+        let begun = Instant::now();
+        match store.swap(&key, version.as_ref(), Some(round.to_string().as_bytes()))?.value {
+            Swapped::Won(next) => version = next,
+            Swapped::Lost(current) => version = current.map(|entry| entry.version),
+        }
+        swaps.push(begun.elapsed());
+    }
+    let _ = store.swap(&key, version.as_ref(), None)?;
+    let detail = format!(
+        "A read takes {}, a swap {} (median of {CALLS}).",
+        milliseconds(median(&mut reads)),
+        milliseconds(median(&mut swaps))
+    );
+    let mut lines = vec![Line::new("latency", Finding::Proved, detail)];
+    lines.extend(offset(&clocks));
+    lines.push(resolution(store, &key, !clocks.is_empty())?);
+    Ok(lines)
+}
+
+/// How far the store's date is from ours, by the reading that took the shortest.
+fn offset(clocks: &[(StoreClock, fencepost_store::Wall, Duration)]) -> Option<Line> {
+    let (clock, before, took) = clocks.iter().min_by_key(|(_, _, took)| *took)?;
+    let here = *before + *took / 2;
+    let (apart, way) = match clock.wall.0 - here.0 {
+        ahead @ 0.. => (Duration::from_millis(ahead.unsigned_abs()), "ahead of"),
+        behind => (Duration::from_millis(behind.unsigned_abs()), "behind"),
+    };
+    let detail = format!("The store's clock is {} {way} this host's, give or take {}.", milliseconds(apart), {
+        milliseconds(*took / 2)
+    });
+    Some(match apart > CLOCK_GAP_MAX {
+        false => Line::new("clock offset", Finding::Proved, detail),
+        true => {
+            let detail = format!("{detail} Nothing is granted with more than 24 hours between them.");
+            Line::new("clock offset", Finding::Failed, detail)
+        }
+    })
+}
+
+/// The smallest step that the store's clock was seen to make.
+fn resolution(store: &dyn Store, key: &Key, has_clock: bool) -> Result<Line, StoreError> {
+    let name = "clock resolution";
+    if !has_clock {
+        let detail = "The store has no clock: a lease whose holder died ends once somebody has watched it for a whole \
+                      time-to-live.";
+        return Ok(Line::new(name, Finding::Declared, detail));
+    }
+    let begun = Instant::now();
+    let mut last: Option<StoreClock> = None;
+    let mut smallest: Option<u64> = None;
+    while begun.elapsed() < Duration::from_millis(1500) && smallest.is_none_or(|step| step > 5) {
+        let Some(clock) = store.read(key)?.clock else { break };
+        let step = last.filter(|last| last.era == clock.era).map(|last| clock.tick.saturating_sub(last.tick));
+        smallest = step.filter(|step| *step > 0).into_iter().chain(smallest).min();
+        last = Some(clock);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(match smallest {
+        None => Line::new(name, Finding::Failed, "The store's clock stood still for a second and a half."),
+        Some(step) => {
+            Line::new(name, Finding::Proved, format!("The store's clock was seen to go on by {step} ms or less."))
+        }
+    })
+}
+
+/// Runs the conformance suite in its short form. A store that fails is not asked again and again.
+fn prove(open: conformance::Opener<'_>, progress: &Progress) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for check in conformance::checks().filter(|check| !LEFT_OUT.contains(&check.name)) {
+        progress.say(check.name);
+        match check.run_with(open, Effort::Brief) {
+            Ok(()) => lines.push(Line::new(check.name, Finding::Proved, proved(check))),
+            Err(violation) if violation.failed.is_some() => {
+                lines.push(Line::new(check.name, Finding::Unknown, violation.detail));
+                break;
+            }
+            Err(violation) => {
+                let detail = format!("{} It should be so: {}", violation.detail, violation.sentence);
+                lines.push(Line::new(check.name, Finding::Failed, detail));
+            }
+        }
+    }
+    lines
+}
+
+fn proved(check: &Check) -> String {
+    match check.name {
+        "create race" => "32 writers came at once to make one key: one won, and the others were told so.".to_string(),
+        "counter race" => "8 writers counted one key up, 48 times in all: it stands at exactly 48.".to_string(),
+        "other handles" => "What one client wrote, the next read of another showed.".to_string(),
+        _ => check.sentence.to_string(),
+    }
+}
+
+/// What cannot be proved by running, as the store's settings say it.
+fn settings(place: &Place, access: &fencepost_store::Access) -> Vec<Line> {
+    let declared = match declared(&place.store, access) {
+        Ok(declared) => declared,
+        Err(OpenError::Usage(text)) => return vec![Line::new("durability", Finding::Unknown, text)],
+        Err(OpenError::Store(error)) => return vec![Line::new("durability", Finding::Unknown, error.detail)],
+    };
+    let line = |declared: fencepost_store::Declared| {
+        let result = match declared.standing {
+            Standing::Sound | Standing::Weak => Finding::Declared,
+            Standing::Unsound => Finding::Failed,
+            Standing::Unknown => Finding::Unknown,
+        };
+        // The suite has a chapter of this name, which is about how it runs.
+        let name = if declared.name == "clock" { "kind of clock" } else { declared.name };
+        let is_decisive = DECISIVE.contains(&name);
+        Line { is_weak: declared.standing == Standing::Weak, is_decisive, ..Line::new(name, result, declared.detail) }
+    };
+    declared.into_iter().map(line).collect()
+}
+
+/// The promises of GUARANTEES.md, and what each rests on.
+const PROMISES: &[(&str, &[&str])] = &[
+    (
+        "P1  tokens of a job strictly increase",
+        &[
+            "create",
+            "stale swap",
+            "other handles",
+            "versions",
+            "versions after removal",
+            "create race",
+            "counter race",
+            "clock offset",
+        ],
+    ),
+    ("P2  a fenced target never goes back", &["create race", "stale swap", "clock offset"]),
+    (
+        "P3  every slot ends in one recorded state",
+        &["values", "largest value", "reopen", "durability", "file system", "replication"],
+    ),
+    ("P4  a job proceeds on the right record only", &["read", "other handles", "keys"]),
+    ("P5  one run at a time, as far as clocks allow", &["create race", "clock resolution", "clock", "kind of clock"]),
+];
+
+fn describe(report: &Report) {
+    show::line(&format!("store  {}", report.url));
+    show::line("");
+    for line in &report.checks {
+        let result = match line.result {
+            Finding::Proved => "proved",
+            Finding::Declared => "declared",
+            Finding::Unknown => "UNKNOWN",
+            Finding::Failed => "FAILED",
+        };
+        show::line(&format!("{result:9} {:22} {}", line.name, show::flat(&line.detail)));
+    }
+    show::line("");
+    for (promise, rests_on) in PROMISES {
+        show::line(&format!("{promise:46} {}", verdict(report, rests_on)));
+    }
+    show::line("");
+    show::line(match report.is_ok() {
+        true => "ok: it may be used.",
+        false => "refused: it must not be used.",
+    });
+}
+
+fn verdict(report: &Report, rests_on: &[&str]) -> String {
+    let lines = || report.checks.iter().filter(|line| rests_on.contains(&line.name.as_str()));
+    let named = |lines: Vec<&Line>| lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>().join(", ");
+    let against: Vec<&Line> = lines().filter(|line| line.result == Finding::Failed).collect();
+    let unknown: Vec<&Line> = lines().filter(|line| line.result == Finding::Unknown).collect();
+    let weak: Vec<&Line> = lines().filter(|line| line.is_weak).collect();
+    if !against.is_empty() {
+        format!("NOT KEPT, because of: {}", named(against))
+    } else if lines().next().is_none() {
+        "unknown: it could not be tried".to_string()
+    } else if !unknown.is_empty() {
+        format!("unknown, because of: {}", named(unknown))
+    } else if !weak.is_empty() {
+        format!("kept, as far as is declared of: {}", named(weak))
+    } else {
+        "kept".to_string()
+    }
+}
+
+fn median(times: &mut [Duration]) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+fn milliseconds(time: Duration) -> String {
+    match time.as_secs_f64() {
+        seconds if seconds >= 10.0 => format!("{seconds:.0} s"),
+        seconds if seconds >= 1.0 => format!("{seconds:.1} s"),
+        seconds => format!("{:.1} ms", seconds * 1000.0),
+    }
+}
+
+/// Which check is being made, on a terminal.
+struct Progress(bool);
+
+impl Progress {
+    fn of(global: &Global) -> Self {
+        Self(!global.quiet && !global.json && std::io::stderr().is_terminal())
+    }
+
+    fn say(&self, what: &str) {
+        if self.0 {
+            let _ = write!(std::io::stderr().lock(), "\r\x1b[Kchecking: {what} …");
+        }
+    }
+
+    fn clear(&self) {
+        if self.0 {
+            let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}

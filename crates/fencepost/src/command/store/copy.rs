@@ -1,0 +1,376 @@
+//! `fencepost store copy`: moves everything to another store, job by job.
+//!
+//! A job's record is frozen where it was, in one swap that also finds out that nobody holds it, and only then written to
+//! the other store. So there is no instant at which both would grant it, and no crash after which both do. The other
+//! store makes no job of its own before it has everything. Whatever cuts this short, repeating it goes on from there.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use fencepost_core::busy::{Busy, Evidence, State};
+use fencepost_core::lease::{Honest, Intent, Refusal, Rules, Standing};
+use fencepost_core::record::{FORMAT, Identity, Record, Seal, decode, encode};
+use fencepost_core::token::{RunId, StoreId, Token};
+use fencepost_core::transition::unreadable;
+use fencepost_guard::clock;
+use fencepost_guard::transact::{TransactError, transact};
+use fencepost_store::{Entry, Key, SCAN_KEYS_MAX, Store, StoreError, Swapped, Trouble, bare};
+use serde_json::json;
+
+use crate::args::Global;
+use crate::exit::{Code, Failure};
+use crate::place::Place;
+use crate::report::{self, Voice};
+use crate::show;
+
+/// How long a claim may be on its way that was decided before the store was sealed.
+const SETTLING: Duration = Duration::from_secs(2);
+
+/// How often a value that others change meanwhile is tried again.
+const TRIES_MAX: usize = 20;
+
+const RECORDS: [&str; 2] = [Key::JOBS, "once/"];
+const RESOURCES: [&str; 2] = ["resource/", "resource-text/"];
+/// What is neither copied nor counted.
+const OURS: [&str; 2] = ["meta/", "probe/"];
+
+#[derive(Debug, Default)]
+struct Counts {
+    jobs: usize,
+    others: usize,
+}
+
+pub fn run(global: &Global, from: &Place, to: &Place) -> Result<Code, Failure> {
+    let (shown_from, shown_to) = (from.shown_store(), to.shown_store());
+    if bare(&from.store) == bare(&to.store) {
+        return Err(Failure::Usage(format!("{shown_from} cannot be copied to itself.")));
+    }
+    if from.is_unmade() {
+        return Err(Failure::Usage(format!("There is no store at {shown_from}.")));
+    }
+    let (source, target) = (from.open()?, to.open()?);
+    let copy = Copy { from, to, source: source.as_ref(), target: target.as_ref(), by: crate::command::mint_run() };
+    match copy.run() {
+        Ok(counts) => {
+            if global.json {
+                show::json(&json!({
+                    "v": 1, "from": shown_from, "to": shown_to, "jobs": counts.jobs, "entries": counts.others
+                }));
+            } else {
+                show::line(&format!(
+                    "{} jobs and {} other entries are in {shown_to}. {shown_from} is sealed: it grants nothing any more.",
+                    counts.jobs, counts.others
+                ));
+                show::line(&format!("On every machine: fencepost store use {}", bare(&to.store)));
+            }
+            Ok(Code::DONE)
+        }
+        Err(Stopped::Held(message)) => {
+            if global.json {
+                report::error_json(Code::HELD, "held", &message);
+            }
+            Voice::of(global).warn(&message);
+            Ok(Code::HELD)
+        }
+        Err(Stopped::Failed(failure)) => Err(failure),
+    }
+}
+
+/// Why it did not come to its end.
+enum Stopped {
+    /// Somebody is at work.
+    Held(String),
+    Failed(Failure),
+}
+
+impl From<StoreError> for Stopped {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(Failure::Store(error))
+    }
+}
+
+fn usage(text: String) -> Stopped {
+    Stopped::Failed(Failure::Usage(text))
+}
+
+struct Copy<'a> {
+    from: &'a Place,
+    to: &'a Place,
+    source: &'a dyn Store,
+    target: &'a dyn Store,
+    by: RunId,
+}
+
+impl Copy<'_> {
+    fn run(&self) -> Result<Counts, Stopped> {
+        let id = self.check_source()?;
+        self.check_target(id)?;
+        self.check_leases()?;
+        self.take_target(id)?;
+        self.seal_source()?;
+        let (mut seen, mut counts) = (BTreeSet::new(), Counts::default());
+        loop {
+            let before = seen.len();
+            for key in keys(self.source)? {
+                if seen.insert(key.clone()) {
+                    self.copy(&key, &mut counts)?;
+                }
+            }
+            // A claim that found the store unsealed may land yet, and a listing may lag.
+            if seen.len() == before && before > 0 {
+                break;
+            }
+            std::thread::sleep(SETTLING);
+        }
+        self.open_target(id)?;
+        Ok(counts)
+    }
+
+    /// The identity of the source, which must not have moved elsewhere.
+    fn check_source(&self) -> Result<StoreId, Stopped> {
+        let Some((identity, _)) = identity(self.source)? else {
+            return Err(usage(format!("{} has no jobs, so that there is nothing to copy.", self.from.shown_store())));
+        };
+        match identity.sealed {
+            Some(Seal::MovedTo(to)) if to != self.named() => {
+                Err(usage(format!("{} was moved to {to} already.", self.from.shown_store())))
+            }
+            Some(Seal::FilledFrom(from)) => Err(usage(format!(
+                "{} is being filled from {from} itself. End that first, by repeating its store copy.",
+                self.from.shown_store()
+            ))),
+            _ => Ok(identity.store),
+        }
+    }
+
+    /// The target must be empty, or be what an earlier try made of it.
+    fn check_target(&self, id: StoreId) -> Result<(), Stopped> {
+        let shown = self.to.shown_store();
+        match identity(self.target)? {
+            Some((Identity { store, .. }, _)) if store == id => Ok(()),
+            Some((Identity { sealed: Some(seal), .. }, _)) => {
+                Err(usage(format!("{shown} cannot be copied to: {seal}.")))
+            }
+            _ => match keys(self.target)?.len() {
+                0 => Ok(()),
+                count => Err(usage(format!(
+                    "{shown} has jobs of its own ({count} entries), whose tokens cannot be compared with these. Copy to an empty \
+                     store."
+                ))),
+            },
+        }
+    }
+
+    /// Looks for anybody at work before anything is changed.
+    fn check_leases(&self) -> Result<(), Stopped> {
+        for key in keys(self.source)? {
+            let asked = clock::boot_now();
+            let answer = self.source.read(&key)?;
+            let Some(entry) = answer.value else { continue };
+            if is_in(&key, &RECORDS) {
+                let record: Record = value(&entry, &key)?;
+                let now = clock::boot_now();
+                let facts = self.from.local().facts(Some(&record), asked, now);
+                if let Standing::Held { remaining } = Honest::standing(&record, answer.clock.as_ref(), &facts, now) {
+                    return Err(self.held(&record, remaining));
+                }
+            } else if is_in(&key, &RESOURCES) {
+                self.at_rest(&value(&entry, &key)?, answer.clock.as_ref())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn held(&self, record: &Record, remaining: Option<Duration>) -> Stopped {
+        let holder = record.lease.as_ref().map(|lease| show::holder(lease, remaining, clock::now().wall));
+        Stopped::Held(format!(
+            "{} is held by {}. A store is moved while no lease is held: try again when it has ended.",
+            record.job,
+            holder.unwrap_or_default()
+        ))
+    }
+
+    fn at_rest(&self, busy: &Busy, clock: Option<&fencepost_store::StoreClock>) -> Result<(), Stopped> {
+        let is_dead = matches!(&busy.state, State::Running(running) if self.from.host.knows_dead(&running.holder));
+        let evidence = Evidence { is_dead, watched: None };
+        match busy.standing(clock, &evidence, clock::boot_now()) {
+            Standing::Held { .. } => Err(Stopped::Held(format!(
+                "{} is busy with a command of {}. A store is moved while nobody is at work: try again when it has ended.",
+                busy.resource, busy.fence.job
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The target takes over the identity, and makes no job of its own before it has them all.
+    fn take_target(&self, id: StoreId) -> Result<(), Stopped> {
+        let known = identity(self.target)?;
+        if known.as_ref().is_some_and(|(identity, _)| identity.store == id) {
+            return Ok(());
+        }
+        let sealed = Some(Seal::FilledFrom(bare(&self.from.store)));
+        let version = known.map(|(_, entry)| entry.version);
+        self.put_identity(self.target, version.as_ref(), &Identity { v: FORMAT, store: id, sealed })
+    }
+
+    fn seal_source(&self) -> Result<(), Stopped> {
+        let Some((identity, entry)) = identity(self.source)? else { return Ok(()) };
+        if identity.sealed.is_some() {
+            return Ok(());
+        }
+        let sealed = Identity { sealed: Some(Seal::MovedTo(self.named())), ..identity };
+        self.put_identity(self.source, Some(&entry.version), &sealed)
+    }
+
+    fn open_target(&self, id: StoreId) -> Result<(), Stopped> {
+        match identity(self.target)? {
+            Some((identity, entry)) if identity.store == id && identity.sealed.is_some() => {
+                let open = Identity { sealed: None, ..identity };
+                self.put_identity(self.target, Some(&entry.version), &open)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn put_identity(
+        &self,
+        store: &dyn Store,
+        expected: Option<&fencepost_store::Version>,
+        identity: &Identity,
+    ) -> Result<(), Stopped> {
+        match store.swap(&Key::identity(), expected, Some(&encode(identity)))?.value {
+            Swapped::Won(_) => Ok(()),
+            Swapped::Lost(_) => Err(in_the_way("the identity of the store")),
+        }
+    }
+
+    /// How the source names the target from now on.
+    fn named(&self) -> String {
+        bare(&self.to.store)
+    }
+
+    fn copy(&self, key: &Key, counts: &mut Counts) -> Result<(), Stopped> {
+        if is_in(key, &RECORDS) {
+            self.copy_record(key)?;
+            counts.jobs += 1;
+        } else if is_in(key, &RESOURCES) {
+            self.copy_resource(key)?;
+            counts.others += 1;
+        } else if let Some(entry) = self.source.read(key)?.value {
+            // What a history or a counter holds does not change once its job is frozen, and what the target has of it
+            // already may be newer.
+            self.create(key, &entry.bytes)?;
+            counts.others += 1;
+        }
+        Ok(())
+    }
+
+    /// Freezes the record, then writes it down on the other side. One that is there already was copied before, from what
+    /// has not changed since.
+    fn copy_record(&self, key: &Key) -> Result<(), Stopped> {
+        let Some(entry) = self.source.read(key)?.value else { return Ok(()) };
+        let mut record: Record = value(&entry, key)?;
+        if record.moved_to.is_none() {
+            let intent = Intent::Freeze { to: self.named() };
+            record = match transact(self.source, &self.from.local(), &record.job, intent, self.by) {
+                Ok(done) => done.held.map_or(record, |known| known.record),
+                Err(TransactError::Refused(Refusal::Held { record, remaining })) => {
+                    return Err(self.held(&record, remaining));
+                }
+                Err(TransactError::Refused(refusal)) => {
+                    return Err(Stopped::Failed(Failure::Other(format!("{}: {refusal}", record.job))));
+                }
+                Err(TransactError::Store(error)) => return Err(error.into()),
+            };
+        }
+        let frozen = record.token;
+        record.moved_to = None;
+        let stands = self.create(key, &record.encode())?;
+        let there: Record = decode(&stands).map_err(|why| unreadable(&format!("the record under {key}"), &why))?;
+        if there.store != record.store || there.token < frozen {
+            return Err(usage(format!(
+                "{} has another {} already, of store {} and with token {}. Nothing of it was changed.",
+                self.to.shown_store(),
+                record.job,
+                there.store,
+                there.token
+            )));
+        }
+        Ok(())
+    }
+
+    /// A resource's fence goes over first and is closed behind: no token passes the one that is left.
+    fn copy_resource(&self, key: &Key) -> Result<(), Stopped> {
+        for _ in 0..TRIES_MAX {
+            let answer = self.source.read(key)?;
+            let Some(entry) = answer.value else { return Ok(()) };
+            let mut busy: Busy = value(&entry, key)?;
+            if busy.fence.token == Token::MAX {
+                return Ok(());
+            }
+            self.at_rest(&busy, answer.clock.as_ref())?;
+            self.put_resource(key, &entry.bytes, &busy)?;
+            busy.fence.token = Token::MAX;
+            if let Swapped::Won(_) = self.source.swap(key, Some(&entry.version), Some(&busy.encode()))?.value {
+                return Ok(());
+            }
+        }
+        Err(in_the_way(key.as_str()))
+    }
+
+    fn put_resource(&self, key: &Key, bytes: &[u8], busy: &Busy) -> Result<(), Stopped> {
+        for _ in 0..TRIES_MAX {
+            let stands = self.target.read(key)?.value;
+            if let Some(stands) = &stands {
+                let there: Busy = value(stands, key)?;
+                if stands.bytes == bytes || there.fence.token > busy.fence.token {
+                    return Ok(());
+                }
+            }
+            let expected = stands.as_ref().map(|entry| &entry.version);
+            if let Swapped::Won(_) = self.target.swap(key, expected, Some(bytes))?.value {
+                return Ok(());
+            }
+        }
+        Err(in_the_way(key.as_str()))
+    }
+
+    /// Writes a value where there is none, and returns what stands there.
+    fn create(&self, key: &Key, bytes: &[u8]) -> Result<Vec<u8>, Stopped> {
+        match self.target.swap(key, None, Some(bytes))?.value {
+            Swapped::Won(_) => Ok(bytes.to_vec()),
+            Swapped::Lost(Some(entry)) => Ok(entry.bytes),
+            Swapped::Lost(None) => Err(in_the_way(key.as_str())),
+        }
+    }
+}
+
+fn in_the_way(what: &str) -> Stopped {
+    let detail = format!("Somebody else is changing {what}. Repeat the copy: it goes on where it stopped.");
+    Stopped::Failed(Failure::Store(StoreError::not_done(Trouble::Unavailable, detail)))
+}
+
+fn is_in(key: &Key, prefixes: &[&str]) -> bool {
+    prefixes.iter().any(|prefix| key.as_str().starts_with(prefix))
+}
+
+fn value<T: for<'de> serde::Deserialize<'de>>(entry: &Entry, key: &Key) -> Result<T, Stopped> {
+    decode(&entry.bytes).map_err(|why| unreadable(&format!("what is under {key}"), &why).into())
+}
+
+fn identity(store: &dyn Store) -> Result<Option<(Identity, Entry)>, Stopped> {
+    let Some(entry) = store.read(&Key::identity())?.value else { return Ok(None) };
+    let identity = decode(&entry.bytes).map_err(|why| unreadable("the store's identity", &why))?;
+    Ok(Some((identity, entry)))
+}
+
+/// Every key that is worth copying, in order.
+fn keys(store: &dyn Store) -> Result<Vec<Key>, Stopped> {
+    let (mut keys, mut after) = (Vec::new(), None);
+    loop {
+        let found = store.scan("", after.as_ref(), SCAN_KEYS_MAX)?.value;
+        let Some(last) = found.last().cloned() else { return Ok(keys) };
+        keys.extend(found.into_iter().filter(|key| !is_in(key, &OURS)));
+        after = Some(last);
+    }
+}

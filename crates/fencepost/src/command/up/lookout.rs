@@ -1,0 +1,132 @@
+//! The thread that reads records, so that a store that hangs keeps nothing else from its time.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use fencepost_core::agenda::{Look, look};
+use fencepost_core::lease::{Claim, Context, Honest, Intent};
+use fencepost_core::name::{Job, Name};
+use fencepost_core::time::Reference;
+use fencepost_core::token::Nonce;
+use fencepost_guard::clock;
+use fencepost_guard::local::Local;
+use fencepost_guard::transact::{TransactError, look as read, transact};
+use fencepost_store::{Store, open, redacted};
+
+/// A record that is to be read, and what for.
+pub struct Request {
+    pub name: Name,
+    pub job: Job,
+    pub claim: Claim,
+    pub store: String,
+    pub local: Local,
+    /// The store was away: what is still open may be something that nobody else finds any more.
+    pub anew: bool,
+}
+
+/// What was seen of a job, and how long it is to its next slot.
+pub type Answer = (Name, Look, Option<Duration>);
+
+pub struct Lookout {
+    requests: Sender<Request>,
+    answers: Receiver<Answer>,
+    bell: UnixStream,
+}
+
+impl Lookout {
+    pub fn start() -> io::Result<Self> {
+        let (requests, inbox) = channel::<Request>();
+        let (outbox, answers) = channel();
+        let (bell, mut rope) = UnixStream::pair()?;
+        bell.set_nonblocking(true)?;
+        std::thread::Builder::new().name("lookout".to_string()).spawn(move || {
+            let mut reader = Reader::default();
+            for request in inbox {
+                let (look, next_in) = reader.look(&request);
+                let answer = (request.name, look, next_in);
+                if outbox.send(answer).is_err() || rope.write_all(&[1]).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { requests, answers, bell })
+    }
+
+    pub fn look(&self, request: Option<Request>) {
+        if let Some(request) = request {
+            let _ = self.requests.send(request);
+        }
+    }
+
+    pub fn answers(&mut self) -> Vec<Answer> {
+        while let Ok(1..) = self.bell.read(&mut [0; 256]) {}
+        self.answers.try_iter().collect()
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+/// The store, once it is open.
+#[derive(Default)]
+struct Reader {
+    store: Option<(String, Arc<dyn Store>)>,
+}
+
+impl Reader {
+    fn look(&mut self, request: &Request) -> (Look, Option<Duration>) {
+        match self.try_look(request) {
+            Ok(seen) => seen,
+            Err(message) => {
+                self.store = None;
+                (Look::Away(message), None)
+            }
+        }
+    }
+
+    fn try_look(&mut self, request: &Request) -> Result<(Look, Option<Duration>), String> {
+        if request.anew {
+            self.store = None;
+        }
+        let store = self.open(&request.store)?;
+        let asked = clock::boot_now();
+        let (record, clock) = read(store.as_ref(), &request.job).map_err(|error| error.detail)?;
+        let now = clock::now();
+        let facts = request.local.facts(record.as_ref(), asked, now.boot);
+        let reference = clock.map(|clock| Reference { clock, asked });
+        let context = Context {
+            job: &request.job,
+            now,
+            nonce: Nonce { by: request.claim.run, write: 0 },
+            reference: reference.as_ref(),
+            facts: &facts,
+            store: None,
+        };
+        let seen = look::<Honest>(&request.claim, record.as_ref(), &context);
+        if seen.accounts {
+            // That the schedule was seen, or what will never run, is written down here: that takes no process.
+            let intent = Intent::Account(request.claim.clone());
+            match transact(store.as_ref(), &request.local, &request.job, intent, request.claim.run) {
+                Ok(_) | Err(TransactError::Refused(_)) => {}
+                Err(TransactError::Store(error)) => return Err(error.detail),
+            }
+        }
+        Ok((seen.look, seen.next_in))
+    }
+
+    fn open(&mut self, url: &str) -> Result<Arc<dyn Store>, String> {
+        if let Some((opened, store)) = &self.store
+            && opened == url
+        {
+            return Ok(Arc::clone(store));
+        }
+        let store: Arc<dyn Store> = open(url).map(Arc::from).map_err(|error| format!("{}: {error}", redacted(url)))?;
+        self.store = Some((url.to_string(), Arc::clone(&store)));
+        Ok(store)
+    }
+}

@@ -1,0 +1,383 @@
+//! `fencepost up`: schedules the jobs of the configuration on this machine.
+//!
+//! It is only a trigger. At a slot's time it starts `fencepost run JOB`, which plans and claims inside the lease, so that
+//! any number of machines may do the same.
+
+mod line;
+mod lookout;
+mod program;
+mod tasks;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use fencepost_core::agenda::{Agenda, End, Input, Output, STEP_WITHIN, StartId, Told};
+use fencepost_core::name::Name;
+use fencepost_core::time::{Boot, Wall};
+use fencepost_guard::clock;
+use fencepost_guard::daemon::Started;
+use fencepost_guard::signals::{Received, Signals};
+use nix::errno::Errno;
+use nix::libc::{SIGHUP, SIGTERM};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde_json::Value;
+
+use self::line::{Line, Printer};
+use self::lookout::Lookout;
+use self::program::Program;
+use crate::args::{Global, UpOptions};
+use crate::config::COPY_VARIABLE;
+use crate::exit::{Code, Failure};
+use crate::show;
+
+/// How long running jobs are waited for when it is asked to end, if the configuration does not say.
+const STOP_WITHIN: Duration = Duration::from_secs(60);
+
+/// How often the file is looked at.
+const WATCH_EVERY: Duration = Duration::from_secs(2);
+
+pub fn run(global: &Global, options: &UpOptions) -> Result<Code, Failure> {
+    let cannot = |what: &str, error: io::Error| Failure::Other(format!("Cannot {what}: {error}"));
+    let program = Program::load(global, &options.jobs)?;
+    // The signals are listened to before there is a thread that could take one.
+    let signals = Signals::of_daemon().map_err(|error| cannot("listen to signals", error))?;
+    let lookout = Lookout::start().map_err(|error| cannot("start the thread that reads records", error))?;
+    let binary = std::env::current_exe().map_err(|error| cannot("find this program", error))?;
+    let now = clock::now();
+    let agenda = match options.once {
+        true => Agenda::once(program.tasks(), program.limits(), now),
+        false => Agenda::new(program.tasks(), program.limits(), now),
+    };
+    let printer = Printer::new(global, &program);
+    let mut up = Up {
+        global,
+        options,
+        binary,
+        program,
+        agenda,
+        signals,
+        lookout,
+        printer,
+        children: BTreeMap::new(),
+        watched: now.boot,
+        stop: None,
+        first_failure: Code::DONE,
+        store_failed: false,
+    };
+    Ok(up.go_on())
+}
+
+struct Up<'a> {
+    global: &'a Global,
+    options: &'a UpOptions,
+    binary: std::path::PathBuf,
+    program: Program,
+    agenda: Agenda,
+    signals: Signals,
+    lookout: Lookout,
+    printer: Printer,
+    children: BTreeMap<StartId, Running>,
+    /// When the file was last looked at.
+    watched: Boot,
+    stop: Option<Stop>,
+    /// The first code of a run that was not 0.
+    first_failure: Code,
+    store_failed: bool,
+}
+
+/// A run that is going.
+struct Running {
+    job: Name,
+    process: Started,
+    begun: Boot,
+    slot: Option<String>,
+    /// What its last event said.
+    ended: Option<Value>,
+}
+
+/// It was asked to end.
+struct Stop {
+    until: Boot,
+    /// Running jobs were asked to end as well.
+    is_final: bool,
+}
+
+impl Up<'_> {
+    fn go_on(&mut self) -> Code {
+        self.printer.print(&self.program.introduction(self.agenda.tasks()));
+        self.step(Input::Tick);
+        loop {
+            if self.is_over() {
+                self.printer.print(&Line::of_up("stopped"));
+                return self.code();
+            }
+            self.printer.show_next(&self.agenda, self.children.len());
+            self.nap();
+            self.hear_signals();
+            self.watch();
+            for (job, look, next_in) in self.lookout.answers() {
+                self.step(Input::Looked { job, look, next_in });
+            }
+            self.hear_children();
+            self.keep_stop();
+            self.step(Input::Tick);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let is_done = self.options.once && (self.agenda.is_idle() || self.agenda.is_store_away());
+        (self.stop.is_some() || is_done) && self.children.is_empty()
+    }
+
+    fn code(&self) -> Code {
+        match self.options.once {
+            true if self.first_failure == Code::DONE && self.store_failed => Code::FAILED,
+            true => self.first_failure,
+            false => Code::DONE,
+        }
+    }
+
+    fn step(&mut self, input: Input) {
+        for output in self.agenda.step(clock::now(), input) {
+            match output {
+                Output::Look(job) => self.lookout.look(self.program.request(&job, self.agenda.is_store_away())),
+                Output::Start { job, id } => self.start(job, id),
+                Output::Tell(told) => self.tell(&told),
+            }
+        }
+    }
+
+    fn start(&mut self, job: Name, id: StartId) {
+        match Started::start(self.command(&job), |command, fd| {
+            command.args(["--events", &format!("fd:{fd}")]);
+        }) {
+            Ok(process) => {
+                let begun = clock::boot_now();
+                self.children.insert(id, Running { job, process, begun, slot: None, ended: None });
+            }
+            Err(error) => {
+                let line = Line::of_job(&job, "not_started").with("message", &error.to_string());
+                self.printer.print(&line);
+                self.step(Input::Ended { id, end: End::NotStarted });
+            }
+        }
+    }
+
+    /// `run JOB`, by the configuration as it was accepted.
+    fn command(&self, job: &Name) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.arg("--config").arg(self.program.path()).arg("-q");
+        if let Some(store) = &self.global.store {
+            command.args(["--store", store]);
+        }
+        command.args(["run", job.as_str(), "--by-up"]).stdin(Stdio::null());
+        command.env(COPY_VARIABLE, self.program.copy());
+        if self.program.keeps_output(job) {
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+        }
+        command
+    }
+
+    fn hear_children(&mut self) {
+        let ids: Vec<StartId> = self.children.keys().copied().collect();
+        for id in ids {
+            let Some(running) = self.children.get_mut(&id) else { continue };
+            // What it said before it ended is there once it has ended.
+            let ended = running.process.ended();
+            let lines = running.process.lines();
+            let told: Vec<Line> = lines.iter().filter_map(|line| running.note(line)).collect();
+            told.iter().for_each(|line| self.printer.print(line));
+            if let Some(code) = ended
+                && let Some(running) = self.children.remove(&id)
+            {
+                self.ended(id, &running, code);
+            }
+        }
+    }
+
+    fn ended(&mut self, id: StartId, running: &Running, code: i32) {
+        let end = running.end();
+        self.store_failed |= matches!(end, End::Away(_));
+        if !matches!(end, End::Away(_)) && running.ended.is_none() {
+            let line = Line::of_job(&running.job, "died").with("exit", &code.to_string());
+            self.printer.print(&line);
+        }
+        if self.first_failure == Code::DONE {
+            self.first_failure = Code(u8::try_from(code).unwrap_or(Code::FAILED.0));
+        }
+        self.step(Input::Ended { id, end });
+    }
+
+    fn tell(&mut self, told: &Told) {
+        let line = match told {
+            Told::Slept(length) => Line::of_up("slept").with("for", &crate::duration::show(*length)),
+            Told::Stepped(by) => Line::of_up("clock_stepped").with("by_ms", &by.to_string()),
+            Told::StoreAway { error } => {
+                self.store_failed = true;
+                Line::of_up("store_away").with("message", error)
+            }
+            Told::StoreBack { away_for } => Line::of_up("store_back").with("after", &crate::duration::show(*away_for)),
+            Told::Queued(job) => Line::of_job(job, "queued").with("running", &self.agenda.running().to_string()),
+        };
+        self.printer.print(&line);
+    }
+
+    fn hear_signals(&mut self) {
+        for signal in self.signals.pending() {
+            match signal {
+                Received::End(SIGHUP) => self.reload(true),
+                Received::End(signal) => self.asked_to_end(signal),
+                Received::Continued | Received::Other(_) => {}
+            }
+        }
+    }
+
+    fn asked_to_end(&mut self, signal: i32) {
+        match &self.stop {
+            None => {
+                let within = self.program.stop_within().unwrap_or(STOP_WITHIN);
+                self.stop = Some(Stop { until: clock::boot_now() + within, is_final: false });
+                let line = Line::of_up("stopping")
+                    .with("signal", &signal.to_string())
+                    .with("running", &self.children.len().to_string())
+                    .with("within", &crate::duration::show(within));
+                self.printer.print(&line);
+                self.step(Input::Stop);
+            }
+            Some(Stop { is_final: false, .. }) => self.end_children(),
+            Some(_) => {}
+        }
+    }
+
+    fn keep_stop(&mut self) {
+        let is_due = |stop: &Stop| !stop.is_final && clock::boot_now() >= stop.until;
+        if self.stop.as_ref().is_some_and(is_due) {
+            self.end_children();
+        }
+    }
+
+    /// Asks the running jobs to end, by their wrappers: those record it and release.
+    fn end_children(&mut self) {
+        if let Some(stop) = &mut self.stop {
+            stop.is_final = true;
+        }
+        for running in self.children.values() {
+            let line = Line::of_job(&running.job, "ending").with("pid", &running.process.pid().to_string());
+            self.printer.print(&line);
+            running.process.signal(SIGTERM);
+        }
+    }
+
+    /// Looks whether the configuration was changed.
+    fn watch(&mut self) {
+        let now = clock::boot_now();
+        if now.since(self.watched) < WATCH_EVERY || self.options.once {
+            return;
+        }
+        self.watched = now;
+        if self.program.is_changed() {
+            self.reload(false);
+        }
+    }
+
+    /// Reads the configuration anew. A mistake keeps the old one.
+    fn reload(&mut self, is_asked: bool) {
+        match self.program.reloaded(self.global, &self.options.jobs) {
+            Ok(program) => {
+                self.program = program;
+                self.printer.adapt(&self.program);
+                let jobs = self.program.tasks().len().to_string();
+                let by = if is_asked { "signal" } else { "change" };
+                self.printer.print(&Line::of_up("reloaded").with("jobs", &jobs).with("by", by));
+                self.step(Input::Reload { tasks: self.program.tasks(), limits: self.program.limits() });
+            }
+            Err(failure) => {
+                let line = Line::of_up("reload_refused").with("message", failure.message());
+                self.printer.print(&line);
+            }
+        }
+    }
+
+    fn nap(&self) {
+        let now = clock::now();
+        let stop = self.stop.as_ref().filter(|stop| !stop.is_final).map(|stop| stop.until);
+        let due = self.agenda.wake_at(now).into_iter().chain(stop).min();
+        // A moment that has come to the millisecond is past it by the clock that has finer ones.
+        let until = due.map_or(STEP_WITHIN, |at| at.since(now.boot) + Duration::from_millis(1));
+        let timeout = PollTimeout::try_from(until.min(STEP_WITHIN)).unwrap_or(PollTimeout::ZERO);
+        let mut fds =
+            vec![PollFd::new(self.signals.fd(), PollFlags::POLLIN), PollFd::new(self.lookout.fd(), PollFlags::POLLIN)];
+        // One that has said its last word is waited for by its signal; its pipe is at its end and always readable.
+        let speaking = self.children.values().filter(|running| running.ended.is_none());
+        fds.extend(speaking.map(|running| PollFd::new(running.process.fd(), PollFlags::POLLIN)));
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}
+
+impl Running {
+    /// Takes note of an event, and makes a line of what is worth one.
+    fn note(&mut self, text: &str) -> Option<Line> {
+        let event: Value = serde_json::from_str(text).ok()?;
+        let said = |key: &str| event[key].as_str().map(str::to_string);
+        let line = |name: &str| Line::of_job(&self.job, name);
+        match event["event"].as_str()? {
+            "claimed" => {
+                self.slot = said("slot");
+                self.begun = clock::boot_now();
+                self.ended = None;
+                let took_over = event["took_over"]["reason"].as_str();
+                let line = line("started").with_some("slot", self.slot.as_deref()).with("run", &said("run")?);
+                Some(line.with("token", &event["token"].to_string()).with_some("took_over", took_over))
+            }
+            "missed" => {
+                let line = line("missed").with("count", &event["count"].to_string());
+                Some(line.with("from", &said("slot_from")?).with("to", &said("slot_to")?))
+            }
+            "ended" => {
+                let status = said("status")?;
+                let is_quiet = matches!(said("reason").as_deref(), Some("running" | "done" | "not_due"));
+                let took = clock::boot_now().since(self.begun).as_millis();
+                let slot = self.slot.take();
+                let line = line(&status).with_some("slot", slot.as_deref());
+                let line = line.with("exit", &event["exit_code"].to_string()).with("took_ms", &took.to_string());
+                let line = line.with_some("reason", said("reason").as_deref());
+                let line = line.with_some("message", said("message").as_deref());
+                self.ended = Some(event);
+                Some(if is_quiet { line.for_the_curious() } else { line })
+            }
+            "renewal_failed" | "stopping" | "frozen" | "thawed" | "completion_failed" | "without_lease" | "stuck"
+            | "left_overs" => {
+                let name = event["event"].as_str()?;
+                let line = line(name).with_some("message", said("message").as_deref());
+                Some(line.with_some("reason", said("reason").as_deref()))
+            }
+            _ => None,
+        }
+    }
+
+    /// What its last event means for what comes next.
+    fn end(&self) -> End {
+        let Some(ended) = &self.ended else { return End::Died };
+        match ended["reason"].as_str() {
+            Some("store_failed") => End::Away(ended["message"].as_str().unwrap_or("the store failed").to_string()),
+            Some("held" | "running") => End::Elsewhere,
+            Some("not_due" | "done") => End::NotDue,
+            _ => End::Done,
+        }
+    }
+}
+
+/// A moment as lines show it.
+fn stamp(now: Wall, zone: &fencepost_core::zone::Zone) -> String {
+    show::second_in(now, zone).replacen(' ', "T", 1)
+}
+
+/// The names of jobs that were asked for and cannot be scheduled are a mistake; nobody would notice otherwise.
+fn unknown(names: &[Name], known: &BTreeSet<Name>) -> Option<Name> {
+    names.iter().find(|name| !known.contains(*name)).cloned()
+}
