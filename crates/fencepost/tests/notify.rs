@@ -248,3 +248,18 @@ fn what_could_not_be_told_is_noted_without_secrets() {
     eventually("it is cut", || log(&home).contains("cmd (run "));
     assert!(log(&home).len() < 300_000);
 }
+
+#[test]
+fn what_up_runs_is_told_as_well() {
+    let home = Home::new(
+        "[job.j]\nevery = '1s'\nslack = '1s'\ncommand = 'exit 6'\non_error = 'echo \"$FENCEPOST_JOB $FENCEPOST_EXIT_CODE\" >> told'\n",
+    );
+    let told = || fs::read_to_string(home.path("told")).unwrap_or_default();
+    // On its first sight nothing may have been due yet.
+    eventually("it is told", || {
+        home.say(&["up", "--once"]);
+        std::thread::sleep(Duration::from_millis(300));
+        !told().is_empty()
+    });
+    contains(&told(), &["j 6\n"]);
+}
