@@ -70,7 +70,7 @@ impl Random {
 struct Shop {
     records: BTreeMap<Name, Record>,
     outcomes: BTreeMap<Name, Vec<Outcome>>,
-    seen: BTreeSet<(RunId, Wall, &'static str)>,
+    seen: BTreeSet<(Name, RunId, Wall, &'static str)>,
     has_clock: bool,
     away: (u64, u64),
 }
@@ -359,11 +359,11 @@ impl World {
         let context = Context { job: &whole, now, nonce, reference: reference.as_ref(), facts: &facts, store };
         let (written, result) = decide(record.as_ref(), &context);
         if let Some(record) = written {
-            // What is new stands at the end.
-            let new = record.ledger.ring.iter().rev();
-            let new = new.take_while(|new| self.shop.seen.insert((new.run, new.slot, new.status.as_str())));
-            let new: Vec<Outcome> = new.cloned().collect();
-            self.shop.outcomes.entry(job.clone()).or_default().extend(new.into_iter().rev());
+            for outcome in &record.ledger.ring {
+                if self.shop.seen.insert((job.clone(), outcome.run, outcome.slot, outcome.status.as_str())) {
+                    self.shop.outcomes.entry(job.clone()).or_default().push(outcome.clone());
+                }
+            }
             self.shop.records.insert(job.clone(), *record);
         }
         result
