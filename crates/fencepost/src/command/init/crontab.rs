@@ -118,8 +118,6 @@ impl Context<'_> {
         if let Some(user) = user.filter(|user| Some(*user) != self.user.as_deref()) {
             return Err(format!("it runs as {user}: make a configuration as that user"));
         }
-        let (mut environment, zone) = self.split(environment)?;
-        let schedule = Schedule::parse(&schedule, &zone).map_err(|error| error.to_string())?.text().to_string();
         let (command, input) = percent(rest);
         let calls = crate::command::install::words(&command);
         let own = |word: &String| word == "fencepost" || word.ends_with("/fencepost");
@@ -127,6 +125,8 @@ impl Context<'_> {
         if own.iter().any(|word| word == "run" || word == "up") {
             return Err("it calls fencepost already".to_string());
         }
+        let (mut environment, zone) = self.split(environment)?;
+        let schedule = Schedule::parse(&schedule, &zone).map_err(|error| reason(&error))?.text().to_string();
         let shell = environment.remove("SHELL").filter(|shell| shell != "/bin/sh" && shell.starts_with('/'));
         let directory = environment.get("HOME").cloned().or_else(|| self.home.clone());
         let directory = directory.filter(|directory| directory.starts_with('/'));
@@ -143,7 +143,7 @@ impl Context<'_> {
         let named = environment.get("CRON_TZ").or_else(|| environment.get("TZ"));
         let zone = match named.map(|name| name.trim_start_matches(':')).filter(|name| !name.is_empty()) {
             None => self.zone.clone(),
-            Some(name) => Zone::parse(name).map_err(|error| error.to_string())?,
+            Some(name) => Zone::parse(name).map_err(|error| reason(&error))?,
         };
         let of_cron = [
             "MAILTO",
@@ -252,6 +252,11 @@ impl Job {
         out.push_str(&variables(&own.map(|(name, value)| (name.clone(), value.clone())).collect()));
         out
     }
+}
+
+/// Why something is not understood, as the end of a sentence.
+fn reason(error: &impl ToString) -> String {
+    error.to_string().trim_end_matches('.').to_string()
 }
 
 /// The value that all have.
