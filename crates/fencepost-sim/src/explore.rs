@@ -8,6 +8,7 @@ use fencepost_core::lease::Rules;
 
 use crate::config::Config;
 use crate::invariants::Violation;
+use crate::rulebook::Rulebook;
 use crate::steps::Step;
 use crate::world::World;
 
@@ -23,7 +24,7 @@ pub trait Model: Sized + Hash {
     fn wrong(&self, config: &Self::Config) -> impl Iterator<Item = Self::Violation>;
 }
 
-impl<R: Rules> Model for World<R> {
+impl Model for World {
     type Config = Config;
     type Step = Step;
     type Violation = Violation;
@@ -64,7 +65,12 @@ pub struct Found<S = Step, V = Violation> {
 /// Explores everything within the bounds of `config`, or up to the first violation: of the one that is sought, or of
 /// any.
 pub fn explore<R: Rules>(config: &Config, sought: Option<Violation>) -> Report {
-    explore_model::<World<R>>(config, sought)
+    Rulebook::of::<R>().apply(|| explore_world(config, sought))
+}
+
+/// Under whichever rules are in force.
+fn explore_world(config: &Config, sought: Option<Violation>) -> Report {
+    explore_model::<World>(config, sought)
 }
 
 /// The same for any model.
@@ -98,7 +104,11 @@ pub fn explore_model<M: Model>(config: &M::Config, sought: Option<M::Violation>)
 
 /// A path as sentences, each with the true time at which it happens.
 pub fn narrate<R: Rules>(config: &Config, path: &[Step]) -> String {
-    let mut world = World::<R>::new(config);
+    Rulebook::of::<R>().apply(|| tell(config, path))
+}
+
+fn tell(config: &Config, path: &[Step]) -> String {
+    let mut world = World::new(config);
     let mut text = String::new();
     for step in path {
         world = world.after(config, *step);

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use fencepost_core::lease::Rules;
 use fencepost_core::time::millis;
 
 use crate::config::Config;
@@ -51,7 +50,7 @@ impl fmt::Display for Violation {
     }
 }
 
-impl<R: Rules> World<R> {
+impl World {
     /// Everything that is wrong with this state.
     pub fn violations(&self, config: &Config) -> impl Iterator<Item = Violation> {
         let seen = [self.children_overlap(), self.child_overruns(config), self.outcomes(), self.recovery(config)];

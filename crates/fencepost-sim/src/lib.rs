@@ -23,6 +23,7 @@ pub mod explore;
 pub mod fenced;
 pub mod invariants;
 pub mod mutants;
+pub mod rulebook;
 pub mod shell;
 pub mod slots;
 pub mod steps;

@@ -13,6 +13,7 @@ use fencepost_core::transition::Call;
 
 use crate::config::{Config, Flaw};
 use crate::invariants::Violation;
+use crate::rulebook::Chosen;
 use crate::world::{Flight, Keeper, Keeping, Stray, World, run_id};
 
 /// Killing takes a moment, and everything is to be dead at the deadline.
@@ -21,7 +22,7 @@ const KILL_MARGIN: Duration = Duration::from_millis(250);
 /// More rounds than this at one moment, and a real driver would never come to rest.
 const ROUNDS_MAX: usize = 8;
 
-impl<R: Rules> World<R> {
+impl World {
     /// Does everything that is due on a host now. `late` says that the host has just woken up.
     pub fn run_due(&mut self, config: &Config, host: usize, late: bool) {
         if self.hosts[host].asleep {
@@ -243,7 +244,7 @@ impl<R: Rules> World<R> {
         let memory = &mut self.hosts[host].memory;
         let clockless = record.lease.as_ref().is_some_and(|lease| lease.until.is_none());
         let before = memory.sighting;
-        let sighting = if clockless { R::sight(memory.sighting, record, asked, now) } else { None };
+        let sighting = if clockless { Chosen::sight(memory.sighting, record, asked, now) } else { None };
         if sighting.is_some() && !config.has(Flaw::NoSightings) {
             memory.sighting = sighting;
         }

@@ -27,6 +27,7 @@ use fencepost_core::transition::{Call, Reply, Step as Next, Transition};
 use fencepost_core::zone::Zone;
 
 use crate::explore::{Found, Model, Report, explore_model};
+use crate::rulebook::{Chosen, Rulebook};
 use crate::world::run_id;
 use invariants::Violation;
 
@@ -92,12 +93,20 @@ impl Setting {
     }
 
     pub fn explore<R: Rules>(&self, sought: Option<Violation>) -> Report<Step, Violation> {
-        explore_model::<World<R>>(self, sought)
+        Rulebook::of::<R>().apply(|| self.explore_world(sought))
+    }
+
+    fn explore_world(&self, sought: Option<Violation>) -> Report<Step, Violation> {
+        explore_model::<World>(self, sought)
     }
 
     /// A path as sentences, each with the time at which it happens and how far the slots are accounted for.
     pub fn narrate<R: Rules>(&self, found: &Found<Step, Violation>) -> String {
-        let mut world = World::<R>::begin(self);
+        Rulebook::of::<R>().apply(|| self.tell(found))
+    }
+
+    fn tell(&self, found: &Found<Step, Violation>) -> String {
+        let mut world = World::begin(self);
         let mut text = String::new();
         for step in &found.path {
             world = world.take(self, *step);
@@ -140,13 +149,13 @@ enum Purpose {
 
 /// What a host is at.
 #[derive(Clone, Debug, Hash)]
-enum Stage<R: Rules> {
+enum Stage {
     Idle,
     /// A swap is on its way.
     Swapping {
         run: u8,
         purpose: Purpose,
-        transition: Rc<Transition<R>>,
+        transition: Rc<Transition<Chosen>>,
         swap: Rc<Call>,
     },
     Running {
@@ -175,10 +184,10 @@ impl Hash for Stored {
 
 /// The world.
 #[derive(Clone, Debug, Hash)]
-pub struct World<R: Rules> {
+pub struct World {
     ticks: u8,
     stored: Option<Rc<Stored>>,
-    hosts: Vec<Stage<R>>,
+    hosts: Vec<Stage>,
     runs: u8,
     budget: Budget,
     ghost: invariants::Ghost,
@@ -232,7 +241,7 @@ impl fmt::Display for Step {
     }
 }
 
-impl<R: Rules> Model for World<R> {
+impl Model for World {
     type Config = Setting;
     type Step = Step;
     type Violation = Violation;
@@ -332,7 +341,7 @@ impl<R: Rules> Model for World<R> {
     }
 }
 
-impl<R: Rules> World<R> {
+impl World {
     fn wall(&self) -> Wall {
         START + TICK * u32::from(self.ticks)
     }
@@ -350,7 +359,7 @@ impl<R: Rules> World<R> {
         let mut choice = setting.choice();
         if setting.has(Flaw::PlanOutside) {
             let standing = fencepost_core::slot::Standing::Stands;
-            match choice.choose::<R>(self.record(), standing, self.wall()) {
+            match choice.choose::<Chosen>(self.record(), standing, self.wall()) {
                 Ok(chosen) => choice = Choice::Slot { slot: chosen.slot, again: true, on_lost: OnLost::Rerun },
                 Err(_) => return,
             }
@@ -389,7 +398,7 @@ impl<R: Rules> World<R> {
         host: u8,
         run: u8,
         purpose: Purpose,
-        mut transition: Transition<R>,
+        mut transition: Transition<Chosen>,
         mut next: Next,
     ) {
         loop {
@@ -435,7 +444,7 @@ impl<R: Rules> World<R> {
 
     fn read(&self, key: &Key) -> Option<Entry> {
         if *key == Key::identity() {
-            let bytes = encode(&Identity { v: FORMAT, store: StoreId(run_id(255).0) });
+            let bytes = encode(&Identity { v: FORMAT, store: StoreId(run_id(255).0), sealed: None });
             return Some(Entry { bytes, version: version(0) });
         }
         let stored = self.stored.as_deref()?;
@@ -522,7 +531,7 @@ impl<R: Rules> World<R> {
 }
 
 /// What a host is at once its change is done: a claim is followed by the command.
-fn running<R: Rules>(run: u8, purpose: Purpose, record: Option<Record>) -> Stage<R> {
+fn running(run: u8, purpose: Purpose, record: Option<Record>) -> Stage {
     let lease = record.as_ref().and_then(|record| record.lease.as_ref());
     match (purpose, record.as_ref(), lease) {
         (Purpose::Claim, Some(record), Some(lease)) if lease.run == run_id(run) => {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::rc::Rc;
 
-use fencepost_core::lease::{Context, Decision, Facts, Honest, Intent, Rules};
+use fencepost_core::lease::{Context, Decision, Facts, Honest, Intent};
 use fencepost_core::record::{Record, StopAsked};
 use fencepost_core::register::{Answer, StoreError, Swapped, Trouble};
 use fencepost_core::run::{Exit, Input};
@@ -106,7 +106,7 @@ impl fmt::Display for Step {
     }
 }
 
-impl<R: Rules> World<R> {
+impl World {
     /// Every step that is possible now.
     pub fn steps(&self, config: &Config) -> Vec<Step> {
         let mut steps = Vec::new();
@@ -141,7 +141,7 @@ impl<R: Rules> World<R> {
         world
     }
 
-    fn steps_of(&self, config: &Config, host: usize, process: &Process<R>, steps: &mut Vec<Step>) {
+    fn steps_of(&self, config: &Config, host: usize, process: &Process, steps: &mut Vec<Step>) {
         let run = process.run;
         let awake = !self.hosts[host].asleep;
         let hears = awake && process.wrapper.is_some() && !process.stalled;
@@ -271,7 +271,7 @@ impl<R: Rules> World<R> {
     }
 
     fn in_a_hurry(&self) -> Vec<u8> {
-        let waits = |(host, process): &(usize, &Process<R>)| process.is_in_a_hurry(self.hosts[*host].asleep);
+        let waits = |(host, process): &(usize, &Process)| process.is_in_a_hurry(self.hosts[*host].asleep);
         self.processes().filter(waits).map(|(_, process)| process.run).collect()
     }
 

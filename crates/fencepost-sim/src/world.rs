@@ -7,7 +7,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use fencepost_core::lease::{Claim, Now, Rules, Sighting};
+use fencepost_core::lease::{Claim, Now, Sighting};
 use fencepost_core::ledger::{Status, Trigger};
 use fencepost_core::record::{Holder, Process as Pid, Processes};
 use fencepost_core::register::Answer;
@@ -19,14 +19,15 @@ use fencepost_core::transition::{Call, Reply};
 
 use crate::config::{Budget, Config, HostClock};
 use crate::invariants::Violation;
+use crate::rulebook::Chosen;
 use crate::store::{EPOCH, Store, job};
 
 #[derive(Clone, Debug, Hash)]
-pub struct World<R: Rules> {
+pub struct World {
     /// True milliseconds since the beginning.
     pub now_ms: u64,
     pub store: Store,
-    pub hosts: [Host<R>; 2],
+    pub hosts: [Host; 2],
     /// Requests that nobody waits for any more, and that may arrive all the same.
     pub strays: Vec<Stray>,
     pub budget: Budget,
@@ -36,8 +37,8 @@ pub struct World<R: Rules> {
 }
 
 #[derive(Clone, Debug, Hash)]
-pub struct Host<R: Rules> {
-    pub processes: Vec<Rc<Process<R>>>,
+pub struct Host {
+    pub processes: Vec<Rc<Process>>,
     pub asleep: bool,
     pub memory: Memory,
     /// How often it was started: what ran before a restart is not looked for among the processes.
@@ -56,10 +57,10 @@ pub struct Memory {
 
 /// A wrapper with its keeper. It is gone when both are.
 #[derive(Clone, Debug, Hash)]
-pub struct Process<R: Rules> {
+pub struct Process {
     pub run: u8,
     /// `None` once it has ended or was killed.
-    pub wrapper: Option<Run<R>>,
+    pub wrapper: Option<Run<Chosen>>,
     /// Stopped, while the rest of its host goes on.
     pub stalled: bool,
     /// What it has not been able to read yet.
@@ -125,7 +126,7 @@ pub fn run_id(number: u8) -> RunId {
     format!("{number:032x}").parse().expect("32 hexadecimal digits are a run")
 }
 
-impl<R: Rules> World<R> {
+impl World {
     pub fn new(config: &Config) -> Self {
         let host = || Host {
             processes: Vec::new(),
@@ -168,23 +169,23 @@ impl<R: Rules> World<R> {
         self.hosts.iter().position(|host| host.processes.iter().any(|process| process.run == run))
     }
 
-    pub fn process(&self, run: u8) -> Option<&Process<R>> {
+    pub fn process(&self, run: u8) -> Option<&Process> {
         self.processes().map(|(_, process)| process).find(|process| process.run == run)
     }
 
-    pub fn process_mut(&mut self, run: u8) -> Option<&mut Process<R>> {
+    pub fn process_mut(&mut self, run: u8) -> Option<&mut Process> {
         let all = self.hosts.iter_mut().flat_map(|host| host.processes.iter_mut());
         all.into_iter().find(|process| process.run == run).map(Rc::make_mut)
     }
 
     /// All processes, each with its host.
-    pub fn processes(&self) -> impl Iterator<Item = (usize, &Process<R>)> {
+    pub fn processes(&self) -> impl Iterator<Item = (usize, &Process)> {
         let hosts = self.hosts.iter().enumerate();
         hosts.flat_map(|(number, host)| host.processes.iter().map(move |process| (number, &**process)))
     }
 
     /// The runs whose child is executing instructions at this very moment.
-    pub fn running(&self) -> impl Iterator<Item = &Process<R>> {
+    pub fn running(&self) -> impl Iterator<Item = &Process> {
         self.processes()
             .filter(|(host, process)| !self.hosts[*host].asleep && process.child_runs())
             .map(|(_, process)| process)
@@ -221,7 +222,7 @@ impl<R: Rules> World<R> {
     }
 }
 
-impl<R: Rules> Process<R> {
+impl Process {
     /// Whether time can pass only if the call that is out takes its time.
     pub fn is_in_a_hurry(&self, asleep: bool) -> bool {
         let deaf = asleep || self.stalled;

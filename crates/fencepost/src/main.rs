@@ -54,7 +54,6 @@ fn main() -> ExitCode {
         Verb::Notifier => command::notifier::run(),
         Verb::Advise(options) => command::advise::run(&arguments.global, options),
         Verb::Why(options) => command::why::run(&arguments.global, options),
-        Verb::Advise(options) => command::advise::run(&arguments.global, options),
     };
     code.unwrap_or_else(|failure| {
         let code = Code::of(&failure, arguments.verb.is_wrapper());

@@ -1,8 +1,6 @@
 //! Runs that meet whatever comes, in any order: what must hold on every way through the machine.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use fencepost_core::lease::{Facts, Intent};
 use fencepost_core::ledger::Status;
 use fencepost_core::run::{Exit, Finish, Input, NotSpawned, Output, Overlap, Terms, Why};

@@ -1,8 +1,6 @@
 //! A guarded run once its child has started, fed one input at a time.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use fencepost_core::fence::Level;
 use fencepost_core::lease::Facts;
 use fencepost_core::ledger::{EndedBy, Status};

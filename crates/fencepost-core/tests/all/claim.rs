@@ -1,8 +1,6 @@
 //! A guarded run until its child starts, or does not, fed one input at a time.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use fencepost_core::lease::{Facts, Refusal};
 use fencepost_core::ledger::Status;
 use fencepost_core::name::Key;

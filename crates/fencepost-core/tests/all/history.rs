@@ -1,8 +1,6 @@
 //! What a record has no room for is in the history before the record gives it up.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use fencepost_core::artifact::{Artifact, Fingerprint};
 use fencepost_core::history::{Added, Kind, Page};
 use fencepost_core::lease::{Facts, Honest, Intent};

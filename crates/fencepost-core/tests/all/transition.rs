@@ -1,8 +1,6 @@
 //! One change of a record through lost swaps, unknown fates and failures.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use fencepost_core::lease::{Facts, Honest, Intent, Refusal};
 use fencepost_core::ledger::Status;
 use fencepost_core::name::Key;

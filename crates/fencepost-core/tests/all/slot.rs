@@ -1,11 +1,9 @@
 //! Which slot a run claims, decided from the record inside the claim: first sight, duplicates, overlaps, what died, what
 //! failed, what was missed, and what becomes of it when the store's answer is lost.
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use fencepost_core::artifact::Fingerprint;
 use fencepost_core::lease::{Facts, Honest, Intent, Now};
 use fencepost_core::ledger::{Covered, Outcome, Status, Trigger};

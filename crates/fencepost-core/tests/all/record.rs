@@ -1,8 +1,6 @@
 //! Records as bytes.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use fencepost_core::ledger::{EndedBy, Outcome, RING_OUTCOMES_MAX, Status, Trigger};
 use fencepost_core::name::{Job, Name};
 use fencepost_core::record::{FORMAT, Identity, RECORD_BYTES_MAX, Record, StopAsked, Unreadable, decode, encode};
@@ -76,7 +74,7 @@ fn the_format_is_this() {
         r#"{"v":1,"store":"00000000-0000-0000-0000-00000005709e","job":{"name":"report"},"token":5,"grants":1,"#,
         r#""nonce":{"by":"00000000-0000-0000-0000-000000000063","write":0},"ledger":{"ring":[],"counts":{}}}"#,
     );
-    assert_eq!(String::from_utf8(common::free(5).encode()).unwrap(), free);
+    assert_eq!(String::from_utf8(crate::common::free(5).encode()).unwrap(), free);
 
     let identity = Identity { v: FORMAT, store: store_id(), sealed: None };
     let golden = r#"{"v":1,"store":"00000000-0000-0000-0000-00000005709e"}"#;

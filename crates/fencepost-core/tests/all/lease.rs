@@ -1,10 +1,8 @@
 //! Every rule of the lease, each as a question to a pure function.
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use fencepost_core::lease::{
     CLOCK_GAP_MAX, Cause, Decision, Facts, Honest, Intent, Me, Refusal, Rules, Sighting, Standing,
 };

@@ -1,8 +1,6 @@
 //! Slots that passed with nothing recorded: which are, and which are accounted for.
 
-mod common;
-
-use common::{free, held, id, token};
+use crate::common::{free, held, id, token};
 use fencepost_core::ledger::{Covered, EndedBy, Outcome, Status, Trigger};
 use fencepost_core::overdue::overdue;
 use fencepost_core::record::Record;
@@ -27,6 +25,7 @@ fn seen(evaluated: Option<&str>) -> Record {
         fingerprint: hourly().fingerprint(),
         since: at("05:30"),
         evaluated: evaluated.map(at),
+        settles: None,
     };
     Record { timing: Some(timing), ..free(1) }
 }

@@ -1,8 +1,6 @@
 //! What is done under the lease besides the job itself: preparing, a look at the upstreams, a look at what was left.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use fencepost_core::artifact::{Artifact, Fingerprint};
 use fencepost_core::contract::{Lack, Produced, Recorded, Seen, Word};
 use fencepost_core::ledger::{Barred, Consumed, Status};

@@ -12,7 +12,7 @@ use fencepost_core::schedule::Schedule;
 use fencepost_core::time::Wall;
 use fencepost_core::zone::Zone;
 
-const DOCUMENT: &str = include_str!("../../../docs/SCHEDULES.md");
+const DOCUMENT: &str = include_str!("../../../../docs/SCHEDULES.md");
 
 fn utc(text: &str) -> Wall {
     Zone::utc().parse_time(text).unwrap()

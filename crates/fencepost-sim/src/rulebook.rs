@@ -1,0 +1,133 @@
+//! Rules that are looked up while a world is explored: it is compiled once, and not once for each bug.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use fencepost_core::lease::{Facts, Honest, Me, Rules, Settle, Sighting, Standing};
+use fencepost_core::ledger::Outcome;
+use fencepost_core::plan::{PlanRules, SlotState, Terms};
+use fencepost_core::record::{Lease, Record, Until};
+use fencepost_core::time::{Boot, Reference, StoreClock, Wall};
+use fencepost_core::token::Token;
+
+thread_local! {
+    static IN_FORCE: Cell<Rulebook> = const { Cell::new(Rulebook::of::<Honest>()) };
+}
+
+/// One set of rules: those that a bug may replace.
+#[derive(Clone, Copy, Debug)]
+pub struct Rulebook {
+    deadline: fn(Boot, Boot, Duration) -> Boot,
+    until: fn(Option<&Reference>, Boot, Duration) -> Option<Until>,
+    is_old: fn(&Reference, Boot, Duration) -> bool,
+    may_renew: fn(&Record, &Me) -> bool,
+    may_release: fn(&Record, &Me) -> bool,
+    standing: fn(&Record, Option<&StoreClock>, &Facts, Boot) -> Standing,
+    seen_long_enough: fn(&Record, &Lease, &Facts, Boot) -> bool,
+    sight: fn(Option<Sighting>, &Record, Boot, Boot) -> Option<Sighting>,
+    mint: fn(Option<Token>, Wall, Option<Token>) -> Option<Token>,
+    release: fn(Record) -> Option<Record>,
+    unknown: fn() -> Settle,
+    lost_swap: fn() -> Settle,
+    most: fn(&Terms) -> usize,
+    is_due: fn(Option<SlotState>, bool) -> bool,
+    is_unknown: fn(Option<&Outcome>) -> bool,
+}
+
+impl Rulebook {
+    pub const fn of<R: Rules>() -> Self {
+        Self {
+            deadline: R::deadline,
+            until: R::until,
+            is_old: R::is_old,
+            may_renew: R::may_renew,
+            may_release: R::may_release,
+            standing: R::standing,
+            seen_long_enough: R::seen_long_enough,
+            sight: R::sight,
+            mint: R::mint,
+            release: R::release,
+            unknown: R::unknown,
+            lost_swap: R::lost_swap,
+            most: R::most,
+            is_due: R::is_due,
+            is_unknown: R::is_unknown,
+        }
+    }
+
+    /// Puts these rules in force on this thread while something is done.
+    pub fn apply<T>(self, act: impl FnOnce() -> T) -> T {
+        let before = IN_FORCE.replace(self);
+        let result = act();
+        IN_FORCE.set(before);
+        result
+    }
+}
+
+/// The rules in force.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Chosen;
+
+impl PlanRules for Chosen {
+    fn most(terms: &Terms) -> usize {
+        (IN_FORCE.get().most)(terms)
+    }
+
+    fn is_due(known: Option<SlotState>, is_newest: bool) -> bool {
+        (IN_FORCE.get().is_due)(known, is_newest)
+    }
+
+    fn is_unknown(attempt: Option<&Outcome>) -> bool {
+        (IN_FORCE.get().is_unknown)(attempt)
+    }
+}
+
+impl Rules for Chosen {
+    fn deadline(sent: Boot, answered: Boot, ttl: Duration) -> Boot {
+        (IN_FORCE.get().deadline)(sent, answered, ttl)
+    }
+
+    fn until(reference: Option<&Reference>, now: Boot, ttl: Duration) -> Option<Until> {
+        (IN_FORCE.get().until)(reference, now, ttl)
+    }
+
+    fn is_old(reference: &Reference, now: Boot, ttl: Duration) -> bool {
+        (IN_FORCE.get().is_old)(reference, now, ttl)
+    }
+
+    fn may_renew(record: &Record, me: &Me) -> bool {
+        (IN_FORCE.get().may_renew)(record, me)
+    }
+
+    fn may_release(record: &Record, me: &Me) -> bool {
+        (IN_FORCE.get().may_release)(record, me)
+    }
+
+    fn standing(record: &Record, clock: Option<&StoreClock>, facts: &Facts, now: Boot) -> Standing {
+        (IN_FORCE.get().standing)(record, clock, facts, now)
+    }
+
+    fn seen_long_enough(record: &Record, lease: &Lease, facts: &Facts, now: Boot) -> bool {
+        (IN_FORCE.get().seen_long_enough)(record, lease, facts, now)
+    }
+
+    fn sight(before: Option<Sighting>, record: &Record, asked: Boot, answered: Boot) -> Option<Sighting> {
+        (IN_FORCE.get().sight)(before, record, asked, answered)
+    }
+
+    fn mint(last: Option<Token>, date: Wall, high_water: Option<Token>) -> Option<Token> {
+        (IN_FORCE.get().mint)(last, date, high_water)
+    }
+
+    fn release(record: Record) -> Option<Record> {
+        (IN_FORCE.get().release)(record)
+    }
+
+    fn unknown() -> Settle {
+        (IN_FORCE.get().unknown)()
+    }
+
+    fn lost_swap() -> Settle {
+        (IN_FORCE.get().lost_swap)()
+    }
+}
