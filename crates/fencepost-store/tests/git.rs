@@ -2,7 +2,7 @@
 
 #![cfg(feature = "git")]
 
-#[path = "../../fencepost/tests/publish_git/http.rs"]
+#[path = "../../fencepost/tests/all/publish_git/http.rs"]
 #[allow(dead_code, reason = "written for another test")]
 mod http;
 mod network;

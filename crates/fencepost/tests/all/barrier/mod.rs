@@ -1,0 +1,7 @@
+//! The dependency barrier by the real command: every state of an upstream, under every rule of freshness.
+
+mod cells;
+mod pins;
+mod several;
+mod stages;
+mod times;

@@ -1,0 +1,191 @@
+//! What an uncontended run costs its store: three calls, two of them durable.
+
+use std::os::fd::BorrowedFd;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::common::{Said, Site};
+use crate::servers::{Postgres, Redis};
+use crate::worker::{TOKEN, Worker};
+use fencepost_core::barrier::{Asker, Need};
+use fencepost_core::lease::Claim;
+use fencepost_core::ledger::Trigger;
+use fencepost_core::name::{Job, Key, Name};
+use fencepost_core::run::{Exit, Finish, Input, Output, Overlap, Run, Stages, Terms};
+use fencepost_core::time::Boot;
+use fencepost_core::token::RunId;
+use fencepost_core::zone::Zone;
+use fencepost_guard::artifact::Base;
+use fencepost_guard::clock;
+use fencepost_guard::drive::{Body, Note, drive};
+use fencepost_guard::host::Host;
+use fencepost_guard::local::Local;
+use fencepost_guard::scout::Scout;
+use fencepost_guard::signals::Signals;
+use fencepost_store::layer::{Call, Ended, Trace, Verb};
+use fencepost_store::{Access, MemoryStore, Secret, SqliteStore, Store, open_with};
+
+/// A child that ends as soon as it is started, and asks its upstreams before that if it has any.
+struct Instantly {
+    scout: Option<Scout>,
+}
+
+impl Body for Instantly {
+    fn perform(&mut self, output: Output, _tell: &mut dyn FnMut(Note)) -> Vec<Input> {
+        match output {
+            Output::Spawn { .. } => {
+                vec![Input::Spawned, Input::ChildEnded(Exit::Code(0)), Input::TreeEmpty { escaped: Vec::new() }]
+            }
+            Output::Inspect { .. } => {
+                let scout = self.scout.as_ref().unwrap();
+                let asker = Asker { slot: clock::now().wall, zone: Zone::utc() };
+                vec![Input::Inspected(scout.inspect(&asker).passage(&scout.needs))]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn hear(&mut self, _tell: &mut dyn FnMut(Note)) -> Vec<Input> {
+        Vec::new()
+    }
+
+    fn signalled(&mut self, _signal: i32, _tell: &mut dyn FnMut(Note)) -> Vec<Input> {
+        Vec::new()
+    }
+
+    fn check(&mut self, _deadline: Option<Boot>, _now: Boot, _tell: &mut dyn FnMut(Note)) -> Vec<Input> {
+        Vec::new()
+    }
+
+    fn due(&self, _deadline: Boot) -> Option<Boot> {
+        None
+    }
+
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
+}
+
+fn run_once(store: Arc<dyn Store>, site: &Site, job: &Job, needs: &[&str]) {
+    let host = Host::this();
+    let claim = Claim {
+        run: RunId(uuid::Uuid::now_v7()),
+        ttl: Duration::from_secs(300),
+        holder: host.holder(std::process::id() as i32, None),
+        slot: fencepost_core::slot::Choice::At(clock::now().wall),
+        zone: "UTC".to_string(),
+        trigger: Trigger::Manual,
+    };
+    let terms = Terms {
+        job: job.clone(),
+        claim,
+        grace: Duration::from_secs(10),
+        overlap: Overlap::Skip,
+        wait: None,
+        timeout: None,
+        run_without_store: false,
+        leaves_outcome: true,
+        stages: Stages { inspect: !needs.is_empty(), ..Stages::default() },
+        empty_exit: None,
+        observe: false,
+        stuck_after: None,
+        inside: None,
+    };
+    let local = Local::new(&site.state(), host);
+    let scout = (!needs.is_empty()).then(|| Scout {
+        store: Arc::clone(&store),
+        local: local.clone(),
+        base: Base::new(&site.path("")),
+        needs: needs.iter().map(|need| Need::parse(need, |_| Err(String::new())).unwrap()).collect(),
+        wait: Duration::ZERO,
+        due: Arc::new(|_, _, _| None),
+        pins: None,
+        produces: Vec::new(),
+    });
+    let mut signals = Signals::listen().unwrap();
+    let finish = drive(Run::new(terms), store, &local, &mut signals, &mut Instantly { scout }, &mut |_| {}).unwrap();
+    assert!(matches!(finish, Finish::Ended { exit: Exit::Code(0), .. }), "{finish:?}");
+}
+
+fn calls_of_a_later_run(store: impl Store + 'static) -> Vec<Call> {
+    let site = Site::new();
+    let job = Job::shared(Name::new("counted").unwrap());
+    let store = Arc::new(Trace::new(store));
+    // The first run of all also mints the store's identity.
+    run_once(Arc::clone(&store) as Arc<dyn Store>, &site, &job, &[]);
+    store.clear();
+    run_once(Arc::clone(&store) as Arc<dyn Store>, &site, &job, &[]);
+    store.calls()
+}
+
+#[test]
+fn an_uncontended_run_makes_three_calls_of_which_two_are_won_swaps() {
+    let on = Key::job(&Job::shared(Name::new("counted").unwrap())).as_str().to_string();
+    let call = |verb, ended| Call { verb, on: on.clone(), ended };
+    let expected = [call(Verb::Read, Ended::Answered), call(Verb::Swap, Ended::Won), call(Verb::Swap, Ended::Won)];
+    assert_eq!(calls_of_a_later_run(MemoryStore::new()), expected);
+    let directory = tempfile::tempdir().unwrap();
+    assert_eq!(calls_of_a_later_run(SqliteStore::open(&directory.path().join("store.db")).unwrap()), expected);
+    let repository = directory.path().join("store.git");
+    assert!(Command::new("git").args(["init", "-q", "--bare"]).arg(&repository).status().unwrap().success());
+    let (postgres, redis) = (Postgres::start(&["fsync=on"]), Redis::start(&[]));
+    let worker = Worker::start();
+    let urls = [
+        format!("dir:{}", directory.path().join("shared").display()),
+        format!("git+file://{}", repository.display()),
+        postgres.url(&postgres.database()),
+        redis.url(),
+        worker.url(),
+    ];
+    for url in urls {
+        let password = url.starts_with("http").then(|| Secret::new(TOKEN));
+        let access = Access { password, cache: Some(directory.path().join("cache")) };
+        assert_eq!(calls_of_a_later_run(open_with(&url, &access).unwrap()), expected, "{url}");
+    }
+}
+
+/// And one more for each upstream, however often it is named.
+#[test]
+fn a_run_reads_every_upstream_once() {
+    let site = Site::new();
+    let named = |name: &str| Job::shared(Name::new(name).unwrap());
+    let store = Arc::new(Trace::new(MemoryStore::new()));
+    for name in ["one", "two", "counted"] {
+        run_once(Arc::clone(&store) as Arc<dyn Store>, &site, &named(name), &[]);
+    }
+    store.clear();
+    let needs = ["one@any", "two@any", "one@same-day,on-empty=proceed"];
+    run_once(Arc::clone(&store) as Arc<dyn Store>, &site, &named("counted"), &needs);
+    let call = |verb, name: &str, ended| Call { verb, on: Key::job(&named(name)).as_str().to_string(), ended };
+    let expected = [
+        call(Verb::Read, "counted", Ended::Answered),
+        call(Verb::Swap, "counted", Ended::Won),
+        call(Verb::Read, "one", Ended::Answered),
+        call(Verb::Read, "two", Ended::Answered),
+        call(Verb::Swap, "counted", Ended::Won),
+    ];
+    assert_eq!(store.calls(), expected);
+}
+
+#[test]
+fn an_uncontended_run_makes_two_durable_commits() {
+    let site = Site::new();
+    assert_eq!(site.say(&["run", "counted", "--", "true"]).code, 0);
+    let trace = site.path("trace");
+    let arguments =
+        ["-f", "-y", "-e", "trace=fsync,fdatasync,sync_file_range,syncfs,sync", "-o", trace.to_str().unwrap()];
+    let mut command = site.program("strace", &arguments);
+    command.args([crate::common::BINARY, "run", "counted", "--", "true"]);
+    let said = Said::of(command.output().unwrap_or_else(|error| {
+        panic!(
+            "strace, which counts the commits, cannot be run: {error}. Install it, for example: apt-get install strace"
+        )
+    }));
+    assert_eq!(said.code, 0, "{said:?}");
+    let text = std::fs::read_to_string(&trace).unwrap();
+    let flushes = |name: &str| text.lines().filter(|line| line.contains("sync(") && line.contains(name)).count();
+    assert_eq!(flushes("store.db-wal>"), 2, "{text}");
+    // SQLite also flushes the directory with the first commit of each connection, in case it made the log.
+    assert_eq!(flushes("<"), 3, "{text}");
+}

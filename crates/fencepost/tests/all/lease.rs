@@ -1,0 +1,183 @@
+//! `fencepost lease`: by hand, for scripts and other languages.
+
+use crate::common::{Holder, Site, contains, keys, lines, sorted};
+use serde_json::{Value, json};
+
+const FIELDS: &str = "v job token grants run until remaining_ms held";
+
+fn check_fields(lease: &Value) {
+    assert_eq!(keys(lease), sorted(FIELDS), "{lease}");
+    assert_eq!(lease["v"], 1);
+}
+
+#[test]
+fn acquire_renew_show_and_release_go_by_the_token() {
+    let site = Site::new();
+    let taken = site.json(&["lease", "acquire", "j", "--ttl", "1h"]);
+    check_fields(&taken);
+    assert_eq!((&taken["job"], &taken["grants"], &taken["held"]), (&json!("j"), &json!(1), &json!(true)));
+    let token = taken["token"].as_u64().unwrap().to_string();
+    let left = taken["remaining_ms"].as_u64().unwrap();
+    assert!((3_000_000..=3_600_000).contains(&left), "{taken}");
+    contains(taken["until"].as_str().unwrap(), &["T", "Z"]);
+
+    let shown = site.json(&["lease", "show", "j"]);
+    check_fields(&shown);
+    for field in ["job", "token", "grants", "run", "held"] {
+        assert_eq!(shown[field], taken[field], "{field}");
+    }
+    let renewed = site.json(&["lease", "renew", "j", "--token", &token]);
+    check_fields(&renewed);
+    for field in ["job", "token", "grants", "run", "held"] {
+        assert_eq!(renewed[field], taken[field], "{field}");
+    }
+    let said = site.say(&["lease", "acquire", "j"]);
+    assert_eq!((said.code, said.stdout.as_str()), (11, ""));
+    contains(&said.stderr, &["j is held by", "by hand", "since", "until"]);
+
+    let released = site.json(&["lease", "release", "j", "--token", &token]);
+    check_fields(&released);
+    assert_eq!(
+        (&released["held"], &released["run"], &released["token"]),
+        (&json!(false), &json!(null), &taken["token"])
+    );
+    assert_eq!((&released["until"], &released["remaining_ms"]), (&json!(null), &json!(null)));
+    let again: u64 = site.say(&["lease", "acquire", "j"]).stdout.trim().parse().unwrap();
+    assert!(again > taken["token"].as_u64().unwrap());
+    assert_eq!(site.runs(&[]), Vec::<Value>::new(), "a lease by hand is not a run");
+}
+
+#[test]
+fn a_lease_that_was_never_held_is_shown_as_free() {
+    let site = Site::new();
+    let shown = site.json(&["lease", "show", "never"]);
+    check_fields(&shown);
+    assert_eq!((&shown["held"], &shown["grants"]), (&json!(false), &json!(0)));
+    let said = site.say(&["lease", "show", "never"]);
+    assert_eq!((said.code, said.stdout.as_str()), (0, "never was never held.\n"));
+}
+
+#[test]
+fn a_stale_token_is_12_for_renew_and_release_alike() {
+    let site = Site::new();
+    let stale = site.say(&["lease", "acquire", "j", "--ttl", "1s"]).stdout.trim().to_string();
+    // The first one expires, and only then the second is granted.
+    let said = site.say(&["lease", "acquire", "j", "--ttl", "1h", "-w", "5m"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let token: u64 = said.stdout.trim().parse().unwrap();
+    assert!(token > stale.parse().unwrap());
+    for verb in ["renew", "release"] {
+        let said = site.say(&["lease", verb, "j", "--token", &stale]);
+        assert_eq!((said.code, said.stdout.as_str()), (12, ""));
+        contains(&said.stderr, &["j: the lease under this token is lost", &token.to_string(), "acquire anew"]);
+    }
+    let shown = site.json(&["lease", "show", "j"]);
+    assert_eq!((&shown["held"], &shown["token"]), (&json!(true), &json!(token)));
+    assert_eq!(site.say(&["lease", "release", "j", "--token", &token.to_string()]).code, 0);
+    let said = site.say(&["lease", "renew", "j", "--token", &token.to_string()]);
+    assert_eq!(said.code, 12, "what was released cannot be renewed");
+    contains(&said.stderr, &["it is free"]);
+}
+
+#[test]
+fn a_lease_by_hand_is_renewed_past_its_first_end() {
+    let site = Site::new();
+    let token = site.say(&["lease", "acquire", "j", "--ttl", "30s"]).stdout.trim().to_string();
+    let first = site.json(&["lease", "show", "j"])["until"].as_str().unwrap().to_string();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let renewed = site.json(&["lease", "renew", "j", "--token", &token]);
+    assert_eq!(renewed["held"], true);
+    let later = site.json(&["lease", "show", "j"])["until"].as_str().unwrap().to_string();
+    assert!(later > first, "{later} after {first}");
+    // The time that a holder may rely on is a little less than the store's.
+    assert!(renewed["until"].as_str().unwrap() < later.as_str(), "{renewed}, {later}");
+}
+
+#[test]
+fn release_by_force_needs_no_token_and_says_if_there_was_nothing_to_release() {
+    let site = Site::new();
+    let said = site.say(&["lease", "release", "j", "--force", "-v"]);
+    assert_eq!(said.code, 0);
+    contains(&said.stderr, &["Nobody holds j."]);
+    let token = site.say(&["lease", "acquire", "j"]).stdout.trim().to_string();
+    let released = site.json(&["lease", "release", "j", "--force"]);
+    check_fields(&released);
+    assert_eq!(released["held"], false);
+    assert_eq!(site.say(&["lease", "renew", "j", "--token", &token]).code, 12);
+}
+
+#[test]
+fn a_run_and_a_lease_by_hand_exclude_each_other() {
+    let site = Site::new();
+    let holder = site.holder("j", &[]);
+    assert_eq!(site.say(&["lease", "acquire", "j"]).code, 11);
+    assert_eq!(site.say(&["lease", "hold", "j"]).code, 11);
+    let shown = site.json(&["lease", "show", "j"]);
+    assert_eq!((&shown["held"], shown["token"].as_u64()), (&json!(true), Some(holder.token())));
+    assert_eq!(holder.finish().code, 0);
+    assert_eq!(site.say(&["lease", "acquire", "j"]).code, 0);
+    assert_eq!(site.say(&["run", "j", "--", "echo", "ran"]).stdout, "");
+}
+
+#[test]
+fn a_dead_holder_is_not_shown_as_holding() {
+    let site = Site::new();
+    let holder = site.holder("j", &["--ttl", "1h"]);
+    holder.kill();
+    let shown = site.json(&["lease", "show", "j"]);
+    check_fields(&shown);
+    assert_eq!((&shown["held"], &shown["run"], &shown["until"]), (&json!(false), &json!(null), &json!(null)));
+    contains(&site.say(&["lease", "show", "j"]).stdout, &["j is free: the process that held it is dead"]);
+}
+
+fn hold(site: &Site, options: &[&str]) -> (Holder, Value) {
+    let holder = Holder::start(site.command(&[&["lease", "hold", "j"], options].concat()));
+    let first = lines(&holder.first).remove(0);
+    (holder, first)
+}
+
+#[test]
+fn hold_renews_by_itself_and_releases_at_the_end_of_its_input() {
+    let site = Site::new();
+    let (mut holder, first) = hold(&site, &["--ttl", "2s"]);
+    assert_eq!((&first["event"], &first["job"], &first["held"]), (&json!("held"), &json!("j"), &json!(true)));
+    let token = first["token"].as_u64().unwrap();
+    for renewals in 1..=4 {
+        let line = lines(&holder.next_line()).remove(0);
+        assert_eq!((&line["event"], &line["renewals"]), (&json!("renewed"), &json!(renewals)));
+    }
+    let shown = site.json(&["lease", "show", "j"]);
+    assert_eq!((&shown["held"], &shown["token"], &shown["run"]), (&json!(true), &json!(token), &first["run"]));
+    let said = holder.finish();
+    assert_eq!((said.code, said.stderr.as_str()), (0, ""));
+    let last = lines(&said.stdout).pop().unwrap();
+    assert_eq!((&last["event"], &last["held"]), (&json!("released"), &json!(false)));
+    assert_eq!(site.json(&["lease", "show", "j"])["held"], false);
+    assert_eq!(site.runs(&[]), Vec::<Value>::new());
+}
+
+#[test]
+fn hold_ends_with_12_when_its_lease_is_lost() {
+    let site = Site::new();
+    let (holder, _) = hold(&site, &["--ttl", "2s"]);
+    assert_eq!(site.say(&["lease", "release", "j", "--force"]).code, 0);
+    let said = holder.wait();
+    assert_eq!(said.code, 12);
+    let last = lines(&said.stdout).pop().unwrap();
+    assert_eq!((&last["event"], &last["held"]), (&json!("lost"), &json!(false)));
+    contains(&said.stderr, &["j: lease lost"]);
+}
+
+#[test]
+fn hold_waits_if_asked_and_a_killed_one_is_taken_over_at_once() {
+    let site = Site::new();
+    let (mut first, line) = hold(&site, &["--ttl", "1h"]);
+    let waiting = site.command(&["lease", "hold", "j", "-w", "5m"]);
+    let waiting = std::thread::spawn(move || Holder::start(waiting));
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    first.child.kill().unwrap();
+    let second = waiting.join().unwrap();
+    let next = lines(&second.first).remove(0);
+    assert!(next["token"].as_u64() > line["token"].as_u64());
+    assert_eq!(second.finish().code, 0);
+}

@@ -1,0 +1,52 @@
+//! The command as people use it, as one program: what the tests share is compiled once.
+
+mod advise;
+mod barrier;
+mod calls;
+mod common;
+mod config;
+mod desk;
+mod fenced;
+#[path = "../../../fencepost-guard/examples/fenced_server.rs"]
+mod fenced_server;
+mod init;
+mod install;
+mod kill;
+mod lease;
+mod ledger;
+mod logs;
+mod names;
+mod notify;
+mod once;
+mod outcome;
+mod overdue;
+mod process;
+mod prometheus;
+mod publish_exec;
+mod publish_file;
+mod publish_git;
+mod publish_http;
+mod publish_redis;
+mod publish_sql;
+mod publish_tree;
+mod race;
+mod records;
+mod run;
+mod runs;
+#[path = "../../../fencepost-guard/tests/servers/mod.rs"]
+mod servers;
+mod slots;
+mod status;
+mod stop;
+mod store_failure;
+mod stores;
+mod terminal;
+mod triggers;
+mod up;
+mod validate;
+mod web;
+mod why;
+mod why_slots;
+#[path = "../../../fencepost-store/tests/worker/mod.rs"]
+#[allow(dead_code, reason = "the tests of the store use the rest")]
+mod worker;

@@ -1,0 +1,261 @@
+//! Whom a run tells how it went, through the real binary: commands, webhooks and pings. Nobody waits for them.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::common::{Holder, contains, eventually};
+use crate::triggers::Home;
+use crate::web::Web;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+fn lines(web: &Web, count: usize) -> Vec<String> {
+    web.wait_for(count).iter().map(crate::web::Request::line).collect()
+}
+
+fn log(home: &Home) -> String {
+    fs::read_to_string(home.site.state().join("notify.log")).unwrap_or_default()
+}
+
+#[test]
+fn an_error_and_the_recovery_from_it_are_told_with_the_record() {
+    let web = Web::answering(200);
+    let config = format!(
+        "[notify]\non_error = '{}'\non_recovered = '{}'\n[job.j]\ncommand = 'exit $(cat code)'\n",
+        web.url("/error"),
+        web.url("/recovered")
+    );
+    let home = Home::new(&config);
+    let run = |code: &str| {
+        fs::write(home.path("code"), code).unwrap();
+        home.say(&["run", "j"]).code
+    };
+    assert_eq!(run("0"), 0);
+    assert_eq!(run("7"), 7);
+    let told = web.wait_for(1)[0].clone();
+    assert_eq!(told.line(), "POST /error");
+    let record = told.json();
+    assert_eq!((&record["event"], &record["job"], &record["status"]), (&json!("error"), &json!("j"), &json!("error")));
+    assert_eq!((&record["exit_code"], &record["v"], &record["ended_by"]), (&json!(7), &json!(1), &json!("child")));
+    contains(record["text"].as_str().unwrap(), &["j ended: error, exit code 7."]);
+    let last = home.json(&["status", "j"])["jobs"][0]["last"].clone();
+    for (key, value) in last.as_object().unwrap() {
+        assert_eq!(record[key], *value, "{key}");
+    }
+    assert_eq!(run("8"), 8);
+    assert_eq!(lines(&web, 2), ["POST /error", "POST /error"]);
+    assert_eq!(run("0"), 0);
+    let told = web.wait_for(3)[2].clone();
+    assert_eq!((told.line().as_str(), told.json()["event"].clone()), ("POST /recovered", json!("recovered")));
+    contains(told.json()["text"].as_str().unwrap(), &["j works again: ok after error."]);
+    // It has recovered once.
+    assert_eq!(run("0"), 0);
+    assert_eq!(run("9"), 9);
+    assert_eq!(lines(&web, 4)[3], "POST /error");
+    assert_eq!(log(&home), "");
+}
+
+#[test]
+fn a_command_gets_the_record_and_variables_in_the_configurations_directory() {
+    let home = Home::new(
+        "[defaults]\nenvironment = { GREETING = 'hello' }\n\
+         [job.up]\ncommand = 'exit 3'\non_error = 'cat > told; echo \"$FENCEPOST_JOB $FENCEPOST_EVENT $FENCEPOST_STATUS \
+         $FENCEPOST_EXIT_CODE $GREETING\" > env; mv told record'\n\
+         [job.down]\ncommand = 'true'\nneeds = ['up@any']\non_halt = 'echo \"$FENCEPOST_EVENT: $FENCEPOST_MESSAGE\" > halted'\n",
+    );
+    assert_eq!(home.say(&["run", "up"]).code, 3);
+    eventually("it is told", || home.path("record").exists());
+    let record: Value = serde_json::from_str(&fs::read_to_string(home.path("record")).unwrap()).unwrap();
+    assert_eq!((&record["job"], &record["config"]), (&json!("up"), &json!(home.config())));
+    assert_eq!(fs::read_to_string(home.path("env")).unwrap(), "up error error 3 hello\n");
+    assert_eq!(home.say(&["run", "down"]).code, 115);
+    eventually("the halt is told", || home.path("halted").metadata().is_ok_and(|file| file.len() > 0));
+    contains(&fs::read_to_string(home.path("halted")).unwrap(), &["halted: down was halted, nothing was run: "]);
+}
+
+#[test]
+fn skips_are_told_when_there_were_so_many_in_a_row() {
+    let web = Web::answering(204);
+    let home = Home::new(&format!(
+        "[job.j]\ncommand = 'echo going; exec cat >/dev/null'\non_skips = {{ count = 3, notify = '{}' }}\n",
+        web.url("/skips")
+    ));
+    let holder = Holder::start(home.command(&["run", "j"]));
+    for _ in 0..5 {
+        home.done(&["run", "j"]);
+    }
+    let told = web.wait_for(1)[0].json();
+    assert_eq!(
+        (&told["event"], &told["in_a_row"], &told["status"]),
+        (&json!("skips"), &json!(3), &json!("skipped_overlap"))
+    );
+    contains(told["text"].as_str().unwrap(), &["3 skips in a row: j skipped: it is held by"]);
+    holder.finish();
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(web.seen().len(), 1);
+}
+
+#[test]
+fn pings_follow_a_run_in_their_order() {
+    let web = Web::answering(200);
+    let home = Home::new(&format!(
+        "[job.j]\ncommand = '''case $(cat code) in wait) echo going; exec cat >/dev/null;; *) exit $(cat code);; esac'''\n\
+         ping = '{}'\nretries = 1\nretry_backoff = '1ms'\n",
+        web.url("/ping/s3cret?tag=x")
+    ));
+    let run = |code: &str| {
+        fs::write(home.path("code"), code).unwrap();
+        home.say(&["run", "j"])
+    };
+    assert_eq!(run("0").code, 0);
+    assert_eq!(lines(&web, 2), ["GET /ping/s3cret/start?tag=x", "GET /ping/s3cret?tag=x"]);
+    // A retry is no failure yet.
+    assert_eq!(run("5").code, 5);
+    let seen = web.wait_for(6);
+    let mut told: Vec<String> = seen[2..].iter().map(crate::web::Request::line).collect();
+    told.sort();
+    let start = "GET /ping/s3cret/start?tag=x";
+    assert_eq!(told, [start, start, "POST /ping/s3cret/fail?tag=x", "POST /ping/s3cret/log?tag=x"]);
+    let fail = seen.iter().find(|request| request.path.contains("/fail")).unwrap();
+    contains(&fail.body, &["exit code 5"]);
+    // A skip is only worth a line in the log.
+    fs::write(home.path("code"), "wait").unwrap();
+    let holder = Holder::start(home.command(&["run", "j"]));
+    web.wait_for(7);
+    home.done(&["run", "j"]);
+    let skip = web.wait_for(8)[7].clone();
+    assert_eq!(skip.line(), "POST /ping/s3cret/log?tag=x");
+    contains(&skip.body, &["j skipped"]);
+    // A wrapper that was killed cannot say how it went; that is told for it.
+    kill(Pid::from_raw(holder.pid()), Signal::SIGKILL).unwrap();
+    let fail = web.wait_for(9)[8].clone();
+    assert_eq!(fail.line(), "POST /ping/s3cret/fail?tag=x");
+    contains(&fail.body, &["was killed"]);
+    assert!(!home.done(&["validate"]).stdout.contains("s3cret"));
+}
+
+#[test]
+fn a_run_that_died_is_told_by_the_one_that_takes_over() {
+    let web = Web::answering(200);
+    let home = Home::new(&format!(
+        "[job.j]\ncommand = 'echo going; exec cat >/dev/null'\non_error = '{}'\n",
+        web.url("/error")
+    ));
+    Holder::start(home.command(&["run", "j"])).kill();
+    assert!(web.seen().is_empty());
+    home.done(&["run", "j"]);
+    let told = web.wait_for(1)[0].json();
+    assert_eq!((&told["event"], &told["status"]), (&json!("error"), &json!("lost")));
+    contains(told["text"].as_str().unwrap(), &["A run of j did not end properly"]);
+}
+
+#[test]
+fn a_store_that_fails_is_told_too() {
+    let web = Web::answering(200);
+    let home = Home::new(&format!("[job.j]\ncommand = 'true'\non_error = '{}'\n", web.url("/error")));
+    fs::create_dir_all(home.site.state()).unwrap();
+    fs::write(home.site.database(), "not a database").unwrap();
+    assert_eq!(home.say(&["run", "j"]).code, 125);
+    let told = web.wait_for(1)[0].json();
+    assert_eq!((&told["event"], &told["status"], &told["job"]), (&json!("error"), &json!("error"), &json!("j")));
+    contains(told["text"].as_str().unwrap(), &["j was not run: "]);
+}
+
+#[test]
+fn nobody_waits_for_a_webhook_that_hangs() {
+    let web = Web::hanging();
+    let config =
+        format!("[job.j]\ncommand = 'exit 4'\non_error = '{}'\nping = '{}'\n", web.url("/error"), web.url("/ping"));
+    let home = Home::new(&config);
+    let begun = Instant::now();
+    // As cron does: until the end of its output.
+    let said = home.say(&["run", "j"]);
+    let took = begun.elapsed();
+    assert_eq!(said.code, 4, "{said:?}");
+    assert!(took < Duration::from_secs(8), "it took {took:?}");
+    web.wait_for(1);
+    // Whoever tells it may be killed, and the next run goes on.
+    let notifier = notifiers(&home);
+    assert!(!notifier.is_empty());
+    for pid in notifier {
+        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+    }
+    assert_eq!(home.say(&["run", "j"]).code, 4);
+    fs::remove_file(home.config()).unwrap();
+    home.write("fencepost.toml", "[job.j]\ncommand = 'true'\n");
+    home.done(&["run", "j"]);
+    for pid in notifiers(&home) {
+        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+    }
+}
+
+/// The processes of this very test that tell others something, by what they are called and whose state they keep.
+fn notifiers(home: &Home) -> Vec<i32> {
+    let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let is_ours = |pid: &i32| {
+        let read = |what: &str| fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&read("cmdline")).into_owned();
+        line.starts_with(crate::common::BINARY)
+            && line.trim_end_matches('\0').ends_with("notifier")
+            && String::from_utf8_lossy(&read("environ")).contains(home.site.state().to_str().unwrap())
+    };
+    all.filter(is_ours).collect()
+}
+
+#[test]
+fn whoever_tells_it_may_be_killed_while_the_job_runs() {
+    let web = Web::answering(200);
+    let home =
+        Home::new(&format!("[job.j]\ncommand = 'echo going; exec cat >/dev/null'\nping = '{}'\n", web.url("/ping")));
+    let holder = Holder::start(home.command(&["run", "j"]));
+    assert_eq!(lines(&web, 1), ["GET /ping/start"]);
+    let children = crate::common::children_of(holder.pid());
+    let is_notifier =
+        |pid: &&i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().contains("notifier");
+    let notifier = children.iter().find(is_notifier).unwrap();
+    kill(Pid::from_raw(*notifier), Signal::SIGKILL).unwrap();
+    assert_eq!(holder.finish().code, 0);
+    assert_eq!(lines(&web, 2)[1], "GET /ping");
+}
+
+#[test]
+fn what_could_not_be_told_is_noted_without_secrets() {
+    let web = Web::answering(404);
+    let config = format!(
+        "[job.web]\ncommand = 'exit 4'\non_error = '{}'\n[job.cmd]\ncommand = 'exit 4'\non_error = 'echo oh no >&2; exit 9'\n",
+        web.url("/s3cret")
+    );
+    let home = Home::new(&config);
+    assert_eq!(home.say(&["run", "web"]).code, 4);
+    eventually("it is noted", || log(&home).contains("web (run "));
+    contains(&log(&home), &["error by http://127.0.0.1:", "/*** failed: it answered 404"]);
+    assert_eq!(home.say(&["run", "cmd"]).code, 4);
+    eventually("it is noted", || log(&home).contains("cmd (run "));
+    contains(&log(&home), &["oh no\n", "failed: it ended with exit status: 9"]);
+    assert!(!log(&home).contains("s3cret"), "{}", log(&home));
+    // With -v it is said aloud.
+    let said = home.say(&["run", "web", "-v"]);
+    contains(&said.stderr, &["web (run ", "failed: it answered 404"]);
+    // It does not grow for ever.
+    let path = home.site.state().join("notify.log");
+    fs::write(&path, "x\n".repeat(200_000)).unwrap();
+    home.say(&["run", "cmd"]);
+    eventually("it is cut", || log(&home).contains("cmd (run "));
+    assert!(log(&home).len() < 300_000);
+}
+
+#[test]
+fn what_up_runs_is_told_as_well() {
+    let home = Home::new(
+        "[job.j]\nevery = '1s'\nslack = '1s'\ncommand = 'exit 6'\non_error = 'echo \"$FENCEPOST_JOB $FENCEPOST_EXIT_CODE\" >> told'\n",
+    );
+    let told = || fs::read_to_string(home.path("told")).unwrap_or_default();
+    // On its first sight nothing may have been due yet.
+    eventually("it is told", || {
+        home.say(&["up", "--once"]);
+        std::thread::sleep(Duration::from_millis(300));
+        !told().is_empty()
+    });
+    contains(&told(), &["j 6\n"]);
+}

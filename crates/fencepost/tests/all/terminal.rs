@@ -1,0 +1,282 @@
+//! `fencepost run` as the job of a real shell on a real terminal.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::process::{BINARY, PATIENCE, Place, TTL, until};
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::pty::openpty;
+
+#[test]
+fn the_job_reads_from_the_terminal() {
+    let mut shell = Shell::new();
+    shell.run("a", "read x; echo got-$x");
+    shell.say("apples\n");
+    shell.expect("got-apples");
+    shell.expect_code(0);
+}
+
+#[test]
+fn ctrl_c_means_the_job() {
+    let mut shell = Shell::new();
+    shell.run("a", "echo is-\"ready\"; exec sleep 60");
+    shell.expect("is-ready");
+    shell.say("\x03");
+    shell.expect_code(130);
+    shell.run("a", "trap 'echo int-\"heard\"; exit 3' INT; echo is-\"ready\"; while :; do sleep 0.1; done");
+    shell.expect("is-ready");
+    shell.say("\x03");
+    shell.expect("int-heard");
+    shell.expect_code(3);
+    assert_eq!(shell.place.statuses("a"), ["error", "error"]);
+}
+
+#[test]
+fn ctrl_z_and_fg() {
+    let mut shell = Shell::new();
+    shell.run("a", "echo is-\"ready\"; read x; echo got-$x");
+    shell.expect("is-ready");
+    shell.say("\x1a");
+    shell.expect("Stopped");
+    shell.has_its_terminal();
+    shell.say("fg\n");
+    shell.say("pears\n");
+    shell.expect("got-pears");
+    shell.expect_code(0);
+    assert_eq!(shell.place.statuses("a"), ["ok"]);
+}
+
+#[test]
+fn ctrl_z_twice() {
+    let mut shell = Shell::new();
+    shell.run("a", "echo is-\"ready\"; read x; echo got-$x; read y; echo got-$y");
+    shell.expect("is-ready");
+    for word in ["apples", "pears"] {
+        shell.say("\x1a");
+        shell.expect("Stopped");
+        shell.has_its_terminal();
+        shell.say("fg\n");
+        shell.say(&format!("{word}\n"));
+        shell.expect(&format!("got-{word}"));
+    }
+    shell.expect_code(0);
+}
+
+#[test]
+fn ctrl_z_and_bg() {
+    let mut shell = Shell::new();
+    // Not a child of the shell: one that is stopped between vfork and exec keeps the shell itself from stopping.
+    shell.run("a", "echo is-\"ready\"; exec sleep 1");
+    shell.expect("is-ready");
+    shell.say("\x1a");
+    shell.expect("Stopped");
+    shell.say("bg\n");
+    shell.has_its_terminal();
+    shell.say("wait %1; echo waited-$?-\n");
+    shell.expect("waited-0-");
+    shell.has_its_terminal();
+    assert_eq!(shell.place.statuses("a"), ["ok"]);
+}
+
+#[test]
+fn a_background_job_that_reads_is_stopped_until_it_has_the_terminal() {
+    let mut shell = Shell::new();
+    shell.run("a", "echo is-\"ready\"; sleep 1; read x; echo got-$x");
+    shell.expect("is-ready");
+    shell.say("\x1a");
+    shell.expect("Stopped");
+    shell.say("bg\n");
+    shell.has_its_terminal();
+    shell.until_says("jobs", "Stopped");
+    shell.say("fg\n");
+    shell.say("plums\n");
+    shell.expect("got-plums");
+    shell.expect_code(0);
+}
+
+#[test]
+fn started_in_the_background() {
+    let mut shell = Shell::new();
+    shell.say("$FENCEPOST run a -- sh -c 'sleep 0.5; echo is-\"done\"' &\n");
+    shell.has_its_terminal();
+    shell.expect("is-done");
+    shell.say("wait %1; echo waited-$?-\n");
+    shell.expect("waited-0-");
+}
+
+#[test]
+fn a_password_prompt_with_input_from_a_pipe() {
+    let mut shell = Shell::new();
+    let script = "read x; stty -echo < /dev/tty; printf word-\"please\" > /dev/tty; read y < /dev/tty; \
+                  stty echo < /dev/tty; echo got-$x-$y";
+    shell.run_with("echo piped |", "a", script, "");
+    shell.expect("word-please");
+    shell.say("secret\n");
+    shell.expect("got-piped-secret");
+    shell.expect_code(0);
+}
+
+#[test]
+fn a_pipeline_of_the_shell() {
+    let mut shell = Shell::new();
+    shell.run_with("", "a", "echo one; echo two", "| cat | tr a-z A-Z");
+    shell.expect("ONE\r\nTWO");
+    shell.has_its_terminal();
+    shell.run_with("", "a", "read x; echo got-$x", "| cat");
+    shell.say("apples\n");
+    shell.expect("got-apples");
+    shell.has_its_terminal();
+    shell.run_with("", "a", "exec sleep 60", "| cat");
+    thread::sleep(Duration::from_millis(500));
+    shell.say("\x03");
+    shell.has_its_terminal();
+    assert_eq!(shell.place.statuses("a"), ["error", "ok", "ok"]);
+}
+
+#[test]
+fn ctrl_z_longer_than_the_lease_goes_on_if_nobody_took_over() {
+    let mut shell = Shell::new();
+    shell.run("a --ttl 3s --grace 500ms", "echo is-\"ready\"; read x; echo got-$x");
+    shell.expect("is-ready");
+    shell.say("\x1a");
+    shell.expect("Stopped");
+    thread::sleep(TTL + Duration::from_secs(1));
+    shell.has_its_terminal();
+    shell.say("fg\n");
+    shell.say("figs\n");
+    shell.expect("got-figs");
+    shell.expect_code(0);
+    assert_eq!(shell.place.statuses("a"), ["ok"]);
+}
+
+#[test]
+fn ctrl_z_longer_than_the_lease_is_the_end_if_somebody_took_over() {
+    let mut shell = Shell::new();
+    shell.run("a --ttl 3s --grace 500ms", "echo is-\"ready\"; read x; echo got-$x");
+    shell.expect("is-ready");
+    shell.say("\x1a");
+    shell.expect("Stopped");
+    shell.place.successor("a").succeeded_alone();
+    shell.say("fg\n");
+    shell.expect("lease had passed");
+    shell.expect_code(112);
+    assert_eq!(shell.place.statuses("a"), ["ok", "lost"]);
+}
+
+#[test]
+fn the_job_in_the_foreground_ends_with_its_session() {
+    let mut shell = Shell::new();
+    shell.run("a", "echo is-\"ready\"; exec sleep 600");
+    shell.expect("is-ready");
+    // The kernel sends a hangup to whatever is in the foreground, which is the job and not the wrapper.
+    shell.process.kill().unwrap();
+    shell.process.wait().unwrap();
+    until("all of it has gone", || shell.place.is_deserted());
+    assert_eq!(shell.place.statuses("a"), ["error"]);
+    assert_eq!(shell.place.runs("a")[0]["exit_code"], 128 + 1);
+}
+
+/// An interactive shell whose terminal is in our hands. It ends with its place.
+struct Shell {
+    process: Child,
+    keyboard: File,
+    screen: Receiver<Vec<u8>>,
+    seen: String,
+    place: Place,
+}
+
+impl Shell {
+    fn new() -> Self {
+        let place = Place::new();
+        let pty = openpty(None, None).unwrap();
+        for fd in [&pty.master, &pty.slave] {
+            // Another test's shell that holds it keeps this one's terminal from hanging up.
+            fcntl(fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
+        }
+        let end = || Stdio::from(pty.slave.try_clone().unwrap());
+        let process = place
+            .program("setsid")
+            .args(["--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i"])
+            .env("PS1", "$ ")
+            .env("FENCEPOST", BINARY)
+            .stdin(end())
+            .stdout(end())
+            .stderr(end())
+            .spawn()
+            .unwrap();
+        let keyboard = File::from(pty.master);
+        let mut output = keyboard.try_clone().unwrap();
+        let (sender, screen) = channel();
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(length @ 1..) = output.read(&mut buffer) {
+                if sender.send(buffer[..length].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut shell = Self { process, keyboard, screen, seen: String::new(), place };
+        shell.has_its_terminal();
+        shell
+    }
+
+    fn run(&mut self, options: &str, script: &str) {
+        self.run_with("", options, script, "");
+    }
+
+    fn run_with(&mut self, before: &str, options: &str, script: &str, after: &str) {
+        let script = script.replace('\'', "'\\''");
+        self.say(&format!("{before} $FENCEPOST run {options} -- sh -c '{script}' {after}\n"));
+        // Its own echo is not what is waited for afterwards.
+        self.expect("run ");
+    }
+
+    fn say(&mut self, text: &str) {
+        self.keyboard.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// The shell answers, which it cannot without its terminal. The answer differs from its own echo.
+    fn has_its_terminal(&mut self) {
+        self.say("echo shell-\"answers\"\n");
+        self.expect("shell-answers");
+    }
+
+    /// The run has ended with this code, and the shell has its terminal back.
+    fn expect_code(&mut self, code: i32) {
+        self.say("echo code-\"is\"-$?-\n");
+        self.expect(&format!("code-is-{code}-"));
+        self.has_its_terminal();
+    }
+
+    /// Asks until the answer is there.
+    fn until_says(&mut self, question: &str, answer: &str) {
+        let begun = Instant::now();
+        loop {
+            self.say(&format!("{question}; echo is-\"answered\"\n"));
+            if self.expect("is-answered").contains(answer) {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{question} never says {answer}");
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Waits for the text, and returns all that came up to it.
+    fn expect(&mut self, text: &str) -> String {
+        let begun = Instant::now();
+        loop {
+            if let Some(at) = self.seen.find(text) {
+                return self.seen.drain(..at + text.len()).collect();
+            }
+            match self.screen.recv_timeout(Duration::from_millis(100)) {
+                Ok(bytes) => self.seen += &String::from_utf8_lossy(&bytes),
+                Err(RecvTimeoutError::Timeout) if begun.elapsed() < PATIENCE => {}
+                Err(_) => panic!("no {text:?} on the screen, but {:?}", self.seen),
+            }
+        }
+    }
+}
