@@ -329,7 +329,9 @@ fn three_missed_slots_run_in_order_with_a_pause_between_their_starts() {
     for pair in words.windows(2) {
         assert_eq!(utc(pair[1][1]).since(utc(pair[0][1])), HOUR, "in order");
         let between = (pair[1][0].parse::<u64>().unwrap() - pair[0][0].parse::<u64>().unwrap()) / 1_000_000;
-        assert!((700..).contains(&between), "{between} ms");
+        // The pause is between the starts of the runs. Their commands start a moment after each, and not always the same one;
+        // without it they would be 400 ms apart.
+        assert!((600..).contains(&between), "{between} ms");
     }
     let runs = site.runs(&["a"]);
     assert_eq!(statuses(&runs), ["ok", "error", "ok", "missed"]);

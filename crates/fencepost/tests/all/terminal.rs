@@ -85,7 +85,8 @@ fn ctrl_z_and_bg() {
 #[test]
 fn a_background_job_that_reads_is_stopped_until_it_has_the_terminal() {
     let mut shell = Shell::new();
-    shell.run("a", "echo is-\"ready\"; sleep 1; read x; echo got-$x");
+    // A shell that starts a command at this moment cannot be stopped until it has, and the command is stopped: so it waits.
+    shell.run("a", "sleep 1 & echo is-\"ready\"; wait; read x; echo got-$x");
     shell.expect("is-ready");
     shell.say("\x1a");
     shell.expect("Stopped");
