@@ -22,15 +22,24 @@ const ALLOWANCE: Duration = Duration::from_millis(2);
 /// What a waiting wrapper and its keeper may hold in memory together.
 const PSS_KIB_MAX: u64 = 6 * 1024;
 
+const PARTS: [&str; 5] = ["true", "memory", "file", "ledger", "up"];
+const USAGE: &str = "usage: fencepost-bench FENCEPOST [ROUNDS [true|memory|file|ledger|up]…]";
+
 fn main() {
-    let fencepost = PathBuf::from(std::env::args_os().nth(1).expect("usage: fencepost-bench FENCEPOST [ROUNDS]"));
+    let fencepost = PathBuf::from(std::env::args_os().nth(1).expect(USAGE));
     let rounds = std::env::args().nth(2).map_or(200, |rounds| rounds.parse().expect("ROUNDS is a number"));
+    let asked: Vec<String> = std::env::args().skip(3).collect();
+    assert!(asked.iter().all(|part| PARTS.contains(&part.as_str())), "{USAGE}");
     let directory = tempfile::tempdir().expect("a directory to work in");
-    wrapped_true(&fencepost, directory.path(), rounds);
-    memory::report(&fencepost, directory.path());
-    file::report(directory.path(), rounds);
-    ledger::report(&fencepost, directory.path(), rounds.min(50));
-    up::report(&fencepost, directory.path());
+    for part in PARTS.into_iter().filter(|part| asked.is_empty() || asked.iter().any(|asked| asked == part)) {
+        match part {
+            "true" => wrapped_true(&fencepost, directory.path(), rounds),
+            "memory" => memory::report(&fencepost, directory.path()),
+            "file" => file::report(directory.path(), rounds),
+            "ledger" => ledger::report(&fencepost, directory.path(), rounds.min(50)),
+            _ => up::report(&fencepost, directory.path()),
+        }
+    }
 }
 
 fn wrapped_true(fencepost: &Path, directory: &Path, rounds: usize) {

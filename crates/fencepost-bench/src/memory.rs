@@ -35,7 +35,8 @@ fn wait_for_keeper(wrapper: &Child) -> Option<u32> {
     for _ in 0..200 {
         let keeper = children(wrapper.id()).first().copied();
         if keeper.is_some_and(|keeper| !children(keeper).is_empty()) {
-            sleep(Duration::from_millis(100));
+            // It has given back what it does not need once nothing has happened for half a second.
+            sleep(Duration::from_secs(2));
             return keeper;
         }
         sleep(Duration::from_millis(10));

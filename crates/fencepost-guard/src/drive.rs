@@ -18,6 +18,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use crate::clock;
 use crate::local::Local;
 use crate::signals::{Received, Signals};
+use crate::sys;
 use crate::worker::Worker;
 
 /// The longest the loop sleeps. The kernel's timers stand still while the machine does, so that a longer sleep would
@@ -63,7 +64,7 @@ pub fn drive(
     tell: &mut dyn FnMut(Note),
 ) -> io::Result<Finish> {
     let worker = Worker::start(store)?;
-    let mut driver = Driver { run, worker, local, signals, body, tell, asked: clock::boot_now() };
+    let mut driver = Driver { run, worker, local, signals, body, tell, asked: clock::boot_now(), is_lean: false };
     let mut outputs = VecDeque::from(driver.run.step(clock::now(), Input::Begin));
     loop {
         while let Some(output) = outputs.pop_front() {
@@ -73,7 +74,7 @@ pub fn drive(
             let inputs = driver.perform(output);
             outputs.extend(driver.step(inputs));
         }
-        nap(&driver.run, &driver.worker, driver.signals, driver.body);
+        driver.nap();
         let inputs = driver.happenings();
         outputs.extend(driver.step(inputs));
         outputs.extend(driver.keep_time());
@@ -89,6 +90,8 @@ struct Driver<'a> {
     tell: &'a mut dyn FnMut(Note),
     /// Before the last call to the store was made.
     asked: Boot,
+    /// Nothing was done since the code was given back.
+    is_lean: bool,
 }
 
 impl Driver<'_> {
@@ -98,6 +101,7 @@ impl Driver<'_> {
 
     /// Does what the run decided, and says what came of it at once.
     fn perform(&mut self, output: Output) -> Vec<Input> {
+        self.is_lean = false;
         match output {
             Output::Call(call) => {
                 self.asked = clock::boot_now();
@@ -121,6 +125,15 @@ impl Driver<'_> {
                 inputs
             }
             other => self.body.perform(other, self.tell),
+        }
+    }
+
+    /// Sleeps until something happens or is due. Where that takes long, what is not needed meanwhile is given back.
+    fn nap(&mut self) {
+        let has_slept_through = nap(&self.run, &self.worker, self.signals, self.body);
+        if has_slept_through && !self.is_lean {
+            self.is_lean = true;
+            sys::give_back_code();
         }
     }
 
@@ -155,15 +168,18 @@ fn kept_until(run: &Run) -> Option<Boot> {
     run.deadline().filter(|_| run.is_running())
 }
 
-fn nap(run: &Run, worker: &Worker, signals: &Signals, body: &dyn Body) {
+/// Sleeps, and says whether nothing happened for as long as it ever sleeps.
+fn nap(run: &Run, worker: &Worker, signals: &Signals, body: &dyn Body) -> bool {
     let due = [run.wake_at(), kept_until(run).and_then(|deadline| body.due(deadline))].into_iter().flatten().min();
     let until_due = due.map_or(NAP_MAX, |at| at.since(clock::boot_now()));
     let timeout = PollTimeout::try_from(until_due.min(NAP_MAX)).unwrap_or(PollTimeout::ZERO);
     let mut fds = vec![PollFd::new(worker.fd(), PollFlags::POLLIN), PollFd::new(signals.fd(), PollFlags::POLLIN)];
     fds.extend(body.fds().into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
     match poll(&mut fds, timeout) {
-        Ok(_) | Err(Errno::EINTR) => {}
+        Ok(happened) => return happened == 0 && until_due >= NAP_MAX,
+        Err(Errno::EINTR) => {}
         // Nothing can be waited for; a short sleep keeps the loop from spinning, and the deadline is still kept.
         Err(_) => std::thread::sleep(Duration::from_millis(50)),
     }
+    false
 }

@@ -128,6 +128,7 @@ pub fn bare(url: &str) -> String {
 }
 
 /// Whether the store is certainly still to be made, so that nobody can hold anything in it. Opening it would make it.
+#[cfg_attr(not(feature = "dir"), allow(unused_variables, reason = "only a directory needs it"))]
 pub fn is_unmade(url: &str, access: &Access) -> bool {
     match split(url) {
         Some(("sqlite", path)) => {

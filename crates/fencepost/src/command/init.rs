@@ -65,7 +65,7 @@ fn translate(text: &str, from: &str, with_user: bool) -> Translation {
 
 /// What is written must be right, whatever it was made from.
 fn check(path: &Path, text: &str) -> Result<(), Failure> {
-    let source = Source { path: path.to_path_buf(), text: text.to_string() };
+    let source = Source::new(path.to_path_buf(), text.to_string());
     match Reading::of_source(source).accepted() {
         Ok(_) => Ok(()),
         Err(failure) => Err(Failure::Other(format!(

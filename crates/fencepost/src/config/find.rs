@@ -60,7 +60,7 @@ pub fn home() -> Option<PathBuf> {
 /// our name.
 pub fn read(path: &Path) -> Result<Source, Failure> {
     match std::env::var_os(COPY_VARIABLE) {
-        Some(copy) if !copy.is_empty() => Ok(Source { path: path.to_path_buf(), ..read_file(Path::new(&copy))? }),
+        Some(copy) if !copy.is_empty() => Ok(Source::new(path.to_path_buf(), read_file(Path::new(&copy))?.text)),
         _ => read_file(path),
     }
 }
@@ -80,7 +80,7 @@ fn read_file(path: &Path) -> Result<Source, Failure> {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|&&byte| byte == b'\n').count();
         Failure::Usage(format!("{}:{}: this line is not UTF-8 text.", path.display(), line + 1))
     })?;
-    Ok(Source { path: path.to_path_buf(), text })
+    Ok(Source::new(path.to_path_buf(), text))
 }
 
 fn absolute(named: &Path) -> Result<PathBuf, Failure> {

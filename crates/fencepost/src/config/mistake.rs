@@ -58,19 +58,27 @@ impl Mistake {
 pub struct Source {
     pub path: PathBuf,
     pub text: String,
+    /// Where each line begins: every value of every job is located, and none by counting from the top.
+    lines: Vec<usize>,
 }
 
 impl Source {
+    pub fn new(path: PathBuf, text: String) -> Self {
+        let after_newlines = text.match_indices('\n').map(|(newline, _)| newline + 1);
+        let lines = std::iter::once(0).chain(after_newlines).collect();
+        Self { path, text, lines }
+    }
+
     /// Where a part of the text, counted in bytes, is for people.
     pub fn locate(&self, span: Range<usize>) -> Located<()> {
         let start = self.boundary(span.start);
-        let before = &self.text[..start];
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let line = self.lines.partition_point(|begins| *begins <= start);
+        let line_start = self.lines[line - 1];
         let line_end = self.text[start..].find('\n').map_or(self.text.len(), |length| start + length);
         let end = self.boundary(span.end).clamp(start, line_end);
         Located {
             value: (),
-            line: before.matches('\n').count() + 1,
+            line,
             column: self.text[line_start..start].chars().count() + 1,
             width: self.text[start..end].trim_end().chars().count().max(1),
         }

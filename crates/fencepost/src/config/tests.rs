@@ -9,7 +9,7 @@ use super::{CommandLine, Config, Mistake, Reading, Source};
 use crate::args::OverlapChoice;
 
 fn reading(text: &str) -> Reading {
-    Reading::of_source(Source { path: PathBuf::from("/x/fencepost.toml"), text: text.to_string() })
+    Reading::of_source(Source::new(PathBuf::from("/x/fencepost.toml"), text.to_string()))
 }
 
 #[track_caller]
