@@ -62,7 +62,7 @@ pub fn advise(outcomes: &[Outcome], counts: Counts, period: Option<Duration>) ->
         worst_ms: worst,
         ttl_ms: millis(RENEWED_TTL),
         renew_ms: millis(RENEWED_TTL / 3),
-        ttl_without_renewal_ms: worst.saturating_mul(2).max(1000),
+        ttl_without_renewal_ms: worst.saturating_mul(2).max(1).div_ceil(1_000) * 1_000,
         skips_percent: percent(counts.skips, counts.grants + counts.skips),
         halts_percent: percent(counts.halts, counts.grants),
         sentences: Vec::new(),
@@ -119,8 +119,13 @@ fn sentences(advice: &Advice, period: Option<Duration>) -> Vec<String> {
 fn tightness(advice: &Advice, period: u64) -> String {
     let share = advice.p95_ms * 100 / period;
     match share {
+        100.. if advice.median_ms >= period => format!(
+            "The interval of {} is too tight: most runs take longer than it, and the next trigger is skipped each time.",
+            shown(period)
+        ),
         100.. => format!(
-            "The interval of {} is too tight: 5 of 100 runs take longer than it, and the next trigger is skipped each time.",
+            "The interval of {} is too tight: at least 5 of 100 runs take longer than it, and the next trigger is skipped each \
+             time.",
             shown(period)
         ),
         70.. => format!(
@@ -134,7 +139,8 @@ fn tightness(advice: &Advice, period: u64) -> String {
 fn shown(length_ms: u64) -> String {
     match length_ms {
         0..1_000 => format!("{length_ms}ms"),
-        1_000..60_000 => format!("{}s", length_ms.div_ceil(1_000)),
+        1_000..60_000 if length_ms % 1_000 < 50 => format!("{}s", length_ms / 1_000),
+        1_000..60_000 => format!("{}.{}s", length_ms / 1_000, length_ms % 1_000 / 100),
         60_000..3_600_000 => format!("{}m{:02}s", length_ms / 60_000, length_ms / 1_000 % 60),
         _ => format!("{}h{:02}m", length_ms / 3_600_000, length_ms / 60_000 % 60),
     }

@@ -103,6 +103,8 @@ pub enum Look {
 pub enum End {
     /// It ran.
     Done,
+    /// It ran without a lease, because the store did not answer.
+    WithoutLease,
     /// There was nothing to run, by the clock that slots are judged by: nothing is due, or what is due is done.
     NotDue,
     /// Another run is at it.
@@ -399,14 +401,14 @@ impl Agenda {
         match &end {
             End::Away(error) => self.store_failed(error, None, now),
             End::Done | End::NotDue | End::Elsewhere => self.store_answered(now),
-            End::Died | End::NotStarted => {}
+            End::WithoutLease | End::Died | End::NotStarted => {}
         }
         let is_running = self.running.values().any(|name| *name == job);
         let once = self.once;
         let Some(entry) = self.entries.get_mut(&job) else { return };
         match end {
             _ if once => {}
-            End::Done => entry.wants_look |= entry.follows_looks,
+            End::Done | End::WithoutLease => entry.wants_look |= entry.follows_looks,
             End::NotDue => entry.wants_look = true,
             End::Elsewhere if is_running => {}
             End::Elsewhere | End::Died => entry.look_at = Some(now.boot + entry.task.ttl + AFTER_DUE),

@@ -263,8 +263,11 @@ impl Scheduled {
                 (replaced, MANUAL, None)
             }
             Asked::Again => {
-                let newest = self.newest(&plan, now).ok_or_else(|| self.nothing(&plan, missed, record, now))?;
-                (newest, MANUAL, None)
+                // The next one may have been run before its time.
+                let is_tried =
+                    |slot: &Wall| record.is_some_and(|record| record.ledger.attempts(*slot).next().is_some());
+                let newest = self.schedule.after(now).filter(is_tried).or_else(|| self.newest(&plan, now));
+                (newest.ok_or_else(|| self.nothing(&plan, missed, record, now))?, MANUAL, None)
             }
         };
         if state(slot) == Some(SlotState::Lost) && self.on_lost == OnLost::Halt && self.asked.is_by_schedule() {

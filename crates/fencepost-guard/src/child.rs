@@ -48,6 +48,9 @@ pub struct Plan {
     pub cwd: Option<OsString>,
     pub grace: Duration,
     pub leave_children: bool,
+    /// A signal that asks it to end is followed by KILL after the grace. Otherwise it is passed on, and the child does what
+    /// it likes.
+    pub ends_when_asked: bool,
     pub stdout: Option<OsString>,
     pub stderr: Option<OsString>,
     pub label: String,
@@ -374,6 +377,10 @@ impl Body for Child {
             Output::Kill => {
                 self.is_ending = true;
                 self.order(Order::Kill)
+            }
+            Output::Forward(_) if self.plan.ends_when_asked => {
+                self.is_ending = true;
+                self.order(Order::Stop)
             }
             Output::Forward(signal) => {
                 let mut inputs = self.order(Order::Signal(signal));

@@ -10,7 +10,7 @@ use fencepost_core::time::StoreClock;
 use fencepost_core::token::RunId;
 use fencepost_guard::host::Host;
 use fencepost_guard::local::Local;
-use fencepost_store::{Access, MemoryStore, Secret, Store, bare, is_unmade, open_with, redacted};
+use fencepost_store::{Access, MemoryStore, Secret, Store, StoreError, Trouble, bare, is_unmade, open_with, redacted};
 use nix::unistd::geteuid;
 
 use crate::args::Global;
@@ -93,6 +93,19 @@ impl Place {
     /// Whether the store is certainly still to be made, so that nobody can hold anything in it.
     pub fn is_unmade(&self) -> bool {
         is_unmade(&self.store, &self.access_without_password())
+    }
+
+    /// For those whose answer would be the same from a store that is gone as from one that is well: a disk that is not
+    /// mounted is no reason to say that all is fine.
+    pub fn must_be_made(&self) -> Result<(), Failure> {
+        if !self.is_unmade() {
+            return Ok(());
+        }
+        let detail = format!(
+            "There is no store at {}. If it should be there, look where it went; the first run makes a new one.",
+            self.shown_store()
+        );
+        Err(Failure::Store(StoreError::not_done(Trouble::Unavailable, detail)))
     }
 
     /// Whether the lease in a record is over though nobody released it.

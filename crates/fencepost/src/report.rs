@@ -228,10 +228,8 @@ fn ending(job: &str, finish: &Finish, now: Wall) -> Option<(Voice, String)> {
         Finish::NotNow(why) => {
             let text = format!("{job}: nothing was run: {}", why.words());
             match why {
-                NotNow::Lost { .. } if job.starts_with("once=") => trouble(format!(
-                    "{text} Look whether the effect is there, then say --on-unknown retry, or let a command look: \
-                     --on-unknown verify=CMD."
-                )),
+                // What is to be done about it is said by whoever asked for it.
+                NotNow::Lost { .. } if job.starts_with("once=") => None,
                 NotNow::Lost { .. } => trouble(format!(
                     "{text} Look what became of it, then run it again by --again, or let such slots be repeated by \
                      --on-lost rerun."

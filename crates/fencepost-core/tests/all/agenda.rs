@@ -324,6 +324,10 @@ fn a_store_that_is_away_is_left_alone_longer_and_longer_and_told_of_once() {
     assert_eq!(gaps, [2, 4, 8, 16, 32, 60, 60], "{probes:?}");
     assert!(bench.started().iter().all(|job| job == "c"), "nothing is started that cannot be claimed");
     assert_eq!(bench.told(), []);
+    for (_, id) in starts.iter().filter(|(job, _)| job == "c") {
+        bench.end(*id, End::WithoutLease);
+    }
+    assert_eq!(bench.told(), [], "what ran without a store says nothing of it");
     bench.pass(60 * SECOND);
     bench.answer(|_| Look::Due(start()));
     assert!(matches!(bench.told()[..], [Told::StoreBack { .. }]));

@@ -160,7 +160,15 @@ fn report(global: &Global, options: &OnceOptions, finish: &Finish) -> Code {
             Voice::of(global).warn(&format!("{}: another is at it. Nothing was run.", options.key));
             print(global, options, "in_progress", None, false);
         }
-        Finish::NotNow(NotNow::Lost { .. }) => print(global, options, "unknown", None, false),
+        Finish::NotNow(why @ NotNow::Lost { .. }) => {
+            Voice::of(global).warn(&format!(
+                "{}: nothing was run: {} Look whether the effect is there, then say --on-unknown retry, or let a command \
+                 look: --on-unknown verify=CMD.",
+                options.key,
+                why.words()
+            ));
+            print(global, options, "unknown", None, false);
+        }
         Finish::Ended { exit, judgement, .. } => {
             let state = match judgement.status {
                 Status::Ok | Status::Empty => "done",

@@ -27,6 +27,9 @@ use crate::upstreams::recorded_schedule;
 pub fn run(global: &Global, options: &OverdueOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     let now = clock::now().wall;
+    if place.config.is_none() {
+        place.must_be_made()?;
+    }
     let store = if place.is_unmade() { None } else { Some(place.open()?) };
     let desk = Desk { place: &place, store: store.as_deref(), grace: options.grace, now };
     let findings = match &place.config {

@@ -4,7 +4,7 @@ use fencepost_core::lease::{Intent, Refusal};
 use fencepost_core::name::Job;
 use fencepost_core::record::Paused;
 use fencepost_guard::clock;
-use fencepost_guard::transact::{TransactError, transact};
+use fencepost_guard::transact::{TransactError, look, transact};
 use serde_json::json;
 
 use crate::args::{Global, JobArgument, PauseOptions};
@@ -16,6 +16,7 @@ use crate::show;
 pub fn pause(global: &Global, options: &PauseOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     let job = super::job(&options.job.job, options.job.per_host, &place)?;
+    refuse_unknown(&place, &job)?;
     let paused = Paused { since: clock::now().wall, by: place.host.name.clone(), note: options.note.clone() };
     change(&place, &job, Intent::Pause(paused))?;
     told(global, &job, true, &format!("{job} is paused. A run that is going goes on; fencepost resume {job} ends it."));
@@ -25,12 +26,24 @@ pub fn pause(global: &Global, options: &PauseOptions) -> Result<Code, Failure> {
 pub fn resume(global: &Global, options: &JobArgument) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     let job = super::job(&options.job, options.per_host, &place)?;
+    refuse_unknown(&place, &job)?;
     let text = match change(&place, &job, Intent::Resume)? {
         true => format!("{job} is resumed. What passed meanwhile is not caught up."),
         false => format!("{job} was not paused."),
     };
     told(global, &job, false, &text);
     Ok(Code::DONE)
+}
+
+/// Whoever mistypes a name believes that the job is paused.
+fn refuse_unknown(place: &Place, job: &Job) -> Result<(), Failure> {
+    let is_configured = place.config.as_ref().is_some_and(|config| config.jobs.contains_key(&job.name));
+    if is_configured || look(place.open_to_read()?.as_ref(), job)?.0.is_some() {
+        return Ok(());
+    }
+    let near = place.config.as_ref().and_then(|config| config.near(&job.name));
+    let hint = near.map_or_else(String::new, |near| format!(" Did you mean {near}?"));
+    Err(Failure::Usage(format!("{job} is not in the configuration and has never run on this store.{hint}")))
 }
 
 /// Whether there was anything to change.

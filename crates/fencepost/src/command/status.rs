@@ -26,6 +26,9 @@ use crate::show::{self, RunJson};
 pub fn run(global: &Global, options: &StatusOptions) -> Result<Code, Failure> {
     let format = format(global, options)?;
     let place = Place::find(global)?;
+    if options.output.is_some() {
+        place.must_be_made()?;
+    }
     let store = place.open_to_read()?;
     let mut jobs = Vec::new();
     super::each_record(store.as_ref(), |record, clock| {

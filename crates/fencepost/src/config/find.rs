@@ -56,6 +56,11 @@ pub fn home() -> Option<PathBuf> {
     HOME.get_or_init(asked).clone()
 }
 
+/// Whether `up` started this run. It has nobody else to end what does not end when it is asked to.
+pub fn is_under_up() -> bool {
+    std::env::var_os(COPY_VARIABLE).is_some_and(|copy| !copy.is_empty())
+}
+
 /// Reads the file, or the copy of it that `up` made, unless somebody else could have written it: it says what is run in
 /// our name.
 pub fn read(path: &Path) -> Result<Source, Failure> {

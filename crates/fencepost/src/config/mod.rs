@@ -20,7 +20,7 @@ use serde::Serialize;
 use toml::de::DeTable;
 
 pub use check::{GRACE, GRACES_PER_TTL, TTL};
-pub use find::{COPY_VARIABLE, FILE_NAME, VARIABLE, candidates, find, home};
+pub use find::{COPY_VARIABLE, FILE_NAME, VARIABLE, candidates, find, home, is_under_up};
 pub use job::{CatchUpMode, CatchUpOrder, JobConfig, OnLost, SlotUnit};
 pub use mistake::{Located, Mistake, Source};
 pub use needs::{Need, OnEmpty};

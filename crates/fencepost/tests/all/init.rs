@@ -98,6 +98,23 @@ fn what_a_line_gives_its_command_to_read_arrives() {
 }
 
 #[test]
+fn what_a_command_reads_is_never_taken_for_the_end_of_it() {
+    let home = Home::new("");
+    home.write("tab", "0 9 * * * cat%END_OF_INPUT%touch wrong%END_OF_INPUT_\n");
+    home.done(&["init", "--from", "crontab=tab"]);
+    assert_eq!(home.done(&["run", "cat", "--now"]).stdout, "END_OF_INPUT\ntouch wrong\nEND_OF_INPUT_\n");
+}
+
+#[test]
+fn variables_about_fencepost_itself_are_named_and_left_out() {
+    let home = Home::new("");
+    home.write("tab", "FENCEPOST_STORE=sqlite:/tmp/x\n0 1 * * * /opt/job.sh\n");
+    let object = home.json(&["init", "--from", "crontab=tab"]);
+    assert_eq!(object["left_out"][0]["line"], json!(1));
+    contains(&fs::read_to_string(home.config()).unwrap(), &["# Left out, because", "# FENCEPOST_STORE=sqlite:/tmp/x"]);
+}
+
+#[test]
 fn a_system_crontab_has_users() {
     let home = Home::new("");
     let me = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;

@@ -248,6 +248,17 @@ fn drift_is_named() {
 
 /// Debian's cron in a mount namespace of its own, so that nobody's crontab is touched. It takes up to a minute.
 #[test]
+fn a_trigger_that_comes_too_seldom_is_drift() {
+    let home = Home::new("[job.a]\nschedule = '*/10 * * * * *'\ncommand = 'true'\n");
+    home.say(&["install", "crontab", "--write"]);
+    let said = home.say(&["validate", "--installed"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    contains(&said.stderr, &["is due by"]);
+    home.write("fencepost.toml", "[job.a]\nschedule = '*/10 * * * * *'\ncommand = 'true'\ncatch_up = 6\n");
+    assert!(!home.say(&["validate", "--installed"]).stderr.contains("is due by"), "six are caught up each minute");
+}
+
+#[test]
 fn under_a_real_cron_the_line_fires_and_the_job_runs_once() {
     let namespace = Command::new("unshare").args(["-m", "true"]).output();
     if !namespace.is_ok_and(|output| output.status.success()) || !has("cron") {

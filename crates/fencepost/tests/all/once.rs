@@ -148,6 +148,7 @@ fn a_command_says_whether_the_effect_is_there() {
         let site = Site::new();
         dead(&site);
         let said = once(&site, &["--json", "--on-unknown", &format!("verify={verify}")], &effect(&site));
+        assert!(!said.stderr.contains("nothing was run:"), "who is asked is not told to ask: {said:?}");
         assert_eq!((said.code, shown(&said)["state"].as_str()), (code, Some(state)), "{verify}: {said:?}");
         assert_eq!(effects(&site), count, "{verify}");
         // What was found out is known from then on.

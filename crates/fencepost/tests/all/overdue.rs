@@ -97,3 +97,19 @@ fn a_store_that_cannot_be_read_is_no_good_news() {
     let said = home.say(&["overdue"]);
     assert_eq!((said.code, said.stdout.as_str()), (125, ""), "{said:?}");
 }
+
+#[test]
+fn a_store_that_is_gone_is_no_good_news_either() {
+    let home = Home::new("");
+    home.done(&["run", "a", "--every", "2s", "--", "true"]);
+    let metrics = home.path("metrics.prom").display().to_string();
+    home.done(&["status", "--format", "prom", "-o", &metrics]);
+    let before = fs::read(&metrics).unwrap();
+    fs::rename(home.site.state(), home.site.path("elsewhere")).unwrap();
+    for arguments in [&["overdue"][..], &["status", "--format", "prom", "-o", &metrics]] {
+        let said = home.say(arguments);
+        assert_eq!((said.code, said.stdout.as_str()), (125, ""), "{said:?}");
+        contains(&said.stderr, &["There is no store at sqlite:"]);
+    }
+    assert_eq!(fs::read(&metrics).unwrap(), before, "the old file stays as it was");
+}

@@ -312,6 +312,31 @@ fn a_run_that_covers_a_gap_is_told_so() {
 // Catching up.
 
 #[test]
+fn what_was_run_before_its_time_is_the_newest_to_repeat() {
+    let site = Site::new();
+    let schedule = hourly(30 * MINUTE);
+    let note = noting(&site, "$FENCEPOST_SLOT");
+    assert_eq!(site.say(&["run", "a", "--schedule", &schedule, "--", "true"]).code, 0);
+    for (how, code) in [("--now", 1), ("--again", 0)] {
+        let script = format!("{note}; exit {code}");
+        assert_eq!(site.say(&["run", "a", "--schedule", &schedule, how, "-c", &script]).code, code, "{how}");
+    }
+    let log = log(&site);
+    assert_eq!(log[0], log[1]);
+}
+
+#[test]
+fn a_name_that_nobody_knows_is_not_paused() {
+    let site = Site::new();
+    for verb in ["pause", "resume"] {
+        let said = site.say(&[verb, "nobody"]);
+        assert_eq!(said.code, 2, "{said:?}");
+        contains(&said.stderr, &["has never run on this store"]);
+    }
+    assert_eq!(site.json(&["status"])["jobs"], json!([]));
+}
+
+#[test]
 fn three_missed_slots_run_in_order_with_a_pause_between_their_starts() {
     let site = Site::new();
     let schedule = hourly(30 * MINUTE);
@@ -466,6 +491,7 @@ fn a_run_now_satisfies_its_slot() {
 #[test]
 fn a_paused_job_is_waved_off_until_it_is_resumed() {
     let site = Site::new();
+    assert_eq!(site.say(&["run", "a", "--", "true"]).code, 0);
     assert_eq!(site.json(&["pause", "a", "--note", "moving house"]), json!({ "v": 1, "job": "a", "paused": true }));
     let said = site.say(&["run", "a", "-E", "11", "-v", "-c", "echo ran"]);
     assert_eq!((said.code, said.stdout.as_str()), (11, ""));

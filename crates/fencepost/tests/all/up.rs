@@ -138,6 +138,20 @@ fn the_first_signal_waits_for_running_jobs_and_the_second_ends_them() {
 }
 
 #[test]
+fn a_job_that_does_not_end_when_it_is_asked_to_is_killed_after_its_grace() {
+    let scene = Scene::new(
+        "[up]\nstop_within = '500ms'\n[job.a]\nschedule = '* * * * * *'\nttl = '6s'\ngrace = '1s'\n\
+         command = \"trap '' TERM; echo begun >> a; while :; do sleep 0.2; done\"\n",
+    );
+    let mut up = scene.plain(&[]);
+    eventually("it runs", || scene.read("a").contains("begun"));
+    up.send(Signal::SIGTERM);
+    assert_eq!(up.wait(), 0, "{}", up.stdout());
+    let job = scene.site.job_at(&scene.store(), "a");
+    assert_eq!((&job["holder"], &job["last"]["status"]), (&serde_json::Value::Null, &"error".into()), "{job}");
+}
+
+#[test]
 fn no_more_jobs_run_at_once_than_may() {
     let jobs: String = (0..6)
         .map(|number| {

@@ -77,6 +77,12 @@ impl Context<'_> {
                 if name == "MAILTO" && !mail.contains(&value) {
                     mail.push(value.clone());
                 }
+                if name.starts_with("FENCEPOST_") {
+                    let why = "it is about fencepost itself: the store is the key `store` of this file, and the rest belongs to \
+                               whatever starts fencepost"
+                        .to_string();
+                    entries.push(Entry::LeftOut(LeftOut { number, text: line.to_string(), why }));
+                }
                 environment.insert(name, value);
             } else {
                 let comments = std::mem::take(&mut comments);
@@ -133,7 +139,10 @@ impl Context<'_> {
         let name = names.of(&command);
         let command = match input {
             None => command,
-            Some(input) => format!("{{ {command}\n}} <<'{END}'\n{input}\n{END}\n"),
+            Some(input) => {
+                let end = end_of(&input);
+                format!("{{ {command}\n}} <<'{end}'\n{input}\n{end}\n")
+            }
         };
         Ok(Job { name, comments, line: line.to_string(), schedule, zone, command, shell, directory, environment })
     }
@@ -224,8 +233,14 @@ impl Context<'_> {
     }
 }
 
-/// What ends the input of a command that its line gives.
-const END: &str = "FENCEPOST_END_OF_INPUT";
+/// What ends the input of a command that its line gives: a line that is not in it.
+fn end_of(input: &str) -> String {
+    let mut end = "END_OF_INPUT".to_string();
+    while input.lines().any(|line| line == end) {
+        end.push('_');
+    }
+    end
+}
 
 impl Job {
     fn render(&self, zone: &str, directory: Option<&str>, shared: &BTreeMap<String, String>) -> String {

@@ -1,8 +1,7 @@
 //! How what is installed, and what really ran, differ from the configuration.
 
-use std::time::Duration;
-
 use fencepost_core::overdue::overdue;
+use fencepost_core::plan::{Mode, Terms};
 use fencepost_core::schedule::Schedule;
 use fencepost_core::slot::Standing;
 use fencepost_core::time::Wall;
@@ -85,8 +84,8 @@ pub fn drift(global: &Global, now: Wall) -> Result<Vec<Difference>, Failure> {
             continue;
         }
         let keys = config.jobs.iter().find(|(known, _)| known.as_str() == name).map(|(_, keys)| keys);
-        let slack = keys.map_or(Duration::from_secs(60), |keys| CatchUp::default().unchecked(keys).slack);
-        if !mine.iter().any(|trigger| trigger.serves(schedule, slack, now)) {
+        let terms = keys.map_or_else(Terms::default, |keys| CatchUp::default().unchecked(keys));
+        if !mine.iter().any(|trigger| trigger.serves(schedule, &terms, now)) {
             let places: Vec<&str> = mine.iter().map(|trigger| trigger.place.as_str()).collect();
             let text = schedule.text();
             differences.push(difference(
@@ -149,17 +148,19 @@ fn idle(
 
 impl Trigger {
     /// Whether it fires for every slot, in time.
-    fn serves(&self, schedule: &Schedule, slack: Duration, now: Wall) -> bool {
+    fn serves(&self, schedule: &Schedule, terms: &Terms, now: Wall) -> bool {
         match &self.when {
             When::Always => true,
+            When::Cron(_) if is_finer_than_cron(schedule, terms, now) => false,
             When::Cron(fields) => {
                 let zone = machine_zone();
                 if crontab::expression(schedule, Some(&zone), now).0 == *fields {
                     return true;
                 }
                 let Ok(installed) = Schedule::parse(fields, &zone) else { return false };
-                let fires =
-                    |slot: Wall| installed.after(Wall(slot.0 - 1)).is_some_and(|fired| fired.since(slot) <= slack);
+                let fires = |slot: Wall| {
+                    installed.after(Wall(slot.0 - 1)).is_some_and(|fired| fired.since(slot) <= terms.slack)
+                };
                 schedule.forward(now).take(SLOTS).all(fires)
             }
             When::Unit(text) if self.place.ends_with(".plist") => {
@@ -173,6 +174,13 @@ impl Trigger {
             }
         }
     }
+}
+
+/// Whether more slots pass in the minute between two triggers of cron than one of them runs.
+fn is_finer_than_cron(schedule: &Schedule, terms: &Terms, now: Wall) -> bool {
+    let minute = Wall(now.0 - now.0.rem_euclid(60_000));
+    let slots = schedule.count(minute, Wall(minute.0 + 60_000));
+    terms.mode == Mode::Each && slots > u64::from(terms.catch_up.max(1))
 }
 
 /// Every trigger of fencepost that is installed for this user. Without a crontab there are none in it.

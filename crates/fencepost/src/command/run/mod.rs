@@ -33,6 +33,7 @@ use self::capture::{Capture, keep_files};
 use self::environment::environment;
 use self::output::{OutOfReach, Output};
 use crate::args::{Global, OverlapChoice, RunOptions, Sink, StoreErrorChoice};
+use crate::config;
 use crate::events::Events;
 use crate::exit::{Code, Failure};
 use crate::notify::{self, Teller};
@@ -129,6 +130,7 @@ impl Attempt<'_> {
             cwd: settings.working_directory.clone().map(PathBuf::into_os_string),
             grace: settings.grace,
             leave_children: settings.leave_children,
+            ends_when_asked: config::is_under_up(),
             stdout: held_back(|output| &output.stdout).or_else(|| kept(|capture| &capture.stdout)),
             stderr: held_back(|output| &output.stderr).or_else(|| kept(|capture| &capture.stderr)),
             label: label.clone(),

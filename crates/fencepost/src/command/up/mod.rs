@@ -95,6 +95,7 @@ struct Running {
     slot: Option<String>,
     /// What its last event said.
     ended: Option<Value>,
+    has_lease: bool,
 }
 
 /// It was asked to end.
@@ -155,7 +156,7 @@ impl Up<'_> {
         }) {
             Ok(process) => {
                 let begun = clock::boot_now();
-                self.children.insert(id, Running { job, process, begun, slot: None, ended: None });
+                self.children.insert(id, Running { job, process, begun, slot: None, ended: None, has_lease: true });
             }
             Err(error) => {
                 let line = Line::of_job(&job, "not_started").with("message", &error.to_string());
@@ -330,6 +331,7 @@ impl Running {
                 self.slot = said("slot");
                 self.begun = clock::boot_now();
                 self.ended = None;
+                self.has_lease = true;
                 let took_over = event["took_over"]["reason"].as_str();
                 let line = line("started").with_some("slot", self.slot.as_deref()).with("run", &said("run")?);
                 Some(line.with("token", &event["token"].to_string()).with_some("took_over", took_over))
@@ -353,6 +355,7 @@ impl Running {
             "renewal_failed" | "stopping" | "frozen" | "thawed" | "completion_failed" | "without_lease" | "stuck"
             | "left_overs" => {
                 let name = event["event"].as_str()?;
+                self.has_lease &= name != "without_lease";
                 let line = line(name).with_some("message", said("message").as_deref());
                 Some(line.with_some("reason", said("reason").as_deref()))
             }
@@ -367,6 +370,7 @@ impl Running {
             Some("store_failed") => End::Away(ended["message"].as_str().unwrap_or("the store failed").to_string()),
             Some("held" | "running") => End::Elsewhere,
             Some("not_due" | "done") => End::NotDue,
+            _ if !self.has_lease => End::WithoutLease,
             _ => End::Done,
         }
     }
