@@ -101,8 +101,12 @@ impl Job {
         for (slot, run) in &self.begun {
             assert!(known.contains(run.as_str()), "j{number}: run {run} for {slot} is not in the ledger");
         }
+        // Who was killed between the end of its command and its record is named as lost, and the slot is done again.
+        let is_lost = |run: &Value| run["status"] == "lost";
+        let lost: BTreeSet<&str> =
+            self.ledger.iter().filter(|run| is_lost(run)).filter_map(|run| run["run"].as_str()).collect();
         let mut slots = BTreeSet::new();
-        for (slot, run) in &self.ended {
+        for (slot, run) in self.ended.iter().filter(|(_, run)| !lost.contains(run.as_str())) {
             assert!(slots.insert(*slot), "j{number}: {slot} was done twice, the second time by {run}");
         }
         // Every slot of the time, but for the first seconds and those that may still have been in the making.
