@@ -85,6 +85,16 @@ fn why_says_which_run_was_in_the_way() {
 }
 
 #[test]
+fn why_says_that_an_older_slot_is_not_tried_again() {
+    let site = Site::new();
+    let (schedule, last) = hourly();
+    assert_eq!(site.say(&["run", "a", "--schedule", &schedule, "--again", "--", "false"]).code, 1);
+    contains(&why(&site, &["a"]).0, &["the next trigger tries again"]);
+    change(&site, "a", |record| record.ledger.ring[0].slot = Wall(last.0 - 3_600_000));
+    contains(&why(&site, &["a"]).0, &["and stays so", "only the newest is tried again"]);
+}
+
+#[test]
 fn why_counts_the_triggers_that_were_waved_off() {
     let site = Site::new();
     let slot = ["run", "a", "--slot", "2026-11-05T07:00Z", "--", "true"];

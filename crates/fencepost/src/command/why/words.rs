@@ -317,6 +317,10 @@ fn follows(case: &Case, status: Status) -> Sentence {
         Status::Empty => {
             "So the slot is done, and there was nothing: jobs that need it are skipped, which is no failure."
         }
+        Status::Error | Status::Timeout if case.is_past() => {
+            "So the slot is not done, and stays so: another has come since, and only the newest is tried again. Jobs that need \
+             it halt. Once it is made up for, say so by fencepost record."
+        }
         Status::Error => {
             "So the slot is not done: the next trigger tries again, and until then jobs that need it halt."
         }
