@@ -1,11 +1,34 @@
 //! The nearest right word to a wrong one, for errors that say what was meant.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The word that differs least, ignoring case, if it differs by no more than a third of its letters.
+/// How many letters a word needs for each one of them that may be wrong.
+const LETTERS_PER_MISTAKE: usize = 3;
+
+/// The word that was probably meant: the one that differs least, if no more than every third letter is wrong, or one that
+/// begins as what was typed.
 pub fn nearest<'a>(wrong: &str, right: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let (apart, word) = right.into_iter().map(|word| (distance(wrong, word), word)).min_by_key(|(apart, _)| *apart)?;
-    (apart <= (word.len() / 3).max(1)).then_some(word)
+    let wrong = folded(wrong);
+    let letters = wrong.chars().count();
+    let apart = |word: &str| {
+        let word = folded(word);
+        let begins_alike = letters >= LETTERS_PER_MISTAKE && word.starts_with(&wrong);
+        if begins_alike { 1 } else { distance(&wrong, &word) }
+    };
+    let (apart, word) = right.into_iter().map(|word| (apart(word), word)).min_by_key(|(apart, _)| *apart)?;
+    (apart <= letters / LETTERS_PER_MISTAKE).then_some(word)
+}
+
+/// `Did you mean "…"?`, where there is such a word.
+pub fn did_you_mean<'a>(wrong: &str, right: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    nearest(wrong, right).map(|word| format!("Did you mean {word:?}?"))
+}
+
+/// Nobody remembers whether it was a dash or an underscore.
+fn folded(word: &str) -> String {
+    word.to_lowercase().replace('-', "_")
 }
 
 /// How many letters must be added, dropped, changed or swapped with their neighbour.
@@ -50,9 +73,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_far_away_is_not_meant() {
-        let days = ["SUN", "MON", "TUE"];
-        assert_eq!(nearest("tues", days), Some("TUE"));
-        assert_eq!(nearest("xyz", days), None);
+    fn a_slip_is_understood_and_another_word_is_not() {
+        let known = ["schedule", "catch_up", "ttl", "needs", "a", "TUE"];
+        for (typed, meant) in [
+            ("shedule", Some("schedule")),
+            ("schdeule", Some("schedule")),
+            ("sched", Some("schedule")),
+            ("catch-up", Some("catch_up")),
+            ("TTL", Some("ttl")),
+            ("tll", Some("ttl")),
+            ("need", Some("needs")),
+            ("tues", Some("TUE")),
+            ("b", None),
+            ("cron", None),
+            ("xyz", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(typed, known), meant, "{typed}");
+        }
     }
 }

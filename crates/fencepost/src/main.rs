@@ -12,7 +12,6 @@ mod file;
 mod inside;
 mod logs;
 mod moment;
-mod nearest;
 mod notify;
 mod password;
 mod place;

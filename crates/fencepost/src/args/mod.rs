@@ -15,6 +15,7 @@ use fencepost_core::name::{Job, Name};
 use fencepost_core::token::Token;
 use serde::Serialize;
 
+use crate::config::RETRIES_MAX;
 use crate::config::{CatchUpMode, CatchUpOrder, OnLost};
 use crate::duration;
 use crate::exit::Code;
@@ -159,7 +160,7 @@ pub struct RunOptions {
     #[arg(long)]
     pub again: bool,
     /// Try a failed run again, this often (default: 0)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=i64::from(RETRIES_MAX)))]
     pub retries: Option<u32>,
     /// How long to wait before the first retry; twice as long before each next (default: 10s)
     #[arg(long, value_parser = duration::parse, value_name = "D")]

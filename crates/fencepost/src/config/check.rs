@@ -11,7 +11,7 @@ use super::mistake::Mistake;
 use super::{Config, JobConfig};
 use crate::calendar::{self, CatchUp};
 use crate::duration;
-use crate::nearest::nearest;
+use fencepost_core::nearest::nearest;
 
 /// How long a lease lasts without a renewal, where nobody says.
 pub const TTL: Duration = Duration::from_secs(300);

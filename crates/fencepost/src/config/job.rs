@@ -14,6 +14,7 @@ use super::notify::Notify;
 use super::read::{Item, Reader, Section};
 use super::values::{CommandLine, Logs, length};
 use crate::args::{OverlapChoice, StoreErrorChoice};
+use crate::config::RETRIES_MAX;
 use crate::duration;
 
 /// A job's keys, or those of `[defaults]`. What the job does not say itself is taken from `[defaults]` and `[notify]`.
@@ -174,7 +175,7 @@ impl JobConfig {
             leave_children: section.value("leave_children", Item::flag),
             output_on_failure: section.value("output_on_failure", Item::flag),
             observe: section.value("observe", Item::flag),
-            retries: section.value("retries", |item| item.integer(0..=1000)),
+            retries: section.value("retries", |item| item.integer(0..=u64::from(RETRIES_MAX))),
             retry_backoff: section.located("retry_backoff", Item::duration),
             on_lost: section.value("on_lost", Item::choice),
             catch_up: section.located("catch_up", |item| item.integer(0..=10_000)),

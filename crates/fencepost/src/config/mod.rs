@@ -29,15 +29,17 @@ pub use values::{CommandLine, Logs};
 
 use crate::args::Global;
 use crate::exit::Failure;
-use crate::nearest::nearest;
+use fencepost_core::nearest::nearest;
 use read::{Item, Reader, Section};
 
 /// The most places that are shown of a text that is not TOML.
 const SLIPS_MAX: usize = 3;
 
+/// How often a run may be tried again at most.
+pub const RETRIES_MAX: u32 = 1000;
+
 /// A configuration without a mistake in it.
 #[derive(Clone, Debug)]
-#[allow(dead_code, reason = "some of it is for verbs and stores that are still to come")]
 pub struct Config {
     pub path: PathBuf,
     /// Where relative paths start from, and jobs are run: the file's own directory, absolute.
@@ -103,7 +105,6 @@ impl Config {
     }
 
     /// A mistake that was found later, shown as the reader shows its own.
-    #[allow(dead_code, reason = "for schedules, zones and needs, whose parsers live elsewhere")]
     pub fn mistake<T>(&self, at: &Located<T>, text: impl Into<String>, hint: Option<String>) -> Failure {
         Failure::Usage(self.source.render(&[Mistake::at(at, text, hint)]))
     }

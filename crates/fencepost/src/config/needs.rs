@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::mistake::Located;
 use super::read::{Item, Section};
 use crate::duration;
-use crate::nearest::did_you_mean;
+use fencepost_core::nearest::did_you_mean;
 
 /// A file that the job makes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::mistake::{Located, Mistake, Source};
 use crate::duration;
-use crate::nearest::did_you_mean;
+use fencepost_core::nearest::did_you_mean;
 
 /// What is being read, and what was wrong with it so far.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::config::{CommandLine, Config, JobConfig, Located, Mistake};
-use crate::nearest::did_you_mean;
+use fencepost_core::nearest::did_you_mean;
 
 /// A warning for each command that is not there. Another machine, or another PATH, may have it.
 pub fn not_found(config: &Config) -> Vec<Mistake> {
