@@ -2,8 +2,9 @@
 //!
 //! It is opened by every run that cron starts, so that opening is kept to a handful of system calls, and a swap to
 //! the fewest flushes that still survive a power cut: the write-ahead log with `synchronous=FULL`. The log is kept
-//! when a process ends, because checkpointing at every exit costs three more flushes; instead whoever wins a swap
-//! empties it once it has grown past [`LOG_BYTES_MAX`].
+//! when a process ends, because checkpointing at every exit costs three more flushes; instead whoever finds it longer
+//! than [`LOG_FRAMES_MAX`] moves it into the database and begins it anew. Its file stays as long as it was: writing
+//! over what is there is flushed in half the time that a growing file takes.
 
 mod failure;
 mod place;
@@ -26,8 +27,17 @@ use place::{FileId, file_id};
 /// How long a call waits for other processes before it fails. Nothing is held meanwhile.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// The log is emptied past 64 frames. It is replayed by whoever opens the database first, so that it must stay short.
-const LOG_BYTES_MAX: u64 = 32 + 64 * (24 + 4096);
+/// The log begins anew past 64 frames. It is replayed by whoever opens the database first, so that it must stay short.
+const LOG_FRAMES_MAX: u64 = 64;
+
+/// How long it is as a file with so many frames. One that is shorter need not be counted, and one that came to be much
+/// longer, because somebody was in the way for long, is cut.
+const LOG_BYTES: u64 = log_bytes(LOG_FRAMES_MAX);
+const LOG_BYTES_MAX: u64 = log_bytes(LOG_FRAMES_MAX * 3 / 2);
+
+const fn log_bytes(frames: u64) -> u64 {
+    32 + frames * (24 + 4096)
+}
 
 /// A database file on a local file system.
 #[derive(Debug)]
@@ -88,15 +98,18 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// Empties the log if it has grown long. A reader in its way or a full disk is no matter: the swap is durable
-    /// already, and the next one tries again. It does not wait, because it would hold the write lock meanwhile.
+    /// Moves the log into the database if it has grown long, so that the next commit begins it anew. It waits for
+    /// nobody. A reader in its way or a full disk is no matter: the log goes on, and the next swap tries again.
     fn shorten_log(&self, connection: &Connection) {
-        if !std::fs::metadata(&self.log_path).is_ok_and(|log| log.len() > LOG_BYTES_MAX) {
+        if !std::fs::metadata(&self.log_path).is_ok_and(|log| log.len() > LOG_BYTES) {
             return;
         }
-        let _ = connection.busy_timeout(Duration::ZERO);
-        let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-        let _ = connection.busy_timeout(WAIT);
+        let frames = connection.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| row.get::<_, i64>(1));
+        if frames.is_ok_and(|frames| u64::try_from(frames).is_ok_and(|frames| frames > LOG_FRAMES_MAX)) {
+            let cut = format!("PRAGMA journal_size_limit = {LOG_BYTES_MAX}");
+            let _ = connection.query_row(&cut, [], |_| Ok(()));
+            let _ = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        }
     }
 }
 
@@ -111,6 +124,7 @@ impl Store for SqliteStore {
         refuse_unsound(key, new)?;
         let version = new.map(|_| fresh_version()).transpose()?;
         let mut connection = self.connection()?;
+        self.shorten_log(&connection);
         // A transaction that reads first and writes later fails as soon as another one does the same; this one takes
         // the write lock at once and waits for it.
         let transaction =
@@ -122,7 +136,6 @@ impl Store for SqliteStore {
         }
         write(&transaction, key, version.as_ref().zip(new)).map_err(self.failed(Stage::Before))?;
         self.commit(transaction)?;
-        self.shorten_log(&connection);
         Ok(Answer { value: Swapped::Won(version), clock })
     }
 
