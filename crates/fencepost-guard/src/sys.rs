@@ -2,14 +2,14 @@
 //! is unsafe.
 #![allow(unsafe_code)]
 
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use nix::errno::Errno;
 use nix::libc;
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction};
 use nix::unistd::{ForkResult, Pid, fork};
 
 /// Splits the process in two: the child's pid in the parent, `None` in the child.
@@ -30,10 +30,117 @@ pub(crate) fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Runs `step` in the forked child, just before it becomes the command.
-pub(crate) fn before_exec(command: &mut Command, step: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
-    // SAFETY: only the keeper spawns this way, and it has one thread: no lock can be held by another across the fork.
-    unsafe { command.pre_exec(step) };
+/// A program to be started: where it may be, its arguments and its environment, each ready for the kernel.
+#[derive(Debug)]
+pub(crate) struct Image {
+    /// Tried in this order.
+    pub(crate) paths: Vec<CString>,
+    pub(crate) argv: Vec<CString>,
+    pub(crate) env: Vec<CString>,
+}
+
+/// Starts the program in a process of its own, which does `settle` first, with all signals blocked until that is done.
+///
+/// The process borrows our memory until it has become the program, because copying it takes longer than most of what
+/// a wrapper does. So `settle` must neither allocate nor lock anything, and its errors are numbers.
+///
+/// The caller has made sure that the process has one thread.
+pub(crate) fn start(image: &Image, settle: &mut dyn FnMut() -> io::Result<()>) -> io::Result<Pid> {
+    let argv = pointers(image.argv.iter());
+    // A script without a first line that names its shell is the system shell's.
+    let shell = [c"/bin/sh", c""].into_iter().chain(image.argv.iter().skip(1).map(CString::as_c_str));
+    let shell = pointers(shell);
+    let (paths, env) = (pointers(image.paths.iter()), pointers(image.env.iter()));
+    let mut errand = Errand { paths, argv, shell, env, settle, errno: 0 };
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+    let started = beside(&mut errand);
+    before.thread_set_mask()?;
+    let pid = started?;
+    if errand.errno == 0 {
+        return Ok(pid);
+    }
+    wait_for(pid);
+    Err(io::Error::from_raw_os_error(errand.errno))
+}
+
+/// What the new process does, and why it failed.
+struct Errand<'a> {
+    paths: Vec<*const libc::c_char>,
+    argv: Vec<*const libc::c_char>,
+    shell: Vec<*const libc::c_char>,
+    env: Vec<*const libc::c_char>,
+    settle: &'a mut dyn FnMut() -> io::Result<()>,
+    errno: i32,
+}
+
+fn pointers<S: AsRef<CStr>>(texts: impl Iterator<Item = S>) -> Vec<*const libc::c_char> {
+    texts.map(|text| text.as_ref().as_ptr()).chain([std::ptr::null()]).collect()
+}
+
+impl Errand<'_> {
+    /// Becomes the program, or returns why not.
+    fn run(&mut self) -> i32 {
+        if let Err(error) = (self.settle)() {
+            return error.raw_os_error().unwrap_or(libc::EINVAL);
+        }
+        let mut refused = libc::ENOENT;
+        for at in 0..self.paths.len() - 1 {
+            let path = self.paths[at];
+            // SAFETY: the texts outlive this process's use of them, and both lists end with a null.
+            unsafe { libc::execve(path, self.argv.as_ptr(), self.env.as_ptr()) };
+            match Errno::last_raw() {
+                libc::ENOEXEC => {
+                    self.shell[1] = path;
+                    // SAFETY: as above; the shell's path is its own first argument.
+                    unsafe { libc::execve(self.shell[0], self.shell.as_ptr(), self.env.as_ptr()) };
+                    return Errno::last_raw();
+                }
+                libc::ENOENT | libc::ENOTDIR | libc::ESTALE | libc::ENODEV | libc::ETIMEDOUT => {}
+                libc::EACCES => refused = libc::EACCES,
+                other => return other,
+            }
+        }
+        refused
+    }
+}
+
+/// Runs the errand in a process that has our memory while we wait.
+#[cfg(target_os = "linux")]
+fn beside(errand: &mut Errand<'_>) -> io::Result<Pid> {
+    extern "C" fn run(errand: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: it is the errand below, whose owner is suspended until this process is another program or gone.
+        let errand = unsafe { &mut *errand.cast::<Errand<'_>>() };
+        errand.errno = errand.run();
+        exit_now(127)
+    }
+    let mut stack = vec![0u128; STACK_BYTES / size_of::<u128>()];
+    let top = stack.as_mut_ptr_range().end.cast();
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the new process runs on a stack of its own, with signals blocked and thus no handler of ours, and this
+    // one does not go on before it is done with our memory.
+    let pid = unsafe { libc::clone(run, top, flags, std::ptr::from_mut(errand).cast()) };
+    if pid == -1 { Err(io::Error::last_os_error()) } else { Ok(Pid::from_raw(pid)) }
+}
+
+/// More than enough for what runs there: no function of it recurses.
+#[cfg(target_os = "linux")]
+const STACK_BYTES: usize = 64 * 1024;
+
+/// Runs the errand in a copy of this process. What it says comes by a pipe, which ends when it is another program.
+#[cfg(not(target_os = "linux"))]
+fn beside(errand: &mut Errand<'_>) -> io::Result<Pid> {
+    use std::io::{Read, Write};
+    let (mut heard, mut told) = io::pipe()?;
+    let Some(pid) = split()? else {
+        let _ = told.write_all(&errand.run().to_ne_bytes());
+        exit_now(127)
+    };
+    drop(told);
+    let mut errno = [0; 4];
+    if heard.read_exact(&mut errno).is_ok() {
+        errand.errno = i32::from_ne_bytes(errno);
+    }
+    Ok(pid)
 }
 
 /// Ignores the signal, and says whether it was ignored before.

@@ -1,20 +1,20 @@
 //! How the keeper starts the job, and what it makes of itself before and after.
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
 
+use nix::libc::{EINVAL, ENOENT};
 use nix::sys::signal::{SigSet, Signal};
-use nix::unistd::{Pid, close, dup2_stdin, dup2_stdout, getpid, setpgid, tcsetpgrp};
+use nix::unistd::{Pid, chdir, close, dup2_stderr, dup2_stdin, dup2_stdout, getpid, setpgid, tcsetpgrp};
 
 use super::protocol::{Report, Spawn, SpawnStep};
 use super::tree;
-use crate::sys;
+use crate::sys::{self, Image};
 
 /// What whoever started the wrapper had set for it, and the job is to find unchanged.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl Inherited {
         Ok(SigSet::empty().thread_set_mask()?)
     }
 
-    /// In the forked child: the signals as the wrapper found them.
+    /// In the child: the signals as the wrapper found them. The last of it, for they are no longer blocked after it.
     fn restore(&self) -> io::Result<()> {
         for signal in UNMOVED_BY {
             // Every Rust program starts with SIGPIPE ignored, so that what the wrapper found is not known.
@@ -48,27 +48,34 @@ impl Inherited {
                 sys::restore_default(signal)?;
             }
         }
-        if self.ignored.contains(&Signal::SIGCHLD) {
-            sys::ignore(Signal::SIGCHLD)?;
-        }
+        match self.ignored.contains(&Signal::SIGCHLD) {
+            true => sys::ignore(Signal::SIGCHLD)?,
+            false => sys::restore_default(Signal::SIGCHLD)?,
+        };
         Ok(self.mask.thread_set_mask()?)
     }
 }
 
 /// Starts the job in a process group of its own, and returns its pid; or the report of why not.
 pub(super) fn spawn(job: &Spawn, inherited: &Inherited) -> Result<Pid, Report> {
-    let mut command = prepare(job).map_err(|(step, error)| not_spawned(step, &error))?;
-    let (keeper, foreground, inherited) = (getpid(), job.foreground, inherited.clone());
-    sys::before_exec(&mut command, move || {
+    let image = image(job).map_err(|error| not_spawned(SpawnStep::Command, &error))?;
+    let mut streams = Streams::open(job).map_err(|(step, error)| not_spawned(step, &error))?;
+    let cwd = directory(job).map_err(|error| not_spawned(SpawnStep::Directory, &error))?;
+    let keeper = getpid();
+    let mut settle = || {
+        setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
+        streams.install()?;
+        if let Some(directory) = &cwd {
+            chdir(directory.as_c_str())?;
+        }
         tree::die_with_parent(keeper)?;
-        if foreground {
+        if job.foreground {
             // SIGTTOU is still ignored here. Without the terminal the job still runs, as it would in the background.
             let _ = tcsetpgrp(sys::stdin(), getpid());
         }
         inherited.restore()
-    });
-    let child = command.spawn().map_err(|error| not_spawned(SpawnStep::Command, &error))?;
-    Ok(Pid::from_raw(child.id().cast_signed()))
+    };
+    sys::start(&image, &mut settle).map_err(|error| not_spawned(SpawnStep::Command, &error))
 }
 
 /// Lets go of everything that the job inherited, so that whoever reads the job's output sees it end.
@@ -90,37 +97,73 @@ pub(super) fn let_go(keep: &[RawFd]) -> io::Result<()> {
     Ok(())
 }
 
-fn prepare(job: &Spawn) -> Result<Command, (SpawnStep, io::Error)> {
-    let (program, arguments) =
-        job.argv.split_first().ok_or_else(|| (SpawnStep::Command, io::Error::from_raw_os_error(nix::libc::ENOENT)))?;
-    let mut command = Command::new(program);
-    command.args(arguments).process_group(0);
-    for (name, value) in &job.env {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
-    if let Some(directory) = &job.cwd {
-        // Otherwise a missing directory and a missing command would fail alike.
-        fs::metadata(Path::new(directory).join(".")).map_err(|error| (SpawnStep::Directory, error))?;
-        command.current_dir(directory);
-    }
-    if job.more_to_come {
-        command.stdin(Stdio::null());
-    }
-    if let Some(path) = &job.stdout {
-        command.stdout(append(path)?);
-    }
-    if let Some(path) = &job.stderr {
-        command.stderr(append(path)?);
-    }
-    Ok(command)
+/// Where the job gets its input, and where what it prints goes, if not where the wrapper's does.
+struct Streams {
+    stdin: Option<File>,
+    stdout: Option<File>,
+    stderr: Option<File>,
 }
 
-fn append(path: &OsStr) -> Result<Stdio, (SpawnStep, io::Error)> {
-    let file: io::Result<File> = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-    file.map(Stdio::from).map_err(|error| (SpawnStep::Output, error))
+impl Streams {
+    fn open(job: &Spawn) -> Result<Self, (SpawnStep, io::Error)> {
+        let append = |path: &OsString| OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+        let outputs =
+            || Ok((job.stdout.as_ref().map(append).transpose()?, job.stderr.as_ref().map(append).transpose()?));
+        let (stdout, stderr) = outputs().map_err(|error| (SpawnStep::Output, error))?;
+        let stdin = job.more_to_come.then(|| File::open("/dev/null")).transpose();
+        Ok(Self { stdin: stdin.map_err(|error| (SpawnStep::Command, error))?, stdout, stderr })
+    }
+
+    fn install(&mut self) -> io::Result<()> {
+        self.stdin.as_ref().map(dup2_stdin).transpose()?;
+        self.stdout.as_ref().map(dup2_stdout).transpose()?;
+        self.stderr.as_ref().map(dup2_stderr).transpose()?;
+        Ok(())
+    }
+}
+
+/// The directory in which the job starts. A missing one and a missing command would fail alike later.
+fn directory(job: &Spawn) -> io::Result<Option<CString>> {
+    let Some(directory) = &job.cwd else { return Ok(None) };
+    fs::metadata(Path::new(directory).join("."))?;
+    text(directory).map(Some)
+}
+
+fn image(job: &Spawn) -> io::Result<Image> {
+    let program = job.argv.first().ok_or_else(|| io::Error::from_raw_os_error(ENOENT))?;
+    let env = environment(job);
+    let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.as_os_str());
+    Ok(Image {
+        paths: places(program, path).map(|place| text(place.as_os_str())).collect::<io::Result<_>>()?,
+        argv: job.argv.iter().map(|word| text(word)).collect::<io::Result<_>>()?,
+        env: env.iter().map(|(name, value)| text(&variable(name, value))).collect::<io::Result<_>>()?,
+    })
+}
+
+/// The wrapper's environment with the job's variables.
+fn environment(job: &Spawn) -> Vec<(OsString, OsString)> {
+    let is_changed = |name: &OsString| job.env.iter().any(|(changed, _)| changed == name);
+    let inherited = std::env::vars_os().filter(|(name, _)| !is_changed(name));
+    let set = job.env.iter().filter_map(|(name, value)| Some((name.clone(), value.clone()?)));
+    inherited.chain(set).collect()
+}
+
+/// Where a program of this name may be, as a shell looks for it.
+fn places(program: &OsStr, path: Option<&OsStr>) -> Box<dyn Iterator<Item = PathBuf>> {
+    if program.as_bytes().contains(&b'/') {
+        return Box::new([PathBuf::from(program)].into_iter());
+    }
+    let directories: Vec<PathBuf> = std::env::split_paths(path.unwrap_or(OsStr::new("/bin:/usr/bin"))).collect();
+    let program = program.to_os_string();
+    Box::new(directories.into_iter().map(move |directory| directory.join(&program)))
+}
+
+fn variable(name: &OsStr, value: &OsStr) -> OsString {
+    [name, OsStr::new("="), value].into_iter().collect()
+}
+
+fn text(text: &OsStr) -> io::Result<CString> {
+    CString::new(text.as_bytes()).map_err(|_| io::Error::from_raw_os_error(EINVAL))
 }
 
 fn not_spawned(step: SpawnStep, error: &io::Error) -> Report {

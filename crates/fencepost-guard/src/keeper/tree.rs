@@ -183,6 +183,7 @@ mod system {
     use std::os::unix::fs::MetadataExt;
     use std::{fs, io};
 
+    use nix::libc::ESRCH;
     use nix::sys::prctl;
     use nix::sys::signal::Signal;
     use nix::unistd::{Pid, getppid};
@@ -205,7 +206,8 @@ mod system {
     /// The calling process is killed when `parent` dies, also if that has happened already.
     pub(crate) fn die_with_parent(parent: Pid) -> io::Result<()> {
         prctl::set_pdeathsig(Signal::SIGKILL)?;
-        if getppid() == parent { Ok(()) } else { Err(io::Error::other("the keeper died")) }
+        // The error is a number, for nothing may be allocated here.
+        if getppid() == parent { Ok(()) } else { Err(io::Error::from_raw_os_error(ESRCH)) }
     }
 
     pub(crate) fn is_single_threaded() -> bool {
