@@ -4,7 +4,7 @@
 //! without waiting for the disk.
 
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -90,18 +90,21 @@ impl Local {
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 
+    /// Written over what is there, in one go: a new file and a rename cost more than the rest of a grant. Half of one and
+    /// half of another is no memory, or at worst a token that is too high, which only wastes some.
     fn keep(&self, record: &Record, memory: &Memory) -> std::io::Result<()> {
         let path = self.path(record);
-        if let Some(parent) = path.parent() {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
-        }
-        let draft = path.with_extension(format!("{}", std::process::id()));
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-        file.write_all(&serde_json::to_vec(memory)?)?;
-        drop(file);
-        fs::rename(&draft, &path).inspect_err(|_| {
-            let _ = fs::remove_file(&draft);
-        })
+        let open = || fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let mut file = match (open(), path.parent()) {
+            (Err(error), Some(directory)) if error.kind() == ErrorKind::NotFound => {
+                fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+                open()?
+            }
+            (opened, _) => opened?,
+        };
+        let bytes = serde_json::to_vec(memory)?;
+        file.write_all(&bytes)?;
+        if file.metadata()?.len() != bytes.len() as u64 { file.set_len(bytes.len() as u64) } else { Ok(()) }
     }
 
     fn path(&self, record: &Record) -> PathBuf {
