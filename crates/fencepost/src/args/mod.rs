@@ -523,6 +523,9 @@ pub struct WhyOptions {
 impl Arguments {
     /// Reads the command line, or says what is wrong with it and which code to end with.
     pub fn from_command_line() -> Result<Self, Code> {
+        if let Some(arguments) = Self::of_a_run() {
+            return Ok(arguments);
+        }
         let parsed = Self::try_parse().map(|mut arguments| {
             let wants_json = matches!(&arguments.verb, Verb::Status(options) if options.format == Some(Format::Json));
             arguments.global.json |= wants_json;
@@ -545,6 +548,31 @@ impl Arguments {
             code
         })
     }
+
+    /// What cron asks for thousands of times a day is read by its own part of the grammar alone: building the whole of
+    /// it takes as long as starting the program. What that part does not understand is for the whole to explain.
+    fn of_a_run() -> Option<Self> {
+        if verb_asked_for()? != "run" {
+            return None;
+        }
+        let RunArguments { global, verb: RunVerb::Run(options) } = RunArguments::try_parse().ok()?;
+        Some(Self { global, verb: Verb::Run(options) })
+    }
+}
+
+/// The part of the grammar that a run needs.
+#[derive(Debug, Parser)]
+#[command(name = "fencepost", disable_help_subcommand = true)]
+struct RunArguments {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    verb: RunVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum RunVerb {
+    Run(Box<RunOptions>),
 }
 
 impl Verb {
@@ -573,17 +601,23 @@ impl Sink {
     }
 }
 
-/// Whether the verb is `run`, as far as that can be told from a command line that does not parse.
+/// Whether the verb passes a child's exit code through, as far as that can be told from a command line that does not
+/// parse.
 fn asked_for_run() -> bool {
+    verb_asked_for().is_some_and(|verb| verb == "run" || verb == "once")
+}
+
+/// The first word that is neither an option nor an option's value.
+fn verb_asked_for() -> Option<OsString> {
     let mut words = std::env::args_os().skip(1);
     while let Some(word) = words.next() {
         match word.to_str() {
             Some("--store" | "--config") => drop(words.next()),
             Some(option) if option.starts_with('-') => {}
-            verb => return matches!(verb, Some("run" | "once")),
+            _ => return Some(word),
         }
     }
-    false
+    None
 }
 
 /// Whether failures are wanted as JSON, as far as that can be told from a command line that does not parse.
