@@ -263,6 +263,13 @@ impl Record {
         given_up
     }
 
+    /// The outcome that [`Self::slim`] gives up once the lease has left one more.
+    pub fn next_to_go(&self) -> Option<&Outcome> {
+        let slot = self.lease.as_ref()?.slot;
+        let oldest = self.ledger.ring.first().filter(|oldest| oldest.slot < slot && !oldest.clipped);
+        oldest.filter(|_| self.ledger.ring.len() >= RING_OUTCOMES_MAX)
+    }
+
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
     }

@@ -5,6 +5,7 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
@@ -37,7 +38,7 @@ pub enum Step {
     /// Make this call, once, and come back with [`Transition::answered`].
     Call(Call),
     /// Say what this host knows about the record, by [`Transition::consulted`].
-    Consult(Option<Box<Record>>),
+    Consult(Option<Arc<Record>>),
     Done(Box<Done>),
     Refused(Refusal),
     /// The store failed. [`Transition::again`] tries once more, from whatever is certain by then.
@@ -58,7 +59,7 @@ pub struct Done {
 /// A record and its version, as last seen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Known {
-    pub record: Record,
+    pub record: Arc<Record>,
     pub version: Version,
 }
 
@@ -98,6 +99,16 @@ enum Out {
     Swap(Option<Box<Record>>),
 }
 
+/// The call that puts an attempt into the history, if nothing stands in its place there.
+pub fn set_aside(job: &Job, outcome: &Outcome) -> Option<Call> {
+    match Page::add(None, job, outcome, Kind::Attempt) {
+        Ok(Added::Page(new)) => {
+            Some(Call::Swap { key: Key::history(job, outcome.slot, 0), expected: None, new: Some(new) })
+        }
+        _ => None,
+    }
+}
+
 impl<R: Rules> Transition<R> {
     /// A change of a record that has to be read first. `by` is who writes and `writes` how many nonces it has used.
     pub fn new(job: Job, intent: Intent, by: RunId, writes: u32) -> Self {
@@ -123,6 +134,12 @@ impl<R: Rules> Transition<R> {
     pub fn from_known(mut self, known: Known, reference: Option<Reference>) -> Self {
         self.known = Some(Some(known));
         self.reference = reference;
+        self
+    }
+
+    /// Knows of an attempt that it is in the history.
+    pub fn knowing_aside(mut self, attempt: Option<Attempt>) -> Self {
+        self.set_aside.extend(attempt);
         self
     }
 
@@ -193,10 +210,10 @@ impl<R: Rules> Transition<R> {
 
     fn proceed(&mut self, now: Now) -> Step {
         let Some(known) = &self.known else { return self.read(now, Out::Record) };
-        let record = known.as_ref().map(|known| &known.record);
+        let record = known.as_ref().map(|known| known.record.as_ref());
         let claiming = self.intent.may_make_a_record();
         if self.intent.judges_the_lease() && self.facts.is_none() {
-            return Step::Consult(record.map(|record| Box::new(record.clone())));
+            return Step::Consult(known.as_ref().map(|known| Arc::clone(&known.record)));
         }
         if claiming && record.is_none() && self.store.is_none() {
             return self.read(now, Out::Identity);
@@ -316,7 +333,7 @@ impl<R: Rules> Transition<R> {
 
     fn won(&mut self, record: Option<Box<Record>>, version: Option<Version>) -> Step {
         let held = match (record, version) {
-            (Some(record), Some(version)) => Some(Known { record: *record, version }),
+            (Some(record), Some(version)) => Some(Known { record: record.into(), version }),
             _ => None,
         };
         let sent = self.sent;
@@ -371,7 +388,7 @@ impl Known {
     pub fn of(entry: Entry, job: &Job) -> Result<Self, StoreError> {
         let record =
             Record::decode(&entry.bytes, job).map_err(|why| unreadable(&format!("the record of {job}"), &why))?;
-        Ok(Self { record, version: entry.version })
+        Ok(Self { record: record.into(), version: entry.version })
     }
 }
 

@@ -1,17 +1,14 @@
 //! The driver: one loop that performs what a run decides and tells it what happened.
 //!
-//! The store has its own thread, so the loop never waits for it. It waits for whichever comes first: an answer, a
-//! signal, a word from what is guarded, or the next moment that the run named.
+//! While something is guarded the loop never waits for the store, which is called on a thread of its own. It waits for
+//! whichever comes first: an answer, a signal, a word from what is guarded, or the next moment that the run named.
 
 use std::collections::VecDeque;
-use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost_core::run::{Event, Finish, Input, Output, Run};
 use fencepost_core::time::Boot;
-use fencepost_store::Store;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -19,6 +16,7 @@ use crate::clock;
 use crate::local::Local;
 use crate::signals::{Received, Signals};
 use crate::sys;
+pub use crate::worker::Callee;
 use crate::worker::Worker;
 
 /// The longest the loop sleeps. The kernel's timers stand still while the machine does, so that a longer sleep would
@@ -57,19 +55,19 @@ pub enum Note {
 /// Drives a run to its end.
 pub fn drive(
     run: Run,
-    store: Arc<dyn Store>,
+    store: Callee,
     local: &Local,
     signals: &mut Signals,
     body: &mut dyn Body,
     tell: &mut dyn FnMut(Note),
-) -> io::Result<Finish> {
-    let worker = Worker::start(store)?;
+) -> Finish {
+    let worker = Worker::new(store);
     let mut driver = Driver { run, worker, local, signals, body, tell, asked: clock::boot_now(), is_lean: false };
     let mut outputs = VecDeque::from(driver.run.step(clock::now(), Input::Begin));
     loop {
         while let Some(output) = outputs.pop_front() {
             if let Output::Finish(finish) = output {
-                return Ok(finish);
+                return finish;
             }
             let inputs = driver.perform(output);
             outputs.extend(driver.step(inputs));
@@ -105,7 +103,11 @@ impl Driver<'_> {
         match output {
             Output::Call(call) => {
                 self.asked = clock::boot_now();
-                self.worker.call(call);
+                self.worker.call(call, self.run.is_running());
+                Vec::new()
+            }
+            Output::SetAside { attempt, call } => {
+                self.worker.set_aside(attempt, call);
                 Vec::new()
             }
             Output::Consult(record) => {
@@ -118,7 +120,7 @@ impl Driver<'_> {
             Output::Prepare { .. } | Output::Inspect { .. } | Output::Spawn { .. } => {
                 let record = output.grant().map(|grant| grant.record.clone());
                 let inputs = self.body.perform(output, self.tell);
-                // Remembered once the child is on its way, so that it does not wait for it.
+                // Done once the child is on its way, so that it does not wait for it.
                 if let Some(record) = record {
                     self.local.remember_grant(&record);
                 }
@@ -130,6 +132,9 @@ impl Driver<'_> {
 
     /// Sleeps until something happens or is due. Where that takes long, what is not needed meanwhile is given back.
     fn nap(&mut self) {
+        if self.worker.has_answered() {
+            return;
+        }
         let has_slept_through = nap(&self.run, &self.worker, self.signals, self.body);
         if has_slept_through && !self.is_lean {
             self.is_lean = true;
@@ -139,7 +144,8 @@ impl Driver<'_> {
 
     /// What the store answered, which signals came, and what the body had to say.
     fn happenings(&mut self) -> Vec<Input> {
-        let mut inputs: Vec<Input> = self.worker.answer().map(Input::Answered).into_iter().collect();
+        let mut inputs: Vec<Input> = self.worker.aside().map(Input::IsAside).into_iter().collect();
+        inputs.extend(self.worker.answer().map(Input::Answered));
         for signal in self.signals.pending() {
             inputs.extend(match signal {
                 Received::End(signal) => vec![Input::Interrupted(signal)],
@@ -173,8 +179,8 @@ fn nap(run: &Run, worker: &Worker, signals: &Signals, body: &dyn Body) -> bool {
     let due = [run.wake_at(), kept_until(run).and_then(|deadline| body.due(deadline))].into_iter().flatten().min();
     let until_due = due.map_or(NAP_MAX, |at| at.since(clock::boot_now()));
     let timeout = PollTimeout::try_from(until_due.min(NAP_MAX)).unwrap_or(PollTimeout::ZERO);
-    let mut fds = vec![PollFd::new(worker.fd(), PollFlags::POLLIN), PollFd::new(signals.fd(), PollFlags::POLLIN)];
-    fds.extend(body.fds().into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+    let fds = worker.fd().into_iter().chain([signals.fd()]).chain(body.fds());
+    let mut fds: Vec<PollFd> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
     match poll(&mut fds, timeout) {
         Ok(happened) => return happened == 0 && until_due >= NAP_MAX,
         Err(Errno::EINTR) => {}

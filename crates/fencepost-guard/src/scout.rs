@@ -144,7 +144,7 @@ impl Scout {
         let facts = self.local.facts(Some(&record), asked, now);
         let standing = Honest::standing(&record, answer.clock.as_ref(), &facts, now);
         let lease_is_over = matches!(standing, Standing::Over(_));
-        Ok(Upstream { record: Some(record), lease_is_over, history: Vec::new() })
+        Ok(Upstream { record: Some(Arc::unwrap_or_clone(record)), lease_is_over, history: Vec::new() })
     }
 
     fn judge(&self, need: &Need, mut upstream: Upstream, asker: &Asker, inputs: &mut Vec<Pinned>) -> Verdict {

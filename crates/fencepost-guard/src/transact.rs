@@ -1,5 +1,7 @@
 //! One change of a record, performed on the spot: the commands by hand.
 
+use std::sync::Arc;
+
 use fencepost_core::lease::{Honest, Intent, Refusal};
 use fencepost_core::name::{Job, Key};
 use fencepost_core::record::{Record, decode};
@@ -59,7 +61,7 @@ pub fn transact(
 pub fn look(store: &dyn Store, job: &Job) -> Result<(Option<Record>, Option<StoreClock>), StoreError> {
     let answer = store.read(&Key::job(job))?;
     let known = answer.value.map(|entry| Known::of(entry, job)).transpose()?;
-    Ok((known.map(|known| known.record), answer.clock))
+    Ok((known.map(|known| Arc::unwrap_or_clone(known.record)), answer.clock))
 }
 
 /// The triggers of a job that were waved off.

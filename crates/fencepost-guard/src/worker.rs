@@ -1,4 +1,7 @@
-//! The store's own thread: a call that hangs hangs only here, while the driver keeps the deadline.
+//! Calls to the store, so that one that hangs delays nobody who has something to keep.
+//!
+//! While something is guarded, calls are made on a thread of their own. While nothing is, the embedded store is called
+//! right here: it answers within bounds, and starting a thread to wait for it costs more than what it does.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,7 +10,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use fencepost_core::register::{Answer, StoreError};
+use fencepost_core::ledger::Attempt;
+use fencepost_core::register::{Answer, StoreError, Swapped, Trouble};
 use fencepost_core::transition::{Call, Reply};
 use fencepost_store::Store;
 
@@ -26,43 +30,133 @@ pub fn perform(store: &dyn Store, call: &Call) -> Answered {
     }
 }
 
-/// A thread that makes one call at a time, with a file descriptor to wait on.
+fn is_won(answered: &Answered) -> bool {
+    matches!(answered, Ok(Answer { value: Reply::Swap(Swapped::Won(_)), .. }))
+}
+
+/// A store to be called.
+#[derive(Clone)]
+pub struct Callee {
+    pub store: Arc<dyn Store>,
+    /// It is the embedded one: a call to it ends within seconds, whatever others do.
+    pub is_embedded: bool,
+}
+
+impl std::fmt::Debug for Callee {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Callee").field("is_embedded", &self.is_embedded).finish_non_exhaustive()
+    }
+}
+
+/// Makes one call at a time, here or on a thread of its own.
 #[derive(Debug)]
 pub struct Worker {
-    calls: Sender<Call>,
-    answers: Receiver<Answered>,
-    bell: UnixStream,
+    callee: Callee,
+    /// The answer to a call that was made here.
+    answered: Option<Answered>,
+    /// Started by the first call that nobody may wait for.
+    thread: Option<Thread>,
 }
 
 impl Worker {
-    pub fn start(store: Arc<dyn Store>) -> io::Result<Self> {
-        let (calls, inbox) = channel::<Call>();
-        let (outbox, answers) = channel();
-        let (bell, mut rope) = UnixStream::pair()?;
-        bell.set_nonblocking(true)?;
-        thread::Builder::new().name("store".to_string()).stack_size(256 * 1024).spawn(move || {
-            for call in inbox {
-                let answer = perform(store.as_ref(), &call);
-                if outbox.send(answer).is_err() || rope.write_all(&[1]).is_err() {
-                    return;
-                }
-            }
-        })?;
-        Ok(Self { calls, answers, bell })
+    pub fn new(callee: Callee) -> Self {
+        Self { callee, answered: None, thread: None }
     }
 
-    /// Hands a call to the thread. A thread that is gone shows itself by its silence, which the deadline bounds.
-    pub fn call(&self, call: Call) {
-        let _ = self.calls.send(call);
+    /// Makes a call. While something is guarded nobody waits for it.
+    pub fn call(&mut self, call: Call, is_guarding: bool) {
+        if self.callee.is_embedded && !is_guarding {
+            self.answered = Some(perform(self.callee.store.as_ref(), &call));
+            return;
+        }
+        if let Err(error) = self.thread().map(|thread| thread.send(Errand::Call(call))) {
+            let detail = format!("No thread can be started to call the store: {error}; nothing was changed.");
+            self.answered = Some(Err(StoreError::not_done(Trouble::Unavailable, detail)));
+        }
+    }
+
+    /// Makes a call that puts an attempt into the history. Nobody waits for it.
+    pub fn set_aside(&mut self, attempt: Attempt, call: Call) {
+        if let Ok(thread) = self.thread() {
+            thread.send(Errand::SetAside(attempt, call));
+        }
+    }
+
+    /// The attempt that is in the history by now.
+    pub fn aside(&self) -> Option<Attempt> {
+        self.thread.as_ref().and_then(|thread| thread.asides.try_recv().ok())
     }
 
     /// The answer, if it has come.
     pub fn answer(&mut self) -> Option<Answered> {
-        let _ = self.bell.read(&mut [0; 16]);
-        self.answers.try_recv().ok()
+        self.answered.take().or_else(|| self.thread.as_mut().and_then(Thread::answer))
     }
 
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+    /// Whether there is an answer without waiting for [`Self::fd`].
+    pub fn has_answered(&self) -> bool {
+        self.answered.is_some()
+    }
+
+    /// What becomes readable when an answer comes.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.thread.as_ref().map(|thread| thread.bell.as_fd())
+    }
+
+    fn thread(&mut self) -> io::Result<&mut Thread> {
+        if self.thread.is_none() {
+            self.thread = Some(Thread::start(Arc::clone(&self.callee.store))?);
+        }
+        Ok(self.thread.as_mut().expect("it was started just now"))
+    }
+}
+
+/// A thread that makes one call at a time, with a file descriptor to wait on.
+#[derive(Debug)]
+struct Thread {
+    errands: Sender<Errand>,
+    answers: Receiver<Answered>,
+    asides: Receiver<Attempt>,
+    bell: UnixStream,
+}
+
+enum Errand {
+    Call(Call),
+    SetAside(Attempt, Call),
+}
+
+impl Thread {
+    fn start(store: Arc<dyn Store>) -> io::Result<Self> {
+        let (errands, inbox) = channel();
+        let (outbox, answers) = channel();
+        let (is_aside, asides) = channel();
+        let (bell, mut rope) = UnixStream::pair()?;
+        bell.set_nonblocking(true)?;
+        thread::Builder::new().name("store".to_string()).stack_size(256 * 1024).spawn(move || {
+            for errand in inbox {
+                let is_heard = match errand {
+                    Errand::Call(call) => {
+                        outbox.send(perform(store.as_ref(), &call)).is_ok() && rope.write_all(&[1]).is_ok()
+                    }
+                    // It is asked for when something else has happened, so that the bell is not rung.
+                    Errand::SetAside(attempt, call) => {
+                        !is_won(&perform(store.as_ref(), &call)) || is_aside.send(attempt).is_ok()
+                    }
+                };
+                if !is_heard {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { errands, answers, asides, bell })
+    }
+
+    /// Hands an errand to the thread. A thread that is gone shows itself by its silence, which the deadline bounds.
+    fn send(&self, errand: Errand) {
+        let _ = self.errands.send(errand);
+    }
+
+    fn answer(&mut self) -> Option<Answered> {
+        let _ = self.bell.read(&mut [0; 16]);
+        self.answers.try_recv().ok()
     }
 }

@@ -187,7 +187,8 @@ impl World {
                 let facts = self.facts(config, host, run, record.as_deref());
                 self.reply(run, Input::Consulted(facts));
             }
-            // The model's jobs neither prepare nor look at files.
+            // The model's jobs neither prepare nor look at files, and leave fewer outcomes than a record holds.
+            Output::SetAside { .. } => {}
             Output::Prepare { .. } | Output::Inspect { .. } | Output::Survey => {}
             Output::Spawn { grant } => {
                 let Some(grant) = grant else { return };

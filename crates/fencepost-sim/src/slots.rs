@@ -414,7 +414,7 @@ impl World {
                 }
                 Next::Consult(record) => transition.consulted(self.now(), self.facts(record.as_deref())),
                 Next::Done(done) => {
-                    let record = done.held.map(|known| known.record);
+                    let record = done.held.as_ref().map(|known| known.record.as_ref());
                     self.hosts[usize::from(host)] = running(run, purpose, record);
                     return;
                 }
@@ -531,9 +531,9 @@ impl World {
 }
 
 /// What a host is at once its change is done: a claim is followed by the command.
-fn running(run: u8, purpose: Purpose, record: Option<Record>) -> Stage {
-    let lease = record.as_ref().and_then(|record| record.lease.as_ref());
-    match (purpose, record.as_ref(), lease) {
+fn running(run: u8, purpose: Purpose, record: Option<&Record>) -> Stage {
+    let lease = record.and_then(|record| record.lease.as_ref());
+    match (purpose, record, lease) {
         (Purpose::Claim, Some(record), Some(lease)) if lease.run == run_id(run) => {
             Stage::Running { run, token: record.token, slot: lease.slot, effect: false }
         }

@@ -29,7 +29,7 @@ pub use open::backends::postgres;
 pub use open::backends::redis;
 #[cfg(feature = "sqlite")]
 pub use open::backends::sqlite::SqliteStore;
-pub use open::{OpenError, bare, declared, is_unmade, minimum_ttl, open, open_with, redacted};
+pub use open::{OpenError, bare, declared, is_embedded, is_unmade, minimum_ttl, open, open_with, redacted};
 pub use redact::redacted_text;
 
 pub use fencepost_core::name::Key;

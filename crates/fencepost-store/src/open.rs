@@ -59,6 +59,11 @@ pub fn minimum_ttl(url: &str) -> Duration {
     known.map_or(Duration::ZERO, |known| (known.minimum_ttl)(rest))
 }
 
+/// Whether the store is the embedded one, which answers within seconds whatever others do.
+pub fn is_embedded(url: &str) -> bool {
+    split(url).is_some_and(|(scheme, _)| scheme == "sqlite")
+}
+
 /// The one arm per backend.
 fn backend(url: &str, access: &Access) -> Result<Box<dyn Declaring>, OpenError> {
     let usage = |text: String| Err(OpenError::Usage(text));

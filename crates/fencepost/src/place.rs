@@ -8,9 +8,12 @@ use std::time::Duration;
 use fencepost_core::record::Record;
 use fencepost_core::time::StoreClock;
 use fencepost_core::token::RunId;
+use fencepost_guard::drive::Callee;
 use fencepost_guard::host::Host;
 use fencepost_guard::local::Local;
-use fencepost_store::{Access, MemoryStore, Secret, Store, StoreError, Trouble, bare, is_unmade, open_with, redacted};
+use fencepost_store::{
+    Access, MemoryStore, Secret, Store, StoreError, Trouble, bare, is_embedded, is_unmade, open_with, redacted,
+};
 use nix::unistd::geteuid;
 
 use crate::args::Global;
@@ -175,6 +178,11 @@ impl Place {
     /// The private file in which a run's job says of itself what it has to say.
     pub fn said(&self, run: RunId) -> PathBuf {
         self.state.join("said").join(run.to_string())
+    }
+
+    /// The store as a driver calls it.
+    pub fn callee(&self, store: &Arc<dyn Store>) -> Callee {
+        Callee { store: Arc::clone(store), is_embedded: is_embedded(&self.store) }
     }
 
     pub fn local(&self) -> Local {

@@ -7,19 +7,20 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::contract::{Produced, Recorded};
 use crate::lease::{Honest, Intent, Me, Now, Refusal, Rules};
-use crate::ledger::{Barred, Consumed, Covered, EndedBy, Outcome, Status};
+use crate::ledger::{Attempt, Barred, Consumed, Covered, EndedBy, Outcome, Status};
 use crate::record::{Record, StopAsked};
 use crate::register::{StoreError, Trouble};
 use crate::said::Published;
 use crate::slot::NotNow;
 use crate::time::{Boot, Reference};
 use crate::token::{RunId, Token};
-use crate::transition::{Done, Known, Step, Transition};
+use crate::transition::{Done, Known, Step, Transition, set_aside};
 
 mod ending;
 mod stages;
@@ -67,6 +68,8 @@ pub struct Run<R: Rules = Honest> {
     observed: Vec<String>,
     stage: Stage,
     child: Child,
+    /// What the history holds of what the record will give up.
+    aside: Option<Attempt>,
     retry_at: Option<Boot>,
     /// When a claim or a completion is given up.
     give_up_at: Option<Boot>,
@@ -128,6 +131,7 @@ impl<R: Rules> Run<R> {
             observed: Vec::new(),
             stage: Stage::Claimed,
             child: Child::default(),
+            aside: None,
             retry_at: None,
             give_up_at: None,
             interrupted: None,
@@ -152,6 +156,7 @@ impl<R: Rules> Run<R> {
                 self.is_first_sight = facts.is_first_sight;
                 self.with_transition(now, &mut out, |t| t.consulted(now, facts));
             }
+            Input::IsAside(attempt) => self.aside = Some(attempt),
             Input::Tick => self.tick(now, &mut out),
             Input::Spawned => {}
             Input::NotSpawned(why) => {
@@ -236,7 +241,7 @@ impl<R: Rules> Run<R> {
     fn start(&mut self, intent: Intent, now: Now, out: &mut Vec<Output>) {
         let mut transition = Transition::new(self.terms.job.clone(), intent, self.terms.claim.run, self.writes);
         if let Some(mine) = &self.mine {
-            transition = transition.from_known(mine.known.clone(), mine.reference.clone());
+            transition = transition.from_known(mine.known.clone(), mine.reference.clone()).knowing_aside(self.aside);
         }
         self.retry_at = None;
         self.transition = Some(transition);
@@ -290,7 +295,7 @@ impl<R: Rules> Run<R> {
 
     /// The holder was asked to stop. Now it is waited for.
     fn asked(&mut self, now: Now, done: Done, out: &mut Vec<Output>) {
-        let record = done.held.map(|known| Box::new(known.record));
+        let record = done.held.map(|known| known.record);
         out.extend(record.map(|record| Output::Tell(Event::AskedToStop { record })));
         match self.interrupted {
             Some(signal) => self.finish(Finish::Interrupted(signal), out),
@@ -305,7 +310,7 @@ impl<R: Rules> Run<R> {
     }
 
     fn claimed(&mut self, now: Now, done: Done, out: &mut Vec<Output>) {
-        let Some(record) = done.held.as_ref().map(|known| known.record.clone()) else { return };
+        let Some(record) = done.held.as_ref().map(|known| Arc::clone(&known.record)) else { return };
         self.hold(now, done);
         let deadline = self.lease_deadline().unwrap_or(now.boot);
         if let Some(signal) = self.interrupted {
@@ -326,6 +331,10 @@ impl<R: Rules> Run<R> {
         self.phase = Phase::Running;
         self.give_up_at = None;
         self.advance(now, out);
+        if let Some(oldest) = record.next_to_go().filter(|_| self.terms.leaves_outcome) {
+            let attempt = oldest.attempt();
+            out.extend(set_aside(&record.job, oldest).map(|call| Output::SetAside { attempt, call }));
+        }
     }
 
     /// Takes over what a won claim or renewal says.

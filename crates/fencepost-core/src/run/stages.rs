@@ -1,8 +1,8 @@
 //! What is done under the lease, one after the other: the command to prepare, a look at the upstreams, the job itself,
 //! and a look at what it left.
 
-use alloc::boxed::Box;
 use alloc::format;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::{Exit, Grant, NotSpawned, Output, Passage, Phase, Run, Why};
@@ -150,6 +150,6 @@ impl<R: Rules> Run<R> {
     fn grant(&self) -> Option<Grant> {
         let mine = self.mine.as_ref()?;
         let deadline = if self.terms.observe { Boot(u64::MAX) } else { mine.deadline };
-        Some(Grant { record: Box::new(mine.known.record.clone()), deadline })
+        Some(Grant { record: Arc::clone(&mine.known.record), deadline })
     }
 }

@@ -3,12 +3,13 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::contract::{Judgement, Produced};
 use crate::lease::{Claim, Facts, Refusal};
-use crate::ledger::{Barred, Consumed, Covered, Status};
+use crate::ledger::{Attempt, Barred, Consumed, Covered, Status};
 use crate::name::Job;
 use crate::record::{Record, StopAsked};
 use crate::register::{Answer, StoreError};
@@ -67,6 +68,8 @@ pub enum Input {
     Begin,
     Answered(Result<Answer<Reply>, StoreError>),
     Consulted(Facts),
+    /// The call of [`Output::SetAside`] was won.
+    IsAside(Attempt),
     /// The moment [`Run::wake_at`] named has come, or passed.
     Tick,
     Spawned,
@@ -100,7 +103,13 @@ pub enum Input {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     Call(Call),
-    Consult(Option<Box<Record>>),
+    Consult(Option<Arc<Record>>),
+    /// Make this call beside everything else: the record will give this attempt up when the run ends, and may then do so
+    /// at once. Whoever does not make it, or fails, has lost nothing.
+    SetAside {
+        attempt: Attempt,
+        call: Call,
+    },
     /// Run the command that comes before everything else; told as a child.
     Prepare {
         grant: Option<Grant>,
@@ -141,7 +150,7 @@ impl Output {
 /// What a won claim gives the child.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
-    pub record: Box<Record>,
+    pub record: Arc<Record>,
     pub deadline: Boot,
 }
 
@@ -174,7 +183,7 @@ pub enum Event {
         remaining: Option<Duration>,
     },
     AskedToStop {
-        record: Box<Record>,
+        record: Arc<Record>,
     },
     Renewed {
         renewals: u64,

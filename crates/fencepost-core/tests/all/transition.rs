@@ -4,7 +4,7 @@ use crate::common::*;
 use fencepost_core::lease::{Facts, Honest, Intent, Refusal};
 use fencepost_core::ledger::Status;
 use fencepost_core::name::Key;
-use fencepost_core::record::{FORMAT, Identity, Record, encode};
+use fencepost_core::record::{FORMAT, Identity, encode};
 use fencepost_core::register::{Answer, Fate, StoreError, Swapped, Trouble};
 use fencepost_core::time::Reference;
 use fencepost_core::token::{Nonce, StoreId};
@@ -119,7 +119,7 @@ fn a_first_claim_reads_the_stores_identity() {
     assert_eq!(step, Step::Call(Call::Read(Key::identity())));
     let done = done(change.settle(step, 2));
     assert_eq!(change.store.record().store, store_id());
-    assert_eq!(done.held.unwrap().record, change.store.record());
+    assert_eq!(*done.held.unwrap().record, change.store.record());
     assert_eq!(change.store.calls.len(), 3);
 }
 
@@ -180,7 +180,7 @@ fn a_claim_reads_asks_what_is_known_and_swaps() {
     assert_eq!(done.sent, boot(10), "before the swap was sent");
     assert_eq!(done.reference, Some(Reference { clock: clock(30), asked: boot(10) }));
     let held = done.held.unwrap();
-    assert_eq!(held.record, change.store.record());
+    assert_eq!(*held.record, change.store.record());
     assert_eq!(lease(&held.record).until, Some(until(10 + 10 + TTL_MS)), "10 ms may have passed since the reading");
     assert_eq!((change.store.calls.len(), change.consulted, change.transition.writes()), (2, 1, 1));
 }
@@ -189,7 +189,7 @@ fn a_claim_reads_asks_what_is_known_and_swaps() {
 fn what_is_known_needs_no_read() {
     let mut store = Memory::default();
     let version = store.put_bytes(Key::job(&job()), held(5, 1).encode());
-    let known = Known { record: held(5, 1), version };
+    let known = Known { record: held(5, 1).into(), version };
     let renewal = Transition::<Honest>::new(job(), Intent::Renew(me(5, 1)), id(1), 8);
     let mut renewal = renewal.from_known(known, Some(reference(0)));
     let swap = call(renewal.begin(now(20_000)));
@@ -207,7 +207,7 @@ fn a_renewal_does_not_rest_on_an_old_reading_of_the_stores_clock() {
     for (at_ms, reads) in [(TTL_MS, false), (TTL_MS + 1, true)] {
         let mut change = Change::new(Intent::Renew(me(5, 1)), 1, Memory::default());
         let version = change.store.put_bytes(Key::job(&job()), held(5, 1).encode());
-        let known = Known { record: held(5, 1), version };
+        let known = Known { record: held(5, 1).into(), version };
         change.transition = change.transition.from_known(known, Some(reference(0)));
         let step = change.transition.begin(now(at_ms));
         assert_eq!(step == read(), reads, "after {at_ms} ms: {step:?}");
@@ -288,7 +288,7 @@ fn an_unknown_claim_that_landed_is_recognised_and_counts_from_its_own_sending() 
     assert_eq!(step, read());
     let done = done(change.answer(step, 6_000));
     assert_eq!(done.sent, boot(10));
-    assert_eq!(done.held.unwrap().record, change.store.record());
+    assert_eq!(*done.held.unwrap().record, change.store.record());
     assert_eq!(change.store.calls.len(), 3);
 }
 
@@ -485,6 +485,6 @@ fn without_a_clock_nothing_is_made_up() {
     let step = change.begin();
     let done = done(change.settle(step, 1));
     assert_eq!(done.reference, None);
-    let record: Record = done.held.unwrap().record;
+    let record = done.held.unwrap().record;
     assert_eq!(lease(&record).until, None);
 }

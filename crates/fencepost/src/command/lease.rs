@@ -257,10 +257,9 @@ impl<'a> Desk<'a> {
         };
         let failed = |error: std::io::Error| Failure::Other(format!("Cannot hold {}: {error}", self.job));
         let mut signals = Signals::listen().map_err(failed)?;
-        let store = Arc::clone(&self.store);
+        let store = self.place.callee(&self.store);
         let mut tell = |note: Note| self.held_note(&note, ttl);
-        let finish = drive(Run::new(terms), store, &self.place.local(), &mut signals, &mut Stdin::new(), &mut tell)
-            .map_err(failed)?;
+        let finish = drive(Run::new(terms), store, &self.place.local(), &mut signals, &mut Stdin::new(), &mut tell);
         self.held_to_the_end(finish)
     }
 

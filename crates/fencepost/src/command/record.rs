@@ -121,7 +121,7 @@ fn by_hand(global: &Global, options: &RecordOptions, name: &Name, word: Word) ->
     match transact(store.as_ref(), &place.local(), &job, Intent::Record { claim, ending }, run) {
         Ok(done) => {
             let record = done.held.map(|known| known.record);
-            told(global, &job, word, record.as_ref(), &zone.show(slot));
+            told(global, &job, word, record.as_deref(), &zone.show(slot));
             Ok(Code::DONE)
         }
         Err(TransactError::Store(error)) => Err(Failure::Store(error)),

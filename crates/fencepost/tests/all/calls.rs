@@ -18,7 +18,7 @@ use fencepost_core::token::RunId;
 use fencepost_core::zone::Zone;
 use fencepost_guard::artifact::Base;
 use fencepost_guard::clock;
-use fencepost_guard::drive::{Body, Note, drive};
+use fencepost_guard::drive::{Body, Callee, Note, drive};
 use fencepost_guard::host::Host;
 use fencepost_guard::local::Local;
 use fencepost_guard::scout::Scout;
@@ -104,7 +104,8 @@ fn run_once(store: Arc<dyn Store>, site: &Site, job: &Job, needs: &[&str]) {
         produces: Vec::new(),
     });
     let mut signals = Signals::listen().unwrap();
-    let finish = drive(Run::new(terms), store, &local, &mut signals, &mut Instantly { scout }, &mut |_| {}).unwrap();
+    let callee = Callee { store, is_embedded: true };
+    let finish = drive(Run::new(terms), callee, &local, &mut signals, &mut Instantly { scout }, &mut |_| {});
     assert!(matches!(finish, Finish::Ended { exit: Exit::Code(0), .. }), "{finish:?}");
 }
 

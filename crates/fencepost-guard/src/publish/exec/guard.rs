@@ -18,7 +18,7 @@ use crate::child::Child;
 use crate::clock;
 use crate::drive::{Body, Note};
 use crate::signals::{Received, Signals};
-use crate::worker::{Answered, Worker};
+use crate::worker::{Answered, Callee, Worker};
 
 /// The longest the loop sleeps: the kernel's timers stand still while the machine does.
 const NAP_MAX: Duration = Duration::from_millis(500);
@@ -69,7 +69,7 @@ impl<'a> Guard<'a> {
             ))
         };
         let signals = Signals::listen().map_err(|error| failed("listen to signals", error))?;
-        let worker = Worker::start(desk.store.clone()).map_err(|error| failed("start the store's thread", error))?;
+        let worker = Worker::new(Callee { store: desk.store.clone(), is_embedded: false });
         let renew_at = taken.sent + task.ttl / RENEWALS_PER_TTL;
         Ok(Self {
             desk,
@@ -156,6 +156,7 @@ impl<'a> Guard<'a> {
                 Input::Begin
                 | Input::Answered(_)
                 | Input::Consulted(_)
+                | Input::IsAside(_)
                 | Input::Tick
                 | Input::Spawned
                 | Input::Said(_)
@@ -183,7 +184,7 @@ impl<'a> Guard<'a> {
         self.taken.writes = change.writes();
         match step {
             Step::Call(call) => {
-                self.worker.call(call);
+                self.worker.call(call, true);
                 self.renewal = Some(change);
             }
             Step::Done(Outcome::Stands { sent, .. }) => self.renewed(sent),
@@ -216,9 +217,8 @@ impl<'a> Guard<'a> {
     fn nap(&self) {
         let until_due = if self.renewal.is_none() { self.renew_at.since(clock::boot_now()) } else { NAP_MAX };
         let timeout = PollTimeout::try_from(until_due.min(NAP_MAX)).unwrap_or(PollTimeout::ZERO);
-        let mut fds =
-            vec![PollFd::new(self.worker.fd(), PollFlags::POLLIN), PollFd::new(self.signals.fd(), PollFlags::POLLIN)];
-        fds.extend(self.child.fds().into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+        let fds = self.worker.fd().into_iter().chain([self.signals.fd()]).chain(self.child.fds());
+        let mut fds: Vec<PollFd> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         // An error is a signal, and the loop looks at everything anyway.
         let _ = poll(&mut fds, timeout);
     }

@@ -170,8 +170,8 @@ impl Attempt<'_> {
                 nudge(&place.host, record);
             }
         };
-        let finish = drive(Run::new(terms), Arc::clone(&store), &place.local(), &mut signals, &mut child, &mut tell)
-            .map_err(|error| Failure::Other(format!("Cannot start the store's thread: {error}")))?;
+        let callee = place.callee(&store);
+        let finish = drive(Run::new(terms), callee, &place.local(), &mut signals, &mut child, &mut tell);
         let code = Code::of_run(&finish, Code(settings.skip_exit));
         if let Some(capture) = capture {
             capture.finish();
@@ -221,6 +221,8 @@ impl Attempt<'_> {
             look_after(store.as_ref(), &job, voice, global.verbose);
         }
         let code = again.code(code, &finish);
+        // All that was written is flushed, and the system closes its files faster than a database does.
+        std::mem::forget(store);
         match next.as_ref().map(|next| next.wait(&mut signals)) {
             Some(Err(signal)) => Ok(Outcome { code: Code::of_signal(signal), finish, next: None }),
             _ => Ok(Outcome { code, finish, next }),

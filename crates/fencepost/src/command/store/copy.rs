@@ -5,6 +5,7 @@
 //! store makes no job of its own before it has everything. Whatever cuts this short, repeating it goes on from there.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost_core::busy::{Busy, Evidence, State};
@@ -273,7 +274,7 @@ impl Copy<'_> {
         if record.moved_to.is_none() {
             let intent = Intent::Freeze { to: self.named() };
             record = match transact(self.source, &self.from.local(), &record.job, intent, self.by) {
-                Ok(done) => done.held.map_or(record, |known| known.record),
+                Ok(done) => done.held.map_or(record, |known| Arc::unwrap_or_clone(known.record)),
                 Err(TransactError::Refused(Refusal::Held { record, remaining })) => {
                     return Err(self.held(&record, remaining));
                 }
