@@ -3,9 +3,10 @@
 use std::fs;
 
 use fencepost_core::record::{Holder, Process, Processes};
+use fencepost_core::time::Boot;
 use nix::errno::Errno;
 use nix::sys::signal::kill;
-use nix::unistd::{Pid, gethostname};
+use nix::unistd::{Pid, SysconfVar, gethostname, sysconf};
 
 /// The system this process runs on. Process ids mean something only where all three marks are the same.
 #[derive(Clone, Debug)]
@@ -40,13 +41,13 @@ impl Host {
     }
 
     /// A holder with processes here, which can be proved dead by their absence.
-    pub fn holder(&self, wrapper: i32, keeper: Option<i32>) -> Holder {
+    pub fn holder(&self, wrapper: i32, keeper: Option<Process>) -> Holder {
         let processes = process(wrapper).map(|wrapper| Processes {
             machine: self.machine.clone(),
             boot: self.boot.clone(),
             pid_namespace: self.pid_namespace.clone(),
             wrapper,
-            keeper: keeper.and_then(process),
+            keeper,
         });
         Holder { host: self.name.clone(), processes }
     }
@@ -87,6 +88,19 @@ pub fn process(pid: i32) -> Option<Process> {
     (!matches!(state, "Z" | "X" | "x")).then_some(Process { pid, started })
 }
 
+/// What [`process`] says of the start of a process that starts at this moment.
+#[cfg(target_os = "linux")]
+pub(crate) fn tick(now: Boot) -> Option<u64> {
+    let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().and_then(|ticks| u64::try_from(ticks).ok())?;
+    let is_whole = 1000u64.checked_rem(per_second) == Some(0);
+    is_whole.then(|| now.0 / (1000 / per_second))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn tick(_: Boot) -> Option<u64> {
+    None
+}
+
 /// Without the start time nothing can be proved about a process id later; see `boot_id`.
 #[cfg(not(target_os = "linux"))]
 pub fn process(pid: i32) -> Option<Process> {
@@ -121,6 +135,7 @@ fn first_line(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::boot_now;
     use std::process::{Command, Stdio};
 
     fn sleeper() -> std::process::Child {
@@ -148,13 +163,26 @@ mod tests {
     fn a_wrapper_whose_keeper_lives_is_not_dead() {
         let here = Host::this();
         let (mut wrapper, mut keeper) = (sleeper(), sleeper());
-        let holder = here.holder(wrapper.id() as i32, Some(keeper.id() as i32));
+        let holder = here.holder(wrapper.id() as i32, process(keeper.id() as i32));
         wrapper.kill().unwrap();
         wrapper.wait().unwrap();
         assert!(!here.knows_dead(&holder));
         keeper.kill().unwrap();
         keeper.wait().unwrap();
         assert!(here.knows_dead(&holder));
+    }
+
+    #[test]
+    fn the_tick_of_its_start_is_what_the_kernel_says_of_a_process() {
+        for _ in 0..50 {
+            let before = tick(boot_now());
+            let mut child = sleeper();
+            let after = tick(boot_now());
+            let started = process(child.id() as i32).map(|process| process.started);
+            assert!((before..=after).contains(&started), "{before:?} {started:?} {after:?}");
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
     }
 
     #[test]

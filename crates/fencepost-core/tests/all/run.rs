@@ -2,11 +2,14 @@
 
 use crate::common::*;
 use fencepost_core::fence::Level;
+use fencepost_core::history::Page;
 use fencepost_core::lease::Facts;
-use fencepost_core::ledger::{EndedBy, Status};
+use fencepost_core::ledger::{EndedBy, RING_OUTCOMES_MAX, Status};
+use fencepost_core::name::Key;
 use fencepost_core::record::StopAsked;
 use fencepost_core::run::{Event, Exit, Finish, Input, Output, Terms, TookOver, Why};
 use fencepost_core::said::{Published, Said};
+use fencepost_core::slot::Choice;
 use fencepost_core::token::Token;
 
 // The plain way.
@@ -38,6 +41,53 @@ fn a_jobs_first_run_makes_one_call_more_and_a_stores_first_run_two() {
         bench.finish();
         assert_eq!(bench.store.calls.len(), calls, "{:?}", bench.store.calls);
     }
+}
+
+/// What a full record will give up is put aside while the job runs. Who is told that it is there need not wait for it at
+/// the end; who is not, puts it there himself, and once only.
+#[test]
+fn what_a_full_record_gives_up_is_put_aside_while_the_job_runs() {
+    for (is_made, is_told, calls) in [(true, true, 1), (true, false, 2), (false, false, 2)] {
+        let mut store = Memory::with(&free(5));
+        for run in 0..RING_OUTCOMES_MAX as u128 {
+            let mut bench = Bench::begun(at_slot(run), store);
+            bench.settle();
+            assert!(bench.take().iter().all(|output| !matches!(output, Output::SetAside { .. })), "there is room");
+            bench.end_child(Exit::Code(0));
+            bench.settle();
+            store = bench.store;
+        }
+        let oldest = store.record().ledger.ring[0].clone();
+        let mut bench = Bench::begun(at_slot(1_000), store);
+        bench.settle();
+        let aside = bench.take().into_iter().find_map(|output| match output {
+            Output::SetAside { attempt, call } => Some((attempt, call)),
+            _ => None,
+        });
+        let (attempt, call) = aside.expect("there is no room for one more");
+        assert_eq!(attempt, oldest.attempt());
+        if is_made {
+            bench.store.answer(call, bench.at);
+        }
+        if is_told {
+            bench.step(Input::IsAside(attempt));
+        }
+        bench.store.calls.clear();
+        bench.end_child(Exit::Code(0));
+        bench.settle();
+        assert_eq!(bench.finish(), ended(Exit::Code(0)));
+        assert_eq!(bench.store.calls.len(), calls, "{is_made} {is_told}: {:?}", bench.store.calls);
+        let record = bench.store.record();
+        assert_eq!((record.ledger.ring.len(), record.ledger.has(attempt)), (RING_OUTCOMES_MAX, false));
+        let page = bench.store.bytes(&Key::history(&job(), oldest.slot, 0)).expect("a page");
+        assert_eq!(Page::decode(&page, &job()).unwrap().attempts, [oldest]);
+    }
+}
+
+fn at_slot(run: u128) -> Terms {
+    let mut terms = terms(run);
+    terms.claim.slot = Choice::At(wall(run as u64));
+    terms
 }
 
 #[test]

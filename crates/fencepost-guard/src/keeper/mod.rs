@@ -15,12 +15,14 @@ use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use fencepost_core::record;
 use fencepost_core::time::Boot;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::unistd::Pid;
 
 use crate::clock::boot_now;
+use crate::host;
 use crate::sys;
 use protocol::{Channel, Received};
 pub use protocol::{Exit, Order, Process, Report, Spawn, SpawnStep};
@@ -32,6 +34,8 @@ pub struct Keeper {
     pid: Pid,
     /// `None` once closed.
     channel: Option<Channel>,
+    /// When it started, as far as that is known without asking.
+    started: Option<u64>,
     /// The wrapper's own descendants, of which the keeper is one.
     tree: Tree,
 }
@@ -65,18 +69,28 @@ impl Keeper {
         }
         // A ctrl-C at this moment is the wrapper's; the keeper must not die of it before it ignores it.
         let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+        let before = host::tick(boot_now());
         let forked = sys::split();
         if let Ok(None) = forked {
             drop(channel);
             be_keeper(keepers, spawn::Inherited { mask, ignored });
         }
+        // The kernel counts by the same clock. Only where it went on in between can it have taken either tick.
+        let started = before.filter(|_| host::tick(boot_now()) == before);
         mask.thread_set_mask()?;
         let pid = forked?.expect("the child does not get here");
-        Ok(Self { pid, channel: Some(channel), tree })
+        Ok(Self { pid, channel: Some(channel), started, tree })
     }
 
     pub fn pid(&self) -> i32 {
         self.pid.as_raw()
+    }
+
+    /// The keeper as whoever comes later can tell it from others. It is not looked up if that can be helped: so young a
+    /// process is slow to look up.
+    pub fn mark(&self) -> Option<record::Process> {
+        let known = self.started.map(|started| record::Process { pid: self.pid(), started });
+        known.or_else(|| host::process(self.pid()))
     }
 
     /// What to poll for reports, once [`receive`](Self::receive) has nothing more: reports may come several at once.

@@ -184,7 +184,7 @@ fn entry(request: &Request, desk: &Desk<'_>, task: &Task, turn: RunId, keeper: &
         turn,
         write: request.write(task.digest(), false),
         ttl: task.ttl,
-        holder: desk.host.holder(std::process::id().cast_signed(), Some(keeper.pid())),
+        holder: desk.host.holder(std::process::id().cast_signed(), keeper.mark()),
     })
 }
 

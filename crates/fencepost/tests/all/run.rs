@@ -102,6 +102,33 @@ fn what_cannot_be_run_is_named() {
     assert_eq!(site.job("j")["holder"], json!(null));
 }
 
+/// The command is looked for where the job's own PATH says, past what is no directory, not there or not executable.
+#[test]
+fn a_command_is_looked_for_as_a_shell_does() {
+    let site = Site::new();
+    for (directory, mode) in [("first", "644"), ("second", "755"), ("third", "755")] {
+        fs::create_dir(site.path(directory)).unwrap();
+        let script = site.path(directory).join("greet");
+        fs::write(&script, format!("#!/bin/sh\necho {directory}\n")).unwrap();
+        site.shell(&format!("chmod {mode} {}", script.display()));
+    }
+    let path = |directories: &[&str]| {
+        let directories = directories.iter().map(|name| site.path(name).display().to_string());
+        directories.chain(["/usr/bin:/bin".to_string()]).collect::<Vec<_>>().join(":")
+    };
+    let greet = |directories: &[&str]| {
+        let mut command = site.command(&["run", "j", "--", "greet"]);
+        Said::of(command.env("PATH", path(directories)).output().unwrap())
+    };
+    assert_eq!(greet(&["first", "second", "third"]).stdout, "second\n");
+    assert_eq!(greet(&["none", "first/greet", "third", "second"]).stdout, "third\n");
+    let said = greet(&["first", "none"]);
+    assert_eq!(said.code, 126, "{said:?}");
+    contains(&said.stderr, &["Permission denied"]);
+    let said = greet(&["none"]);
+    assert_eq!(said.code, 127, "{said:?}");
+}
+
 #[test]
 fn the_child_is_told_its_run_and_no_password() {
     let site = Site::new();

@@ -113,7 +113,7 @@ impl Attempt<'_> {
         let claim = Claim {
             run,
             ttl: settings.ttl,
-            holder: place.host.holder(std::process::id() as i32, Some(keeper.pid())),
+            holder: place.host.holder(std::process::id() as i32, keeper.mark()),
             slot: again.choice(&settings, clock::now().wall),
             zone: settings.zone.name().to_string(),
             trigger: Trigger::Manual,
