@@ -107,7 +107,8 @@ struct Suspended {
 }
 
 impl Child {
-    pub fn new(plan: Plan, keeper: Keeper, terminal: Option<Terminal>) -> Self {
+    pub fn new(plan: Plan, mut keeper: Keeper, terminal: Option<Terminal>) -> Self {
+        keeper.get_ready();
         Self {
             plan,
             keeper: Some(keeper),

@@ -160,3 +160,82 @@ impl Thread {
         self.answers.try_recv().ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fencepost_core::name::{Job, Key, Name};
+    use fencepost_core::time::Wall;
+    use fencepost_core::token::{RunId, Token};
+    use fencepost_store::{Entry, MemoryStore, Version};
+    use std::sync::Mutex;
+    use std::thread::ThreadId;
+    use std::time::{Duration, Instant};
+
+    /// A store that notes on which thread it was called.
+    struct Noting {
+        store: MemoryStore,
+        callers: Mutex<Vec<ThreadId>>,
+    }
+
+    impl Store for Noting {
+        fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
+            self.callers.lock().unwrap().push(thread::current().id());
+            self.store.read(key)
+        }
+
+        fn swap(&self, key: &Key, old: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
+            self.callers.lock().unwrap().push(thread::current().id());
+            self.store.swap(key, old, new)
+        }
+
+        fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
+            self.store.scan(prefix, after, limit)
+        }
+    }
+
+    fn worker(is_embedded: bool) -> (Arc<Noting>, Worker) {
+        let store = Arc::new(Noting { store: MemoryStore::new(), callers: Mutex::default() });
+        let worker = Worker::new(Callee { store: Arc::clone(&store) as Arc<dyn Store>, is_embedded });
+        (store, worker)
+    }
+
+    fn waited_for<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+        let begun = Instant::now();
+        loop {
+            match look() {
+                None if begun.elapsed() < Duration::from_secs(5) => thread::sleep(Duration::from_millis(1)),
+                found => return found,
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_embedded_store_is_waited_for_and_only_while_nothing_is_guarded() {
+        let read = || Call::Read(Key::identity());
+        for (is_embedded, is_guarding, is_here) in
+            [(true, false, true), (true, true, false), (false, false, false), (false, true, false)]
+        {
+            let (store, mut worker) = worker(is_embedded);
+            worker.call(read(), is_guarding);
+            assert_eq!((worker.has_answered(), worker.fd().is_none()), (is_here, is_here));
+            assert!(waited_for(|| worker.answer()).expect("an answer").is_ok());
+            let is_caller_here = store.callers.lock().unwrap().as_slice() == [thread::current().id()];
+            assert_eq!(is_caller_here, is_here, "embedded {is_embedded}, guarding {is_guarding}");
+        }
+    }
+
+    #[test]
+    fn only_what_was_won_is_aside() {
+        let (store, mut worker) = worker(true);
+        let job = Job::shared(Name::new("j").unwrap());
+        let attempt = |slot| (Wall(slot), Token::new(1).unwrap(), RunId(uuid::Uuid::from_u128(1)));
+        let put = |slot| Call::Swap { key: Key::history(&job, Wall(slot), 0), expected: None, new: Some(vec![1]) };
+        store.store.swap(&Key::history(&job, Wall(1), 0), None, Some(b"another's")).unwrap();
+        worker.set_aside(attempt(1), put(1));
+        worker.set_aside(attempt(2), put(2));
+        assert_eq!(waited_for(|| worker.aside()), Some(attempt(2)), "what stands there already is left to the end");
+        assert_eq!((worker.aside(), worker.answer().is_none()), (None, true));
+        assert!(store.callers.lock().unwrap().iter().all(|caller| *caller != thread::current().id()));
+    }
+}

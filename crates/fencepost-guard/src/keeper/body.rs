@@ -22,6 +22,9 @@ use crate::sys::{self, Change};
 
 /// Keeps one job, and returns when there is nothing left to keep and nobody to tell.
 pub(super) fn run(channel: Channel, mut inherited: Inherited) -> io::Result<()> {
+    // Whoever forks goes on where it is, and the fork waits for its turn behind it. Once it has waited for something, it
+    // is given a processor of its own, while the wrapper waits for the store.
+    let _ = poll(&mut [PollFd::new(channel.fd(), PollFlags::POLLIN)], PollTimeout::NONE);
     inherited.settle()?;
     let (wake, woken) = UnixStream::pair()?;
     wake.set_nonblocking(true)?;
@@ -187,7 +190,7 @@ impl Body {
             Order::Kill if !matches!(self.phase, Phase::Waiting | Phase::Killing(_) | Phase::Empty) => self.kill(),
             Order::Freeze if matches!(self.phase, Phase::Running | Phase::Lingering { .. }) => self.freeze(),
             Order::Thaw(deadline) => self.thaw(deadline),
-            Order::Stop | Order::Kill | Order::Freeze => {}
+            Order::GetReady | Order::Stop | Order::Kill | Order::Freeze => {}
         }
     }
 

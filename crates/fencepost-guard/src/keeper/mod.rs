@@ -93,6 +93,12 @@ impl Keeper {
         known.or_else(|| host::process(self.pid()))
     }
 
+    /// Has it get ready for a job, while the wrapper has other things to do.
+    pub fn get_ready(&mut self) {
+        // One that is gone is noticed when it is needed.
+        let _ = self.send(&Order::GetReady);
+    }
+
     /// What to poll for reports, once [`receive`](Self::receive) has nothing more: reports may come several at once.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.channel().fd()

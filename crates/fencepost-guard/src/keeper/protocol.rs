@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 pub enum Order {
     /// Start the job; answered by `Spawned` or `NotSpawned`.
     Spawn(Box<Spawn>),
+    /// There will be something to do soon.
+    GetReady,
     /// A renewal was won: the tree may live until then. Too late once `DeadlineReached` was reported.
     Deadline(Boot),
     /// Pass a signal on to the job's process group.
