@@ -1,5 +1,6 @@
 //! How the keeper starts the job, and what it makes of itself before and after.
 
+use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -132,7 +133,7 @@ fn directory(job: &Spawn) -> io::Result<Option<CString>> {
 fn image(job: &Spawn) -> io::Result<Image> {
     let program = job.argv.first().ok_or_else(|| io::Error::from_raw_os_error(ENOENT))?;
     let env = environment(job);
-    let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.as_os_str());
+    let path = env.get(OsStr::new("PATH")).map(OsString::as_os_str);
     Ok(Image {
         paths: places(program, path).map(|place| text(place.as_os_str())).collect::<io::Result<_>>()?,
         argv: job.argv.iter().map(|word| text(word)).collect::<io::Result<_>>()?,
@@ -140,12 +141,16 @@ fn image(job: &Spawn) -> io::Result<Image> {
     })
 }
 
-/// The wrapper's environment with the job's variables.
-fn environment(job: &Spawn) -> Vec<(OsString, OsString)> {
-    let is_changed = |name: &OsString| job.env.iter().any(|(changed, _)| changed == name);
-    let inherited = std::env::vars_os().filter(|(name, _)| !is_changed(name));
-    let set = job.env.iter().filter_map(|(name, value)| Some((name.clone(), value.clone()?)));
-    inherited.chain(set).collect()
+/// The wrapper's environment with the job's variables, of which the last word counts.
+fn environment(job: &Spawn) -> BTreeMap<OsString, OsString> {
+    let mut env: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+    for (name, value) in &job.env {
+        match value {
+            Some(value) => env.insert(name.clone(), value.clone()),
+            None => env.remove(name),
+        };
+    }
+    env
 }
 
 /// Where a program of this name may be, as a shell looks for it.

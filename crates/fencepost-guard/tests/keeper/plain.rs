@@ -176,12 +176,17 @@ fn the_keeper_lets_go_of_what_the_job_inherited() {
 }
 
 fn a_keeper_without_a_job_leaves_at_once() {
-    let mut scene = Scene::new();
-    let comm = format!("/proc/{}/comm", scene.keeper);
-    until("the keeper has its name", || fs::read_to_string(&comm).unwrap() == "fencepost-keep\n");
-    scene.close();
-    all_dead(&[scene.keeper]);
-    assert_eq!(scene.stderr(), "");
+    for is_ready in [true, false] {
+        let mut scene = Scene::new();
+        if is_ready {
+            scene.order(&Order::GetReady);
+            let comm = format!("/proc/{}/comm", scene.keeper);
+            until("the keeper has its name", || fs::read_to_string(&comm).unwrap() == "fencepost-keep\n");
+        }
+        scene.close();
+        all_dead(&[scene.keeper]);
+        assert_eq!(scene.stderr(), "", "ready: {is_ready}");
+    }
 }
 
 fn leftovers_are_ended_and_named() {
