@@ -100,13 +100,16 @@ enum Out {
 }
 
 /// The call that puts an attempt into the history, if nothing stands in its place there.
-pub fn set_aside(job: &Job, outcome: &Outcome) -> Option<Call> {
+pub fn call_to_set_aside(job: &Job, outcome: &Outcome) -> Option<Call> {
     match Page::add(None, job, outcome, Kind::Attempt) {
-        Ok(Added::Page(new)) => {
-            Some(Call::Swap { key: Key::history(job, outcome.slot, 0), expected: None, new: Some(new) })
-        }
+        Ok(Added::Page(page)) => Some(put_page(job, outcome, 0, None, page)),
         _ => None,
     }
+}
+
+/// Writes a page of the history of an outcome's slot.
+fn put_page(job: &Job, outcome: &Outcome, number: u32, expected: Option<Version>, page: Vec<u8>) -> Call {
+    Call::Swap { key: Key::history(job, outcome.slot, number), expected, new: Some(page) }
 }
 
 impl<R: Rules> Transition<R> {
@@ -261,11 +264,10 @@ impl<R: Rules> Transition<R> {
             Ok(Added::Known) => self.is_aside(now, &outcome),
             Ok(Added::Full) => self.set_aside(now, outcome, kind, page + 1, None),
             Ok(Added::Page(new)) => {
-                let key = Key::history(&self.job, outcome.slot, page);
-                let expected = entry.map(|entry| entry.version.clone());
+                let call = put_page(&self.job, &outcome, page, entry.map(|entry| entry.version.clone()), new);
                 self.out = Out::Aside(outcome, kind, page);
                 self.sent = now.boot;
-                Step::Call(Call::Swap { key, expected, new: Some(new) })
+                Step::Call(call)
             }
             Err(why) => self.fail(unreadable(&format!("the history of {}", self.job), &why)),
         }

@@ -195,7 +195,9 @@ static FIRST_THREAD: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn on_bus_error(_: libc::c_int) {
     if this_thread() == FIRST_THREAD.load(Ordering::Relaxed) {
-        const SENTENCE: &[u8] = b"fencepost: a file of the store can no longer be read or written (bus error)\n";
+        const SENTENCE: &[u8] =
+            b"fencepost: a file of the store can no longer be read or written (bus error), and what was \
+            being recorded may be missing. See whether its disk is full or gone, then what fencepost status says.\n";
         // SAFETY: the buffer is static and its length its own.
         unsafe { libc::write(libc::STDERR_FILENO, SENTENCE.as_ptr().cast(), SENTENCE.len()) };
         exit_now(125);

@@ -20,6 +20,7 @@ pub mod backends {
 use std::path::Path;
 use std::time::Duration;
 
+use fencepost_core::nearest::distance;
 use thiserror::Error;
 
 use crate::file_system::shared_file_system;
@@ -252,21 +253,6 @@ fn unknown_scheme(url: &str, scheme: &str) -> String {
         _ => format!("known are {}.", SCHEMES.iter().map(|known| known.name).collect::<Vec<_>>().join(", ")),
     };
     format!("{:?} names no kind of store that fencepost knows: {hint}", redacted(url))
-}
-
-/// How many characters must be put in, taken out or replaced to make one word of the other.
-fn distance(from: &str, to: &str) -> usize {
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in to.bytes().enumerate() {
-            let replaced = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[to.len()]
 }
 
 /// A password may itself hold an `@` or a `/`, so that all before the last `@` counts as its part.

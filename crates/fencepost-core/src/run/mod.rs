@@ -20,7 +20,7 @@ use crate::said::Published;
 use crate::slot::NotNow;
 use crate::time::{Boot, Reference};
 use crate::token::{RunId, Token};
-use crate::transition::{Done, Known, Step, Transition, set_aside};
+use crate::transition::{Done, Known, Step, Transition, call_to_set_aside};
 
 mod ending;
 mod stages;
@@ -333,7 +333,7 @@ impl<R: Rules> Run<R> {
         self.advance(now, out);
         if let Some(oldest) = record.next_to_go().filter(|_| self.terms.leaves_outcome) {
             let attempt = oldest.attempt();
-            out.extend(set_aside(&record.job, oldest).map(|call| Output::SetAside { attempt, call }));
+            out.extend(call_to_set_aside(&record.job, oldest).map(|call| Output::SetAside { attempt, call }));
         }
     }
 
