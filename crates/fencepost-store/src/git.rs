@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use crate::declared::{Declared, Declaring, Standing};
 use crate::{
-    Access, Answer, Entry, Fate, Key, OpenError, SCAN_KEYS_MAX, Store, StoreError, Swapped, Trouble, Version,
+    Access, Answer, Entry, Fate, Key, OpenError, SCAN_KEYS_MAX, Store, StoreError, Swapped, Trouble, User, Version,
     fresh_version, refuse_unsound,
 };
 use cli::{Git, Said};
@@ -322,10 +322,7 @@ fn flush_all(directory: &Path) -> io::Result<()> {
 /// Where the user keeps what can be fetched again.
 fn user_cache() -> Option<PathBuf> {
     let named = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let home = || {
-        let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten()?;
-        Some(user.dir.join(".cache"))
-    };
+    let home = || User::current().map(|user| user.home.join(".cache"));
     named.or_else(home).map(|cache| cache.join("fencepost"))
 }
 

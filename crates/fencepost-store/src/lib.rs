@@ -15,6 +15,7 @@ mod open;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod pool;
 mod redact;
+mod user;
 
 use std::sync::Arc;
 
@@ -31,6 +32,7 @@ pub use open::backends::redis;
 pub use open::backends::sqlite::SqliteStore;
 pub use open::{OpenError, bare, declared, is_embedded, is_unmade, minimum_ttl, open, open_with, redacted};
 pub use redact::redacted_text;
+pub use user::User;
 
 pub use fencepost_core::name::Key;
 pub use fencepost_core::register::{Answer, Entry, Fate, StoreError, Swapped, Trouble, Version};

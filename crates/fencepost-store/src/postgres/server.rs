@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::unistd::{User, geteuid};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
@@ -16,7 +15,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::Secret;
+use crate::{Secret, User};
 
 /// How long one address of the server is tried.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
@@ -189,14 +188,14 @@ fn shown(config: &Config) -> String {
 }
 
 fn system_user() -> Option<String> {
-    User::from_uid(geteuid()).ok().flatten().map(|user| user.name)
+    User::current().map(|user| user.name.clone())
 }
 
 fn password_file() -> Option<PathBuf> {
     let named = std::env::var_os("PGPASSFILE").map(PathBuf::from);
     named.or_else(|| {
         let home = std::env::var_os("HOME").map(PathBuf::from);
-        let home = home.or_else(|| User::from_uid(geteuid()).ok().flatten().map(|user| user.dir));
+        let home = home.or_else(|| User::current().map(|user| user.home.clone()));
         home.map(|home| home.join(".pgpass"))
     })
 }

@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{User, geteuid};
+use fencepost_store::User;
 use serde_json::json;
 
 use self::crontab::Translation;
@@ -57,7 +57,7 @@ pub fn run(global: &Global, options: &InitOptions) -> Result<Code, Failure> {
 }
 
 fn translate(text: &str, from: &str, with_user: bool) -> Translation {
-    let user = User::from_uid(geteuid()).ok().flatten().map(|user| user.name);
+    let user = User::current().map(|user| user.name.clone());
     let home = config::home().map(|home| home.display().to_string());
     let reader = crontab::Context { from, with_user, user, home, zone: install::machine_zone() };
     reader.translate(text)

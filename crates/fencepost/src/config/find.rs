@@ -4,9 +4,9 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
-use nix::unistd::{Uid, User, geteuid};
+use fencepost_store::User;
+use nix::unistd::geteuid;
 
 use super::mistake::Source;
 use crate::args::Global;
@@ -50,23 +50,7 @@ pub fn candidates() -> impl Iterator<Item = PathBuf> {
 
 /// The home directory of the user's passwd entry: cron, sudo and a login shell disagree about `$HOME`.
 pub fn home() -> Option<PathBuf> {
-    // The passwd database may be on the network, so that it is asked once.
-    static HOME: OnceLock<Option<PathBuf>> = OnceLock::new();
-    HOME.get_or_init(|| home_of(geteuid()).filter(|home| home.is_absolute())).clone()
-}
-
-/// Who stands in this machine's own file is found there. The whole database, which may ask a daemon and directories on
-/// the network, is for the others.
-fn home_of(user: Uid) -> Option<PathBuf> {
-    let here = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    home_in(&here, user).or_else(|| User::from_uid(user).ok().flatten().map(|user| user.dir))
-}
-
-/// The sixth field of the line whose third is the user's number.
-fn home_in(passwd: &str, user: Uid) -> Option<PathBuf> {
-    let mut lines = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
-    let number = user.to_string();
-    lines.find(|fields| fields.len() == 7 && fields[2] == number).map(|fields| PathBuf::from(fields[5]))
+    User::current().map(|user| user.home.clone()).filter(|home| home.is_absolute())
 }
 
 /// Whether `up` started this run. It has nobody else to end what does not end when it is asked to.
@@ -172,17 +156,6 @@ fn directories(path: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_home_is_found_by_the_users_number_alone() {
-        let passwd = "root:x:0:0:root:/root:/bin/bash\n+::::::\nten:x:10:1000::/home/ten:/bin/sh\n\
-                      hundred:x:100:10:A, B:/srv/hundred:\ntorn:x:1000:10\n";
-        let home = |number| home_in(passwd, Uid::from_raw(number));
-        assert_eq!(home(0), Some("/root".into()));
-        assert_eq!(home(10), Some("/home/ten".into()));
-        assert_eq!(home(100), Some("/srv/hundred".into()));
-        assert_eq!((home(1), home(1000)), (None, None), "for these the whole database is asked");
-    }
 
     #[test]
     fn the_nearest_comes_first_then_the_users_then_the_machines() {
