@@ -116,7 +116,7 @@ impl SqliteStore {
 impl Store for SqliteStore {
     fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
         let connection = self.connection()?;
-        let value = entry(&connection, key).map_err(self.failed(Stage::Before))?;
+        let value = entry(&connection, key.as_str()).map_err(self.failed(Stage::Before))?;
         Ok(Answer { value, clock: host_clock::now() })
     }
 
@@ -130,11 +130,11 @@ impl Store for SqliteStore {
         let transaction =
             Transaction::new(&mut connection, TransactionBehavior::Immediate).map_err(self.failed(Stage::Before))?;
         let clock = host_clock::now();
-        let current = entry(&transaction, key).map_err(self.failed(Stage::Before))?;
-        if current.as_ref().map(|entry| &entry.version) != expected {
+        let is_as_expected = write(&transaction, key, expected, version.as_ref().zip(new));
+        if !is_as_expected.map_err(self.failed(Stage::Before))? {
+            let current = entry(&transaction, key.as_str()).map_err(self.failed(Stage::Before))?;
             return Ok(Answer { value: Swapped::Lost(current), clock });
         }
-        write(&transaction, key, version.as_ref().zip(new)).map_err(self.failed(Stage::Before))?;
         self.commit(transaction)?;
         Ok(Answer { value: Swapped::Won(version), clock })
     }
@@ -168,22 +168,35 @@ impl OpenedFiles {
     }
 }
 
-fn entry(connection: &Connection, key: &Key) -> rusqlite::Result<Option<Entry>> {
+fn entry(connection: &Connection, key: &str) -> rusqlite::Result<Option<Entry>> {
     let mut statement = connection.prepare("SELECT value, version FROM entries WHERE key = ?1")?;
-    statement
-        .query_row([key.as_str()], |row| Ok(Entry { bytes: row.get(0)?, version: Version(row.get(1)?) }))
-        .optional()
+    statement.query_row([key], |row| Ok(Entry { bytes: row.get(0)?, version: Version(row.get(1)?) })).optional()
 }
 
-fn write(connection: &Connection, key: &Key, new: Option<(&Version, &[u8])>) -> rusqlite::Result<()> {
-    match new {
-        Some((version, value)) => connection.execute(
-            "INSERT OR REPLACE INTO entries (key, version, value) VALUES (?1, ?2, ?3)",
-            params![key.as_str(), version.0, value],
+/// Writes the new entry where the expected one stands, and says whether it did.
+fn write(
+    connection: &Connection,
+    key: &Key,
+    expected: Option<&Version>,
+    new: Option<(&Version, &[u8])>,
+) -> rusqlite::Result<bool> {
+    let key = key.as_str();
+    let changed = match (expected, new) {
+        (Some(expected), Some((version, value))) => connection.execute(
+            "UPDATE entries SET version = ?3, value = ?4 WHERE key = ?1 AND version = ?2",
+            params![key, expected.0, version.0, value],
         ),
-        None => connection.execute("DELETE FROM entries WHERE key = ?1", [key.as_str()]),
-    }
-    .map(|_| ())
+        (Some(expected), None) => {
+            connection.execute("DELETE FROM entries WHERE key = ?1 AND version = ?2", params![key, expected.0])
+        }
+        (None, Some((version, value))) => connection.execute(
+            "INSERT INTO entries (key, version, value) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+            params![key, version.0, value],
+        ),
+        // There is nothing to write: what has to be is that nothing stands there.
+        (None, None) => Ok(usize::from(entry(connection, key)?.is_none())),
+    };
+    Ok(changed? > 0)
 }
 
 /// Keys are ASCII, so that the greatest character of all bounds those with a prefix from above.
