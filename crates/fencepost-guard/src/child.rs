@@ -1,6 +1,7 @@
 //! The guarded child, as the driver sees it: the keeper that runs it and the terminal it may need.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -132,8 +133,14 @@ impl Child {
     }
 
     fn order(&mut self, order: Order) -> Vec<Input> {
-        let sent = self.keeper.as_mut().map(|keeper| keeper.send(&order));
-        if matches!(sent, Some(Err(_))) { self.keeper_died() } else { Vec::new() }
+        match self.keeper.as_mut().map(|keeper| keeper.send(&order)) {
+            // It is gone. What it said before is heard first, and then that it is.
+            Some(Err(error)) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
+                Vec::new()
+            }
+            Some(Err(_)) => self.keeper_died(),
+            Some(Ok(())) | None => Vec::new(),
+        }
     }
 
     fn spawn(&mut self, grant: Option<&Grant>) -> Vec<Input> {
@@ -402,7 +409,7 @@ impl Body for Child {
         while let Some(keeper) = &mut self.keeper {
             match keeper.receive() {
                 Heard::Report(report) => inputs.extend(self.report(report, tell)),
-                Heard::Nothing => break,
+                Heard::Nothing | Heard::Left => break,
                 Heard::Gone => inputs.extend(self.keeper_died()),
             }
         }

@@ -122,8 +122,13 @@ impl Body {
         self.sleep(pause);
     }
 
+    /// Whether there is nothing left to keep, and the wrapper knows it or is gone.
     fn is_done(&self) -> bool {
-        self.wrapper_died && matches!(self.phase, Phase::Waiting | Phase::Empty)
+        match self.phase {
+            Phase::Waiting => self.wrapper_died,
+            Phase::Empty => self.wrapper_died || !self.job.more_to_come && self.channel.backlog() == 0,
+            _ => false,
+        }
     }
 
     fn reap(&mut self) {

@@ -36,6 +36,10 @@ pub struct Keeper {
     channel: Option<Channel>,
     /// When it started, as far as that is known without asking.
     started: Option<u64>,
+    /// Another command comes after the one that it keeps.
+    more_to_come: bool,
+    /// It has nothing left to keep, and nothing more to say.
+    is_done: bool,
     /// The wrapper's own descendants, of which the keeper is one.
     tree: Tree,
 }
@@ -46,6 +50,8 @@ pub enum Heard {
     Report(Report),
     /// Nothing for now.
     Nothing,
+    /// It has left, because nothing is left to keep.
+    Left,
     /// The keeper has died: [`Keeper::sweep`] ends what it kept.
     Gone,
 }
@@ -79,7 +85,7 @@ impl Keeper {
         let started = before.filter(|_| host::tick(boot_now()) == before);
         mask.thread_set_mask()?;
         let pid = forked?.expect("the child does not get here");
-        Ok(Self { pid, channel: Some(channel), started, tree })
+        Ok(Self { pid, channel: Some(channel), started, more_to_come: false, is_done: false, tree })
     }
 
     pub fn pid(&self) -> i32 {
@@ -106,6 +112,9 @@ impl Keeper {
 
     /// Sends an order. Fails if the keeper is gone, or takes nothing for as long as five seconds.
     pub fn send(&mut self, order: &Order) -> io::Result<()> {
+        if let Order::Spawn(job) = order {
+            self.more_to_come = job.more_to_come;
+        }
         let channel = self.channel.as_mut().expect(OPEN);
         channel.push(order)?;
         let until = boot_now() + SEND_TIMEOUT;
@@ -126,6 +135,7 @@ impl Keeper {
                 Heard::Report(report)
             }
             Received::Nothing => Heard::Nothing,
+            Received::Closed if self.is_done => Heard::Left,
             Received::Closed => Heard::Gone,
         }
     }
@@ -135,7 +145,7 @@ impl Keeper {
         drop(self);
     }
 
-    /// Lets a keeper go that has nothing left to keep. It ends while the wrapper has other things to do.
+    /// Lets a keeper go that has nothing left to keep. It leaves by itself, while the wrapper has other things to do.
     pub fn dismiss(mut self) -> Dismissed {
         self.channel = None;
         let _ = sys::send(self.pid(), Signal::SIGCONT as i32);
@@ -165,11 +175,12 @@ impl Keeper {
         Vec::new()
     }
 
-    /// Where orphans do not come to the wrapper, the group is all that a sweep can go by.
     fn note(&mut self, report: &Report) {
         match report {
+            // Where orphans do not come to the wrapper, the group is all that a sweep can go by.
             Report::Spawned { pid } => self.tree.group = Some(Pid::from_raw(*pid)),
             Report::ChildEnded { .. } => self.tree.group = None,
+            Report::Empty { .. } => self.is_done = !self.more_to_come,
             _ => {}
         }
     }

@@ -84,7 +84,8 @@ pub enum Report {
     LeftOvers {
         processes: Vec<Process>,
     },
-    /// Nothing of the tree is left but what could not be killed. The last report, unless more is to come.
+    /// Nothing of the tree is left but what could not be killed. The last report, after which the keeper
+    /// leaves, unless more is to come.
     Empty {
         escaped: Vec<Process>,
     },

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 use std::time::Duration;
 
-use fencepost_guard::keeper::{Exit, Order, Report, SpawnStep};
+use fencepost_guard::keeper::{Exit, Order, Report, Spawn, SpawnStep};
 use nix::libc::{EACCES, ENOENT, SIGUSR1};
 
 use crate::scene::{Scene, all_dead, deadline_in, is_alive, until};
@@ -24,6 +24,11 @@ pub const TESTS: &[crate::Test] = &[
     ("the_job_inherits_none_of_our_descriptors", the_job_inherits_none_of_our_descriptors),
     ("the_keeper_lets_go_of_what_the_job_inherited", the_keeper_lets_go_of_what_the_job_inherited),
     ("a_keeper_without_a_job_leaves_at_once", a_keeper_without_a_job_leaves_at_once),
+    (
+        "a_keeper_whose_job_has_ended_leaves_by_itself_and_is_still_heard",
+        a_keeper_whose_job_has_ended_leaves_by_itself_and_is_still_heard,
+    ),
+    ("a_keeper_stays_for_what_is_to_come", a_keeper_stays_for_what_is_to_come),
     ("leftovers_are_ended_and_named", leftovers_are_ended_and_named),
     ("the_end_of_a_pipeline_is_no_leftover", the_end_of_a_pipeline_is_no_leftover),
     ("leave_children_leaves_them", leave_children_leaves_them),
@@ -187,6 +192,24 @@ fn a_keeper_without_a_job_leaves_at_once() {
         all_dead(&[scene.keeper]);
         assert_eq!(scene.stderr(), "", "ready: {is_ready}");
     }
+}
+
+fn a_keeper_whose_job_has_ended_leaves_by_itself_and_is_still_heard() {
+    let mut scene = Scene::new();
+    scene.spawn(scene.job("exit 3"));
+    until("the keeper has left", || !is_alive(scene.keeper));
+    expect_end(&scene, Exit::Code(3));
+    scene.expect_empty();
+}
+
+fn a_keeper_stays_for_what_is_to_come() {
+    let mut scene = Scene::new();
+    scene.spawn(Spawn { more_to_come: true, ..scene.job("exit 0") });
+    expect_end(&scene, Exit::Code(0));
+    scene.expect_empty();
+    scene.spawn(scene.job("exit 4"));
+    expect_end(&scene, Exit::Code(4));
+    scene.expect_empty();
 }
 
 fn leftovers_are_ended_and_named() {

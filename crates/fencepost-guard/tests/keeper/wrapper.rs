@@ -37,9 +37,13 @@ pub fn run() {
         let mut fds = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN), PollFd::new(keeper.fd(), PollFlags::POLLIN)];
         poll(&mut fds, PollTimeout::NONE).unwrap();
         let [orders, reports] = fds.map(|fd| fd.any().unwrap());
-        if reports && !pass_reports(&mut keeper) {
-            say(&Line::Swept(keeper.sweep()));
-            return;
+        match if reports { pass_reports(&mut keeper) } else { Heard::Nothing } {
+            Heard::Gone => return say(&Line::Swept(keeper.sweep())),
+            Heard::Left => {
+                keeper.close();
+                return drop(io::copy(&mut io::stdin(), &mut io::sink()));
+            }
+            _ => {}
         }
         if orders && !pass_orders(&mut keeper) {
             return keeper.close();
@@ -75,7 +79,7 @@ pub fn run_on_terminal(script: &str) {
             }
             Heard::Report(Report::Empty { .. }) => return keeper.close(),
             Heard::Report(_) => {}
-            Heard::Gone => panic!("the keeper is gone"),
+            Heard::Left | Heard::Gone => panic!("the keeper is gone"),
         }
     }
 }
@@ -96,13 +100,12 @@ fn follow(keeper: &mut Keeper, terminal: &mut Terminal, child: i32, signal: i32)
     keeper.send(&Order::Signal(SIGCONT)).unwrap();
 }
 
-/// False when the keeper is gone.
-fn pass_reports(keeper: &mut Keeper) -> bool {
+/// Everything that the keeper has to say, and what comes after it.
+fn pass_reports(keeper: &mut Keeper) -> Heard {
     loop {
         match keeper.receive() {
             Heard::Report(report) => say(&Line::Report(report)),
-            Heard::Nothing => return true,
-            Heard::Gone => return false,
+            other => return other,
         }
     }
 }
