@@ -1,34 +1,86 @@
-//! Links a small library into the program: finding, mapping and binding it took a tenth of the program's start.
+//! Links the C library into what is built for use, and places the program at a fixed address: finding, mapping and
+//! binding the library and moving eight thousand pointers took a fifth of a short run.
 //!
-//! All that is used of it is the backtrace of a panic. Where the C compiler does not have it as an archive, it is loaded
-//! when the program starts, as everywhere.
+//! docs/INSTALL.md says what else changes with it. `FENCEPOST_LINK` set to `static` or `dynamic` decides otherwise. Where
+//! the C compiler does not have the library as archives, it is loaded when the program starts, as everywhere.
 
 use std::env;
-use std::path::Path;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const LIBRARY: &str = "gcc_eh";
+/// Each library that Rust asks the linker for, and the archive that stands in for it.
+const ARCHIVES: [(&str, &str); 7] = [
+    ("c", "libc.a"),
+    ("m", "libm.a"),
+    ("dl", "libdl.a"),
+    ("rt", "librt.a"),
+    ("util", "libutil.a"),
+    ("pthread", "libpthread.a"),
+    ("gcc_s", "libgcc_eh.a"),
+];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=CC");
-    let is = |name: &str, value: &str| env::var(name).is_ok_and(|is| is == value);
-    let is_for_here = env::var("HOST") == env::var("TARGET");
-    if !(is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu") && is_for_here) {
+    println!("cargo::rerun-if-env-changed=FENCEPOST_LINK");
+    println!("cargo::rustc-check-cfg=cfg(linked_statically)");
+    if !(is_wanted() && is_possible()) {
         return;
     }
-    if let Some(directory) = directory_of(LIBRARY) {
-        println!("cargo::rustc-link-search=native={directory}");
-        println!("cargo::rustc-link-lib=static:-bundle={LIBRARY}");
+    let found = ARCHIVES.iter().map(|(name, file)| Some((name, path_of(file)?)));
+    if let Some(archives) = found.collect::<Option<Vec<_>>>() {
+        link_statically(&archives);
     }
 }
 
-/// Where the C compiler has the library as an archive. It repeats the bare name of one that it does not have.
-fn directory_of(library: &str) -> Option<String> {
+/// What is built for use is linked statically; what is built for tests takes what a test preloads, such as another time.
+fn is_wanted() -> bool {
+    match env::var("FENCEPOST_LINK").as_deref() {
+        Err(_) | Ok("") => is("PROFILE", "release"),
+        Ok("static") => true,
+        Ok("dynamic") => false,
+        Ok(other) => panic!("FENCEPOST_LINK is {other:?}, and must be static or dynamic"),
+    }
+}
+
+/// Whether this was ever tried.
+fn is_possible() -> bool {
+    let is_for_here = env::var("HOST") == env::var("TARGET");
+    is_for_here
+        && is("CARGO_CFG_TARGET_ARCH", "x86_64")
+        && is("CARGO_CFG_TARGET_OS", "linux")
+        && is("CARGO_CFG_TARGET_ENV", "gnu")
+}
+
+fn is(name: &str, value: &str) -> bool {
+    env::var(name).is_ok_and(|is| is == value)
+}
+
+/// Where the C compiler has the file. It repeats the bare name of one that it does not have.
+fn path_of(file: &str) -> Option<PathBuf> {
     let compiler = env::var("CC").unwrap_or_else(|_| "cc".to_string());
-    let asked = Command::new(compiler).arg(format!("-print-file-name=lib{library}.a")).output().ok()?;
-    let answer = String::from_utf8(asked.stdout).ok()?;
-    let path = Path::new(answer.trim());
-    let directory = path.parent().filter(|_| path.is_absolute() && path.exists())?;
-    directory.to_str().map(str::to_string)
+    let asked = Command::new(compiler).arg(format!("-print-file-name={file}")).output().ok()?;
+    let path = PathBuf::from(String::from_utf8(asked.stdout).ok()?.trim());
+    path.is_absolute().then_some(path).filter(|path| path.exists())
+}
+
+/// The linker is asked for libraries in any form, and takes each from the first directory that has it: one which has
+/// nothing but archives comes first.
+///
+/// All of this is for the program alone. Its tests are linked as ever, and must not find the archives.
+fn link_statically(archives: &[(&&str, PathBuf)]) {
+    let directory = Path::new(&env::var("OUT_DIR").expect("set by cargo")).join("archives");
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir(&directory).expect("a directory in OUT_DIR");
+    for (name, path) in archives {
+        symlink(path, directory.join(format!("lib{name}.a"))).expect("a link in OUT_DIR");
+    }
+    println!("cargo::rustc-link-arg-bins=-L{}", directory.display());
+    println!("cargo::rustc-link-arg-bins=-no-pie");
+    println!("cargo::rustc-link-arg-bins=-static");
+    // They need each other, and not every linker looks at an archive twice without being told.
+    println!("cargo::rustc-link-arg-bins=-Wl,--start-group,-lgcc_s,-lgcc,-lc,--end-group");
+    println!("cargo::rustc-cfg=linked_statically");
 }

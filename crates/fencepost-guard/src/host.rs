@@ -8,6 +8,8 @@ use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::{Pid, SysconfVar, gethostname, sysconf};
 
+pub use crate::sys::look_hosts_up_without_modules;
+
 /// The system this process runs on. Process ids mean something only where all three marks are the same.
 #[derive(Clone, Debug)]
 pub struct Host {

@@ -113,8 +113,9 @@ fn beside(errand: &mut Errand<'_>) -> io::Result<Pid> {
         errand.errno = errand.run();
         exit_now(127)
     }
-    let mut stack = vec![0u128; STACK_BYTES / size_of::<u128>()];
-    let top = stack.as_mut_ptr_range().end.cast();
+    // Nobody reads what is there before it is written, so that it need not be touched.
+    let mut stack = Vec::<u128>::with_capacity(STACK_BYTES / size_of::<u128>());
+    let top = stack.spare_capacity_mut().as_mut_ptr_range().end.cast();
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     // SAFETY: the new process runs on a stack of its own, with signals blocked and thus no handler of ours, and this
     // one does not go on before it is done with our memory.
@@ -260,6 +261,22 @@ pub(crate) fn stdin() -> BorrowedFd<'static> {
     // on it fail with `EBADF`.
     unsafe { BorrowedFd::borrow_raw(libc::STDIN_FILENO) }
 }
+
+/// Has hosts looked up in the local file and by DNS, whatever else the system is set up to ask.
+///
+/// For a program that the C library is linked into: to ask anything else it would load a module into itself, and with it
+/// a second C library, which has to be the very same version or anything may happen.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub fn look_hosts_up_without_modules() {
+    unsafe extern "C" {
+        fn __nss_configure_lookup(database: *const libc::c_char, services: *const libc::c_char) -> libc::c_int;
+    }
+    // SAFETY: both are texts for the length of the call, and the library has a lock of its own for the rest.
+    unsafe { __nss_configure_lookup(c"hosts".as_ptr(), c"files dns".as_ptr()) };
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub fn look_hosts_up_without_modules() {}
 
 /// Gives this program's code back to the system, which has it in its cache and brings back what is needed.
 ///

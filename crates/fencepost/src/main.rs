@@ -31,6 +31,9 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(code) => return code.into(),
     };
+    if !matches!(arguments.verb, Verb::Run(_)) {
+        place::get_ready_to_look_up_hosts();
+    }
     let code = match &arguments.verb {
         Verb::Run(options) => command::run::run(&arguments.global, options),
         Verb::Lease(verb) => command::lease::run(&arguments.global, verb),

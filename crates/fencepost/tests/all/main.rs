@@ -40,6 +40,7 @@ mod status;
 mod stop;
 mod store_failure;
 mod stores;
+mod system;
 mod terminal;
 mod triggers;
 mod up;

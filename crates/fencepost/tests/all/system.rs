@@ -1,0 +1,79 @@
+//! What the program takes from the system it was started on: its libraries, its users, its hosts.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+
+use nix::unistd::geteuid;
+
+use crate::common::{BINARY, Said, Site};
+
+/// A number that no machine's own file has.
+const STRANGER: u32 = 3_141_592;
+
+#[test]
+fn a_user_whom_only_the_network_knows_is_asked_for() {
+    if !geteuid().is_root() {
+        return println!("skipped: becoming another user needs root");
+    }
+    let site = Site::new();
+    let home = site.path("home");
+    fs::create_dir(&home).unwrap();
+    let answer = format!(
+        "#!/bin/sh\n[ \"$*\" = 'passwd {STRANGER}' ] && echo 'who:*:{STRANGER}:1::{}:/bin/sh'\n",
+        home.display()
+    );
+    for (path, bytes) in [("getent", answer.into_bytes()), ("fencepost", fs::read(BINARY).unwrap())] {
+        fs::write(site.path(path), bytes).unwrap();
+        fs::set_permissions(site.path(path), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    fs::set_permissions(site.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    std::os::unix::fs::chown(&home, Some(STRANGER), None).unwrap();
+    let status = |path: &str| {
+        let mut command = site.program(site.path("fencepost").to_str().unwrap(), &["status"]);
+        command.env_remove("FENCEPOST_STATE_DIR").env("PATH", path).current_dir("/").uid(STRANGER);
+        Said::of(command.output().unwrap())
+    };
+    let known = status(site.path("").to_str().unwrap());
+    let store = format!("store   sqlite:{}/.local/state/fencepost/store.db", home.display());
+    assert_eq!((known.code, known.stdout.lines().next()), (0, Some(store.as_str())), "{known:?}");
+    // With nobody to ask there is no place for the store, and saying so is better than one that depends on `$HOME`.
+    let unknown = status("/nonexistent");
+    assert_eq!(unknown.code, 125, "{unknown:?}");
+    assert!(unknown.stderr.contains("Set FENCEPOST_STATE_DIR"), "{unknown:?}");
+}
+
+#[cfg(linked_statically)]
+mod linked_statically {
+    use super::*;
+
+    #[test]
+    fn the_program_needs_no_library() {
+        let elf = fs::read(BINARY).unwrap();
+        let number = |at: usize, bytes: usize| {
+            elf[at..at + bytes].iter().rev().fold(0, |number: usize, byte| number << 8 | usize::from(*byte))
+        };
+        let (table, size, count) = (number(0x20, 8), number(0x36, 2), number(0x38, 2));
+        let kinds: Vec<usize> = (0..count).map(|at| number(table + at * size, 4)).collect();
+        const LOAD: usize = 1;
+        const INTERPRETER: usize = 3;
+        assert!(kinds.contains(&LOAD) && !kinds.contains(&INTERPRETER), "{kinds:?}");
+    }
+
+    #[test]
+    fn hosts_are_looked_up_without_modules() {
+        let site = Site::new();
+        let services = "hosts: mymachines mdns4_minimal resolve [!UNAVAIL=return] files dns myhostname\n";
+        fs::write(site.path("nsswitch.conf"), services).unwrap();
+        let script = "mount --bind nsswitch.conf /etc/nsswitch.conf && exec strace -f -o trace -e trace=openat \
+                      \"$BINARY\" --store redis://nowhere.invalid:1 status";
+        let mut command = site.program("unshare", &["-m", "sh", "-c", script]);
+        let said = Said::of(command.current_dir(site.path("")).output().unwrap());
+        let Ok(trace) = fs::read_to_string(site.path("trace")) else {
+            return println!("skipped: mounting needs root: {said:?}");
+        };
+        assert!(said.stderr.contains("nowhere.invalid"), "{said:?}");
+        let opened = |what: &str| trace.lines().any(|line| line.contains(what));
+        assert!(opened("/etc/hosts") && !opened("libnss_"), "{trace}");
+    }
+}
