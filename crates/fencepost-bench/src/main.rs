@@ -31,6 +31,7 @@ fn main() {
     let asked: Vec<String> = std::env::args().skip(3).collect();
     assert!(asked.iter().all(|part| PARTS.contains(&part.as_str())), "{USAGE}");
     let directory = tempfile::tempdir().expect("a directory to work in");
+    let fencepost = installed(&fencepost, directory.path());
     for part in PARTS.into_iter().filter(|part| asked.is_empty() || asked.iter().any(|asked| asked == part)) {
         match part {
             "true" => wrapped_true(&fencepost, directory.path(), rounds),
@@ -40,6 +41,14 @@ fn main() {
             _ => up::report(&fencepost, directory.path()),
         }
     }
+}
+
+/// A copy of the program, as people install it. What a linker has just written lies in the system's cache in single
+/// pages, and costs a fifth more page faults than it will ever again.
+fn installed(fencepost: &Path, directory: &Path) -> PathBuf {
+    let path = directory.join("fencepost");
+    std::fs::copy(fencepost, &path).expect("a copy of the program");
+    path
 }
 
 fn wrapped_true(fencepost: &Path, directory: &Path, rounds: usize) {
