@@ -39,9 +39,12 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     settle(&connection).map_err(failed)?;
-    let header = settled_header(&mut connection).map_err(failed)?;
-    if header != OURS {
-        make_store(&mut connection, path, header)?;
+    // Both numbers are written at once, so that no two moments can make up ours.
+    if header(&connection).map_err(failed)? != OURS {
+        let header = settled_header(&mut connection).map_err(failed)?;
+        if header != OURS {
+            make_store(&mut connection, path, header)?;
+        }
     }
     enter_wal(&connection, path)?;
     Ok(connection)
