@@ -172,45 +172,46 @@ pub fn slot_rule(
     keys: &JobConfig,
     zone: &Zone,
 ) -> Result<SlotRule, Failure> {
-    let on_lost = match options.on_lost.or(keys.on_lost) {
+    let RunOptions { basics, more } = options;
+    let on_lost = match more.on_lost.or(keys.on_lost) {
         Some(config::OnLost::Halt) => OnLost::Halt,
         _ => OnLost::Rerun,
     };
-    if let Some(text) = &options.slot {
-        return named_slot(text, options.again, on_lost, zone);
+    if let Some(text) = &more.slot {
+        return named_slot(text, more.again, on_lost, zone);
     }
-    let schedule = match (&options.schedule, options.every) {
+    let schedule = match (&more.schedule, more.every) {
         (Some(text), _) => Some(parse(text, zone)?),
         (None, Some(every)) => Some(parse(&every_text(every), zone)?),
-        (None, None) => match config.filter(|config| config.jobs.contains_key(&options.job)) {
+        (None, None) => match config.filter(|config| config.jobs.contains_key(&basics.job)) {
             Some(config) => schedule_in(config, keys, zone)?,
             None => None,
         },
     };
     let Some(schedule) = schedule else {
         return match keys.slot {
-            Some(unit) => Ok(SlotRule::Unit { unit, again: options.again, on_lost }),
-            None if options.now || options.again => Err(Failure::Usage(format!(
+            Some(unit) => Ok(SlotRule::Unit { unit, again: more.again, on_lost }),
+            None if more.now || more.again => Err(Failure::Usage(format!(
                 "{} has no schedule and no slots, so that there is nothing to do again or early. Leave --now and \
                  --again out, or give --schedule or --slot.",
-                options.job
+                basics.job
             ))),
             None => Ok(SlotRule::None { on_lost }),
         };
     };
-    let asked = match (options.now, options.again) {
+    let asked = match (more.now, more.again) {
         (true, _) => Asked::Now,
         (_, true) => Asked::Again,
-        _ if options.by_up => Asked::Untried,
+        _ if more.by_up => Asked::Untried,
         _ => Asked::Due,
     };
     let given = CatchUp {
-        slack: options.slack,
-        catch_up: options.catch_up,
-        within: options.catch_up_within,
-        mode: options.catch_up_mode,
-        order: options.catch_up_order,
-        spacing: options.catch_up_spacing,
+        slack: more.slack,
+        catch_up: more.catch_up,
+        within: more.catch_up_within,
+        mode: more.catch_up_mode,
+        order: more.catch_up_order,
+        spacing: more.catch_up_spacing,
     };
     Ok(SlotRule::Due(Box::new(Scheduled { schedule, terms: given.terms(keys)?, asked, on_lost })))
 }

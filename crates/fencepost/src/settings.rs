@@ -9,7 +9,7 @@ use fencepost_core::name::Name;
 use fencepost_core::zone::Zone;
 use fencepost_guard::artifact::{Base, Declared};
 
-use crate::args::{OnceOptions, OverlapChoice, RunOptions, StoreErrorChoice};
+use crate::args::{OnceOptions, OverlapChoice, RunBasics, RunOptions, StoreErrorChoice};
 use crate::calendar::{self, SlotRule};
 use crate::command::{self, check_ttl};
 use crate::config::{Config, GRACE, GRACES_PER_TTL, JobConfig, Located};
@@ -61,39 +61,40 @@ pub struct Settings {
 
 impl Settings {
     pub fn of(options: &RunOptions, config: Option<&Config>, store: &str) -> Result<Self, Failure> {
-        let keys = config.map(|config| config.job(&options.job).clone()).unwrap_or_default();
+        let RunOptions { basics, more } = options;
+        let keys = config.map(|config| config.job(&basics.job).clone()).unwrap_or_default();
         let base = upstreams::base(config)?;
-        let zone = calendar::zone(options.tz.as_deref(), config, &options.job)?;
+        let zone = calendar::zone(more.tz.as_deref(), config, &basics.job)?;
         let shell = |script: &OsString| vec!["/bin/sh".into(), "-c".into(), script.clone()];
-        let ttl = command::ttl(options.ttl.or(value(&keys.ttl)), store)?;
+        let ttl = command::ttl(basics.ttl.or(value(&keys.ttl)), store)?;
         Ok(Self {
-            argv: argv(options, config, &keys)?,
-            working_directory: working_directory(&options.job, config, &keys),
+            argv: argv(basics, config, &keys)?,
+            working_directory: working_directory(&basics.job, config, &keys),
             environment: keys.environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
             ttl,
-            grace: grace(ttl, options.grace.or(value(&keys.grace)))?,
-            timeout: options.timeout.or(value(&keys.timeout)),
-            wait: options.wait.or(value(&keys.wait)),
-            skip_exit: options.skip_exit.or(keys.skip_exit).unwrap_or(0),
-            overlap: options.overlap.or(keys.overlap).unwrap_or(OverlapChoice::Skip),
-            on_store_error: options.on_store_error.or(keys.on_store_error).unwrap_or(StoreErrorChoice::Fail),
-            leave_children: options.leave_children || keys.leave_children == Some(true),
-            output_on_failure: options.output_on_failure || keys.output_on_failure == Some(true),
+            grace: grace(ttl, basics.grace.or(value(&keys.grace)))?,
+            timeout: basics.timeout.or(value(&keys.timeout)),
+            wait: basics.wait.or(value(&keys.wait)),
+            skip_exit: basics.skip_exit.or(keys.skip_exit).unwrap_or(0),
+            overlap: more.overlap.or(keys.overlap).unwrap_or(OverlapChoice::Skip),
+            on_store_error: more.on_store_error.or(keys.on_store_error).unwrap_or(StoreErrorChoice::Fail),
+            leave_children: more.leave_children || keys.leave_children == Some(true),
+            output_on_failure: more.output_on_failure || keys.output_on_failure == Some(true),
             slot: calendar::slot_rule(options, config, &keys, &zone)?,
-            retries: options.retries.or(keys.retries).unwrap_or(0),
-            retry_backoff: options.retry_backoff.or(value(&keys.retry_backoff)).unwrap_or(RETRY_BACKOFF),
-            catch_up_spacing: options.catch_up_spacing.or(value(&keys.catch_up_spacing)).unwrap_or_default(),
-            observe: options.observe || keys.observe == Some(true),
-            by_up: options.by_up,
+            retries: more.retries.or(keys.retries).unwrap_or(0),
+            retry_backoff: more.retry_backoff.or(value(&keys.retry_backoff)).unwrap_or(RETRY_BACKOFF),
+            catch_up_spacing: more.catch_up_spacing.or(value(&keys.catch_up_spacing)).unwrap_or_default(),
+            observe: more.observe || keys.observe == Some(true),
+            by_up: more.by_up,
             zone,
             needs: needs(options, config, &keys, &base)?,
-            needs_wait: options.needs_wait.or(value(&keys.needs_wait)).unwrap_or_default(),
-            prepare: options.prepare.as_ref().map(shell).or(keys.prepare.as_ref().map(|line| line.value.argv())),
-            produces: upstreams::produces(&options.produces, &keys, &base)?,
-            empty_exit: empty_exit(options.empty_exit.or(keys.empty_exit))?,
-            stuck_after: options.stuck_after.or(keys.stuck_after),
+            needs_wait: more.needs_wait.or(value(&keys.needs_wait)).unwrap_or_default(),
+            prepare: more.prepare.as_ref().map(shell).or(keys.prepare.as_ref().map(|line| line.value.argv())),
+            produces: upstreams::produces(&more.produces, &keys, &base)?,
+            empty_exit: empty_exit(more.empty_exit.or(keys.empty_exit))?,
+            stuck_after: more.stuck_after.or(keys.stuck_after),
             base,
-            remark: remark(&options.job, config),
+            remark: remark(&basics.job, config),
             keys,
         })
     }
@@ -145,8 +146,9 @@ impl Settings {
 }
 
 fn needs(options: &RunOptions, config: Option<&Config>, keys: &JobConfig, base: &Base) -> Result<Vec<Need>, Failure> {
-    let needs = upstreams::needs(&options.needs, config, keys, base)?;
-    upstreams::check_self(&needs, &options.job)?;
+    let RunOptions { basics, more } = options;
+    let needs = upstreams::needs(&more.needs, config, keys, base)?;
+    upstreams::check_self(&needs, &basics.job)?;
     upstreams::check_inputs(&needs)?;
     Ok(needs)
 }
@@ -155,17 +157,17 @@ fn value<T: Copy>(key: &Option<Located<T>>) -> Option<T> {
     key.as_ref().map(|key| key.value)
 }
 
-fn argv(options: &RunOptions, config: Option<&Config>, keys: &JobConfig) -> Result<Vec<OsString>, Failure> {
-    if let Some(script) = &options.shell {
+fn argv(basics: &RunBasics, config: Option<&Config>, keys: &JobConfig) -> Result<Vec<OsString>, Failure> {
+    if let Some(script) = &basics.shell {
         return Ok(vec!["/bin/sh".into(), "-c".into(), script.clone()]);
     }
-    if !options.command.is_empty() {
-        return Ok(options.command.clone());
+    if !basics.command.is_empty() {
+        return Ok(basics.command.clone());
     }
     if let Some(command) = &keys.command {
         return Ok(command.value.argv());
     }
-    let job = &options.job;
+    let job = &basics.job;
     let near = config.and_then(|config| config.near(job)).map(|near| format!(" Did you mean {near:?}?"));
     let why = match config {
         None => String::new(),

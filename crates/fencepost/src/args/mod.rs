@@ -2,6 +2,7 @@
 
 pub mod operate;
 pub mod publish;
+mod run;
 pub mod store;
 
 use std::ffi::OsString;
@@ -13,13 +14,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use fencepost_core::ledger::Status;
 use fencepost_core::name::{Job, Name};
 use fencepost_core::token::Token;
-use serde::Serialize;
 
-use crate::config::RETRIES_MAX;
-use crate::config::{CatchUpMode, CatchUpOrder, OnLost};
+use crate::config::CatchUpMode;
 use crate::duration;
 use crate::exit::Code;
 use crate::report;
+pub use run::{OverlapChoice, RunBasics, RunOptions, Sink, StoreErrorChoice};
 
 /// Run it once, on fresh input, and let nothing stale write
 #[derive(Debug, Parser)]
@@ -32,7 +32,7 @@ pub struct Arguments {
 }
 
 /// Options that stand on either side of the verb.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, PartialEq, Args)]
 pub struct Global {
     /// The store that holds the leases, as a URL (default: the embedded one, in the state directory)
     #[arg(long, global = true, value_name = "URL")]
@@ -102,127 +102,6 @@ pub enum Verb {
 }
 
 #[derive(Debug, Args)]
-pub struct RunOptions {
-    /// The job's name: the same on every machine that may run it
-    #[arg(value_parser = name)]
-    pub job: Name,
-    /// Run this string by sh -c
-    #[arg(short = 'c', value_name = "STRING", conflicts_with = "command")]
-    pub shell: Option<OsString>,
-    /// The command, after -- (default: the one of the configuration)
-    #[arg(last = true, value_name = "CMD")]
-    pub command: Vec<OsString>,
-    /// How long the lease lasts without a renewal; it is renewed every third of it (default: 5m)
-    #[arg(long, value_parser = duration::parse, value_name = "D")]
-    pub ttl: Option<Duration>,
-    /// How long the job has between TERM and KILL (default: 10s, or a third of a shorter ttl)
-    #[arg(long, value_parser = duration::parse, value_name = "D")]
-    pub grace: Option<Duration>,
-    /// End the job if it runs longer
-    #[arg(long, value_parser = duration::parse, value_name = "D")]
-    pub timeout: Option<Duration>,
-    /// Wait this long for the lease if another run holds it
-    #[arg(short, long, value_parser = duration::parse, value_name = "D")]
-    pub wait: Option<Duration>,
-    /// Exit with this code instead of 0 if the run is skipped
-    #[arg(short = 'E', long, value_name = "N")]
-    pub skip_exit: Option<u8>,
-    /// What to do while another run of the job is going (default: skip)
-    #[arg(long, value_enum)]
-    pub overlap: Option<OverlapChoice>,
-    /// The job is each host's own: only runs on this host exclude each other
-    #[arg(long)]
-    pub per_host: bool,
-    /// What to do if the store cannot be reached: fail, or run without a lease and without a token (default:
-    /// fail)
-    #[arg(long, value_enum)]
-    pub on_store_error: Option<StoreErrorChoice>,
-    /// The zone whose days count, by its IANA name (default: UTC)
-    #[arg(long, value_name = "ZONE")]
-    pub tz: Option<String>,
-    /// When the job is due, as cron writes it or as "every 45m": the run is for the slot that is due, once
-    #[arg(long, value_name = "CRON", conflicts_with_all = ["every", "slot"])]
-    pub schedule: Option<String>,
-    /// The job is due this often
-    #[arg(long, value_parser = duration::parse, value_name = "D", conflicts_with = "slot")]
-    pub every: Option<Duration>,
-    /// The slot the run is for, without a schedule: this day, hour or minute, or an instant; a slot that is done is
-    /// not done again
-    #[arg(long, value_name = "day|hour|minute|T")]
-    pub slot: Option<String>,
-    /// A trigger this much early or late is on time (default: 1m)
-    #[arg(long, value_parser = duration::parse, value_name = "D")]
-    pub slack: Option<Duration>,
-    /// Run now; it satisfies the slot that it replaces
-    #[arg(long, conflicts_with_all = ["again", "slot"])]
-    pub now: bool,
-    /// Repeat a slot that is done
-    #[arg(long)]
-    pub again: bool,
-    /// Try a failed run again, this often (default: 0)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=i64::from(RETRIES_MAX)))]
-    pub retries: Option<u32>,
-    /// How long to wait before the first retry; twice as long before each next (default: 10s)
-    #[arg(long, value_parser = duration::parse, value_name = "D")]
-    pub retry_backoff: Option<Duration>,
-    /// What to do about a slot whose run died: run it again, or halt (default: rerun)
-    #[arg(long, value_enum, value_name = "WHAT")]
-    pub on_lost: Option<OnLost>,
-    /// Of the slots that are due and not done, how many of the most recent run (default: 1)
-    #[arg(long, value_name = "N")]
-    pub catch_up: Option<u32>,
-    /// No slot older than this is caught up (default: as many periods as --catch-up)
-    #[arg(long, value_parser = duration::parse, value_name = "D")]
-    pub catch_up_within: Option<Duration>,
-    /// Whether each missed slot runs, or one run covers the gap (default: each)
-    #[arg(long, value_enum, value_name = "MODE")]
-    pub catch_up_mode: Option<CatchUpMode>,
-    /// Which missed slot runs first (default: oldest)
-    #[arg(long, value_enum, value_name = "ORDER")]
-    pub catch_up_order: Option<CatchUpOrder>,
-    /// How long to wait between the runs of missed slots
-    #[arg(long, value_parser = duration::parse, value_name = "D")]
-    pub catch_up_spacing: Option<Duration>,
-    /// Decide and record everything, but skip, halt and stop nothing
-    #[arg(long)]
-    pub observe: bool,
-    /// Work only if this upstream is good: NAME[@last-due|same-day|same-slot|within=6h|any][,artifact=PATH]; may be
-    /// given several times
-    #[arg(long, value_name = "SPEC")]
-    pub needs: Vec<String>,
-    /// Wait this long for upstreams that are not good yet (default: not at all)
-    #[arg(long, value_parser = duration::parse, value_name = "D")]
-    pub needs_wait: Option<Duration>,
-    /// Run this string by sh -c first, under the lease: for example a git pull
-    #[arg(long, value_name = "STRING")]
-    pub prepare: Option<OsString>,
-    /// A file or pattern that the command writes: PATH[,min-bytes=N]; may be given several times
-    #[arg(long, value_name = "PATH")]
-    pub produces: Vec<String>,
-    /// The exit code by which the command says that there was nothing to do
-    #[arg(long, value_name = "N")]
-    pub empty_exit: Option<u8>,
-    /// Warn when this many good runs in a row have left the same bytes
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
-    pub stuck_after: Option<u32>,
-    /// Leave alone what the command leaves running
-    #[arg(long)]
-    pub leave_children: bool,
-    /// Hold the command's output back, and print it only if it fails
-    #[arg(long)]
-    pub output_on_failure: bool,
-    /// Write what happens as JSON lines to a file, or to an open descriptor as fd:N
-    #[arg(long, value_name = "FILE|fd:N")]
-    pub events: Option<OsString>,
-    /// Say what would happen, and do nothing
-    #[arg(long)]
-    pub dry_run: bool,
-    /// It is started by `up`, on several machines at one instant
-    #[arg(long, hide = true)]
-    pub by_up: bool,
-}
-
-#[derive(Debug, Args)]
 pub struct UpOptions {
     /// Only these jobs (default: all that have a schedule and are enabled)
     #[arg(value_parser = name, value_name = "JOB")]
@@ -252,22 +131,6 @@ pub struct LogsOptions {
     /// Say which logs there are
     #[arg(long, conflicts_with_all = ["follow", "lines"])]
     pub list: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum OverlapChoice {
-    /// Leave it to the run that is going, and exit 0
-    Skip,
-    /// Ask that run to stop, and take its place
-    Replace,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum StoreErrorChoice {
-    Fail,
-    Run,
 }
 
 #[derive(Debug, Subcommand)]
@@ -523,7 +386,7 @@ pub struct WhyOptions {
 impl Arguments {
     /// Reads the command line, or says what is wrong with it and which code to end with.
     pub fn from_command_line() -> Result<Self, Code> {
-        if let Some(arguments) = Self::of_a_run() {
+        if let Some(arguments) = run::read() {
             return Ok(arguments);
         }
         let parsed = Self::try_parse().map(|mut arguments| {
@@ -548,56 +411,12 @@ impl Arguments {
             code
         })
     }
-
-    /// What cron asks for thousands of times a day is read by its own part of the grammar alone: building the whole of
-    /// it takes as long as starting the program. What that part does not understand is for the whole to explain.
-    fn of_a_run() -> Option<Self> {
-        if verb_asked_for()? != "run" {
-            return None;
-        }
-        let RunArguments { global, verb: RunVerb::Run(options) } = RunArguments::try_parse().ok()?;
-        Some(Self { global, verb: Verb::Run(options) })
-    }
-}
-
-/// The part of the grammar that a run needs.
-#[derive(Debug, Parser)]
-#[command(name = "fencepost", disable_help_subcommand = true)]
-struct RunArguments {
-    #[command(flatten)]
-    global: Global,
-    #[command(subcommand)]
-    verb: RunVerb,
-}
-
-#[derive(Debug, Subcommand)]
-enum RunVerb {
-    Run(Box<RunOptions>),
 }
 
 impl Verb {
     /// Whether the verb passes a child's exit code through, so that a usage error needs a code of its own.
     pub fn is_wrapper(&self) -> bool {
         matches!(self, Self::Run(_) | Self::Once(_))
-    }
-}
-
-/// Where events go.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Sink {
-    File(PathBuf),
-    Descriptor(u32),
-}
-
-impl Sink {
-    pub fn parse(text: &OsString) -> Result<Self, String> {
-        match text.to_str().and_then(|text| text.strip_prefix("fd:")) {
-            None => Ok(Self::File(PathBuf::from(text))),
-            Some(number) => number
-                .parse()
-                .map(Self::Descriptor)
-                .map_err(|_| format!("--events {}: fd: takes the number of an open descriptor", text.display())),
-        }
     }
 }
 

@@ -46,16 +46,16 @@ use crate::upstreams;
 pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     let settings = Settings::of(options, place.config.as_ref(), &place.store)?;
-    let job = super::job(&options.job, options.per_host, &place)?;
+    let job = super::job(&options.basics.job, options.more.per_host, &place)?;
     if let Some(remark) = &settings.remark {
         Voice::of(global).tell(remark);
     }
-    if options.dry_run {
+    if options.more.dry_run {
         return dry_run(&place, &job, &settings);
     }
     let again = Again::from_environment(&settings);
     let run = super::mint_run();
-    let sink = options.events.as_ref().map(Sink::parse).transpose().map_err(Failure::Usage)?;
+    let sink = options.more.events.as_ref().map(Sink::parse).transpose().map_err(Failure::Usage)?;
     let mut events = Events::open(sink, job.to_string(), run.to_string())?;
     let mut teller = Teller::of(global, &settings, &place, &job, run);
     let attempt = Attempt { global, settings, place, job, run, again };
