@@ -12,8 +12,12 @@ use crate::said::Published;
 use crate::time::Wall;
 use crate::token::{RunId, Token};
 
-/// How many outcomes a job's record keeps.
-pub const RING_OUTCOMES_MAX: usize = 32;
+/// How many outcomes a job's record keeps at least.
+pub const RING_OUTCOMES_KEPT: usize = 32;
+
+/// How many it has room for. Past that it gives up all that it does not keep, at once: one by one they would cost every
+/// run of a busy job a write more.
+pub const RING_OUTCOMES_MAX: usize = 40;
 
 /// The most bytes of a note kept in the record.
 pub const NOTE_BYTES_MAX: usize = 256;

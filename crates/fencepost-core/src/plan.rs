@@ -16,7 +16,7 @@ use core::time::Duration;
 use thiserror::Error;
 
 use crate::lease::Honest;
-use crate::ledger::{Outcome, RING_OUTCOMES_MAX, Status, Trigger};
+use crate::ledger::{Outcome, RING_OUTCOMES_KEPT, Status, Trigger};
 use crate::schedule::Schedule;
 use crate::time::Wall;
 
@@ -27,7 +27,7 @@ pub const CATCH_UP_MAX: u32 = 1000;
 
 /// The most slots that may be caught up with the newest first: until the oldest is done, only the record's ring of
 /// outcomes knows the others, and other runs take places in it too.
-pub const NEWEST_FIRST_MAX: u32 = RING_OUTCOMES_MAX as u32 * 3 / 4;
+pub const NEWEST_FIRST_MAX: u32 = RING_OUTCOMES_KEPT as u32 * 3 / 4;
 
 /// A record of slots this far in the future is not the fault of two clocks that differ, but of one that was wrong.
 pub const AHEAD_MAX: Duration = Duration::from_secs(3600);

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::artifact::Fingerprint;
-use crate::ledger::{Barred, Covered, Ledger, Outcome, RING_OUTCOMES_MAX, Trigger, cut};
+use crate::ledger::{Barred, Covered, Ledger, Outcome, RING_OUTCOMES_KEPT, RING_OUTCOMES_MAX, Trigger, cut};
 use crate::name::Job;
 use crate::said::Published;
 use crate::slot::Timing;
@@ -254,7 +254,8 @@ impl Record {
     pub fn slim(&mut self) -> Vec<Outcome> {
         let mut given_up = Vec::new();
         let ring = |record: &Self| record.ledger.ring.len();
-        while ring(self) > RING_OUTCOMES_MAX || ring(self) > 0 && encode(self).len() > RECORD_BYTES_MAX {
+        let most = if ring(self) > RING_OUTCOMES_MAX { RING_OUTCOMES_KEPT } else { RING_OUTCOMES_MAX };
+        while ring(self) > most || ring(self) > 0 && encode(self).len() > RECORD_BYTES_MAX {
             let newest = self.ledger.ring.iter().map(|outcome| outcome.slot).max();
             let last = self.ledger.ring.iter().rposition(|outcome| Some(outcome.slot) == newest);
             // Only the last attempt of the newest slot is worth more than its age.
@@ -266,11 +267,13 @@ impl Record {
         given_up
     }
 
-    /// The outcome that [`Self::slim`] gives up once the lease has left one more.
-    pub fn next_to_go(&self) -> Option<&Outcome> {
-        let slot = self.lease.as_ref()?.slot;
-        let oldest = self.ledger.ring.first().filter(|oldest| oldest.slot < slot && !oldest.clipped);
-        oldest.filter(|_| self.ledger.ring.len() >= RING_OUTCOMES_MAX)
+    /// The outcomes that [`Self::slim`] gives up once the lease has left one more.
+    pub fn to_go(&self) -> &[Outcome] {
+        let ring = &self.ledger.ring;
+        let (Some(lease), true) = (&self.lease, ring.len() >= RING_OUTCOMES_MAX) else { return &[] };
+        let oldest = &ring[..ring.len() + 1 - RING_OUTCOMES_KEPT];
+        let is_sure = |outcome: &&Outcome| outcome.slot < lease.slot && !outcome.clipped;
+        &oldest[..oldest.iter().take_while(is_sure).count()]
     }
 
     pub fn encode(&self) -> Vec<u8> {

@@ -140,10 +140,9 @@ impl<R: Rules> Transition<R> {
         self
     }
 
-    /// Knows of an attempt that it is in the history.
-    pub fn knowing_aside(mut self, attempt: Option<Attempt>) -> Self {
-        self.set_aside.extend(attempt);
-        self
+    /// Takes note that an attempt is in the history.
+    pub fn know_aside(&mut self, attempt: Attempt) {
+        self.set_aside.push(attempt);
     }
 
     pub fn begin(&mut self, now: Now) -> Step {

@@ -144,7 +144,7 @@ impl Driver<'_> {
 
     /// What the store answered, which signals came, and what the body had to say.
     fn happenings(&mut self) -> Vec<Input> {
-        let mut inputs: Vec<Input> = self.worker.aside().map(Input::IsAside).into_iter().collect();
+        let mut inputs: Vec<Input> = self.worker.asides().map(Input::IsAside).collect();
         inputs.extend(self.worker.answer().map(Input::Answered));
         for signal in self.signals.pending() {
             inputs.extend(match signal {

@@ -3,11 +3,12 @@
 //! While something is guarded, calls are made on a thread of their own. While nothing is, the embedded store is called
 //! right here: it answers within bounds, and starting a thread to wait for it costs more than what it does.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 
 use fencepost_core::ledger::Attempt;
@@ -82,9 +83,9 @@ impl Worker {
         }
     }
 
-    /// The attempt that is in the history by now.
-    pub fn aside(&self) -> Option<Attempt> {
-        self.thread.as_ref().and_then(|thread| thread.asides.try_recv().ok())
+    /// The attempts that have come into the history since this was asked last.
+    pub fn asides(&self) -> impl Iterator<Item = Attempt> {
+        self.thread.iter().flat_map(|thread| thread.asides.try_iter())
     }
 
     /// The answer, if it has come.
@@ -132,7 +133,8 @@ impl Thread {
         let (bell, mut rope) = UnixStream::pair()?;
         bell.set_nonblocking(true)?;
         thread::Builder::new().name("store".to_string()).stack_size(256 * 1024).spawn(move || {
-            for errand in inbox {
+            let mut queue = Queue { inbox, waiting: VecDeque::new() };
+            while let Some(errand) = queue.next() {
                 let is_heard = match errand {
                     Errand::Call(call) => {
                         outbox.send(perform(store.as_ref(), &call)).is_ok() && rope.write_all(&[1]).is_ok()
@@ -158,6 +160,31 @@ impl Thread {
     fn answer(&mut self) -> Option<Answered> {
         let _ = self.bell.read(&mut [0; 16]);
         self.answers.try_recv().ok()
+    }
+}
+
+/// Errands in the order in which they are run: what somebody waits for, a renewal for example, goes before what nobody
+/// does.
+struct Queue {
+    inbox: Receiver<Errand>,
+    waiting: VecDeque<Errand>,
+}
+
+impl Queue {
+    /// The next errand, once there is one; none when nobody is left to send any.
+    fn next(&mut self) -> Option<Errand> {
+        loop {
+            let errand = match self.inbox.try_recv() {
+                Ok(errand) => errand,
+                Err(TryRecvError::Empty) if self.waiting.is_empty() => self.inbox.recv().ok()?,
+                Err(TryRecvError::Empty) => return self.waiting.pop_front(),
+                Err(TryRecvError::Disconnected) => return None,
+            };
+            match errand {
+                Errand::Call(_) => return Some(errand),
+                Errand::SetAside(..) => self.waiting.push_back(errand),
+            }
+        }
     }
 }
 
@@ -234,8 +261,27 @@ mod tests {
         store.store.swap(&Key::history(&job, Wall(1), 0), None, Some(b"another's")).unwrap();
         worker.set_aside(attempt(1), put(1));
         worker.set_aside(attempt(2), put(2));
-        assert_eq!(waited_for(|| worker.aside()), Some(attempt(2)), "what stands there already is left to the end");
-        assert_eq!((worker.aside(), worker.answer().is_none()), (None, true));
+        let aside = waited_for(|| worker.asides().next());
+        assert_eq!(aside, Some(attempt(2)), "what stands there already is left to the end");
+        assert_eq!(worker.asides().next(), None);
+        assert!(worker.answer().is_none());
         assert!(store.callers.lock().unwrap().iter().all(|caller| *caller != thread::current().id()));
+    }
+    #[test]
+    fn what_somebody_waits_for_goes_first() {
+        let (sender, inbox) = channel();
+        let mut queue = Queue { inbox, waiting: VecDeque::new() };
+        let attempt = |slot| (Wall(slot), Token::new(1).unwrap(), RunId(uuid::Uuid::from_u128(1)));
+        let read = || Call::Read(Key::identity());
+        let is_call = |errand: Option<Errand>| errand.map(|errand| matches!(errand, Errand::Call(_)));
+        sender.send(Errand::SetAside(attempt(1), read())).unwrap();
+        sender.send(Errand::SetAside(attempt(2), read())).unwrap();
+        sender.send(Errand::Call(read())).unwrap();
+        assert_eq!(is_call(queue.next()), Some(true));
+        assert!(matches!(queue.next(), Some(Errand::SetAside(first, _)) if first == attempt(1)));
+        sender.send(Errand::Call(read())).unwrap();
+        assert_eq!([is_call(queue.next()), is_call(queue.next())], [Some(true), Some(false)]);
+        drop(sender);
+        assert!(queue.next().is_none());
     }
 }

@@ -69,7 +69,7 @@ pub struct Run<R: Rules = Honest> {
     stage: Stage,
     child: Child,
     /// What the history holds of what the record will give up.
-    aside: Option<Attempt>,
+    aside: Vec<Attempt>,
     retry_at: Option<Boot>,
     /// When a claim or a completion is given up.
     give_up_at: Option<Boot>,
@@ -131,7 +131,7 @@ impl<R: Rules> Run<R> {
             observed: Vec::new(),
             stage: Stage::Claimed,
             child: Child::default(),
-            aside: None,
+            aside: Vec::new(),
             retry_at: None,
             give_up_at: None,
             interrupted: None,
@@ -156,7 +156,10 @@ impl<R: Rules> Run<R> {
                 self.is_first_sight = facts.is_first_sight;
                 self.with_transition(now, &mut out, |t| t.consulted(now, facts));
             }
-            Input::IsAside(attempt) => self.aside = Some(attempt),
+            Input::IsAside(attempt) => {
+                self.aside.push(attempt);
+                self.transition.iter_mut().for_each(|transition| transition.know_aside(attempt));
+            }
             Input::Tick => self.tick(now, &mut out),
             Input::Spawned => {}
             Input::NotSpawned(why) => {
@@ -241,8 +244,9 @@ impl<R: Rules> Run<R> {
     fn start(&mut self, intent: Intent, now: Now, out: &mut Vec<Output>) {
         let mut transition = Transition::new(self.terms.job.clone(), intent, self.terms.claim.run, self.writes);
         if let Some(mine) = &self.mine {
-            transition = transition.from_known(mine.known.clone(), mine.reference.clone()).knowing_aside(self.aside);
+            transition = transition.from_known(mine.known.clone(), mine.reference.clone());
         }
+        self.aside.iter().for_each(|&attempt| transition.know_aside(attempt));
         self.retry_at = None;
         self.transition = Some(transition);
         self.with_transition(now, out, |t| t.begin(now));
@@ -331,9 +335,9 @@ impl<R: Rules> Run<R> {
         self.phase = Phase::Running;
         self.give_up_at = None;
         self.advance(now, out);
-        if let Some(oldest) = record.next_to_go().filter(|_| self.terms.leaves_outcome) {
-            let attempt = oldest.attempt();
-            out.extend(call_to_set_aside(&record.job, oldest).map(|call| Output::SetAside { attempt, call }));
+        for outcome in record.to_go().iter().filter(|_| self.terms.leaves_outcome) {
+            let attempt = outcome.attempt();
+            out.extend(call_to_set_aside(&record.job, outcome).map(|call| Output::SetAside { attempt, call }));
         }
     }
 

@@ -4,13 +4,14 @@ use crate::common::*;
 use fencepost_core::fence::Level;
 use fencepost_core::history::Page;
 use fencepost_core::lease::Facts;
-use fencepost_core::ledger::{EndedBy, RING_OUTCOMES_MAX, Status};
+use fencepost_core::ledger::{Attempt, EndedBy, Outcome, RING_OUTCOMES_KEPT, RING_OUTCOMES_MAX, Status};
 use fencepost_core::name::Key;
 use fencepost_core::record::StopAsked;
 use fencepost_core::run::{Event, Exit, Finish, Input, Output, Terms, TookOver, Why};
 use fencepost_core::said::{Published, Said};
 use fencepost_core::slot::Choice;
 use fencepost_core::token::Token;
+use fencepost_core::transition::Call;
 
 // The plain way.
 
@@ -47,41 +48,75 @@ fn a_jobs_first_run_makes_one_call_more_and_a_stores_first_run_two() {
 /// the end; who is not, puts it there himself, and once only.
 #[test]
 fn what_a_full_record_gives_up_is_put_aside_while_the_job_runs() {
-    for (is_made, is_told, calls) in [(true, true, 1), (true, false, 2), (false, false, 2)] {
-        let mut store = Memory::with(&free(5));
-        for run in 0..RING_OUTCOMES_MAX as u128 {
-            let mut bench = Bench::begun(at_slot(run), store);
-            bench.settle();
-            assert!(bench.take().iter().all(|output| !matches!(output, Output::SetAside { .. })), "there is room");
-            bench.end_child(Exit::Code(0));
-            bench.settle();
-            store = bench.store;
-        }
-        let oldest = store.record().ledger.ring[0].clone();
-        let mut bench = Bench::begun(at_slot(1_000), store);
+    const GIVEN_UP: usize = RING_OUTCOMES_MAX + 1 - RING_OUTCOMES_KEPT;
+    for (made, told, calls) in
+        [(GIVEN_UP, GIVEN_UP, 1), (GIVEN_UP, 0, 1 + GIVEN_UP), (GIVEN_UP, 4, 1 + GIVEN_UP - 4), (0, 0, 1 + GIVEN_UP)]
+    {
+        let mut bench = Bench::begun(at_slot(1_000), full_store());
+        let oldest = bench.store.record().ledger.ring[..GIVEN_UP].to_vec();
         bench.settle();
-        let aside = bench.take().into_iter().find_map(|output| match output {
-            Output::SetAside { attempt, call } => Some((attempt, call)),
-            _ => None,
-        });
-        let (attempt, call) = aside.expect("there is no room for one more");
-        assert_eq!(attempt, oldest.attempt());
-        if is_made {
+        let asides = asides(&mut bench);
+        let attempts: Vec<Attempt> = oldest.iter().map(Outcome::attempt).collect();
+        assert_eq!(asides.iter().map(|(attempt, _)| *attempt).collect::<Vec<_>>(), attempts);
+        for (number, (attempt, call)) in asides.into_iter().enumerate().take(made) {
             bench.store.answer(call, bench.at);
-        }
-        if is_told {
-            bench.step(Input::IsAside(attempt));
+            if number < told {
+                bench.step(Input::IsAside(attempt));
+            }
         }
         bench.store.calls.clear();
         bench.end_child(Exit::Code(0));
         bench.settle();
         assert_eq!(bench.finish(), ended(Exit::Code(0)));
-        assert_eq!(bench.store.calls.len(), calls, "{is_made} {is_told}: {:?}", bench.store.calls);
+        assert_eq!(bench.store.calls.len(), calls, "{made} {told}: {:?}", bench.store.calls);
         let record = bench.store.record();
-        assert_eq!((record.ledger.ring.len(), record.ledger.has(attempt)), (RING_OUTCOMES_MAX, false));
-        let page = bench.store.bytes(&Key::history(&job(), oldest.slot, 0)).expect("a page");
-        assert_eq!(Page::decode(&page, &job()).unwrap().attempts, [oldest]);
+        assert_eq!(record.ledger.ring.len(), RING_OUTCOMES_KEPT);
+        for outcome in oldest {
+            assert!(!record.ledger.has(outcome.attempt()));
+            let page = bench.store.bytes(&Key::history(&job(), outcome.slot, 0)).expect("a page");
+            assert_eq!(Page::decode(&page, &job()).unwrap().attempts, [outcome]);
+        }
     }
+}
+
+/// Who has begun to record the end and hears only then what is in the history does not put it there again.
+#[test]
+fn what_is_put_aside_meanwhile_is_not_put_there_twice() {
+    let mut bench = Bench::begun(at_slot(1_000), full_store());
+    bench.settle();
+    let asides = asides(&mut bench);
+    bench.end_child(Exit::Code(0));
+    let begun = bench.store.calls.len();
+    for (attempt, call) in asides {
+        bench.store.answer(call, bench.at);
+        bench.step(Input::IsAside(attempt));
+    }
+    bench.store.calls.truncate(begun);
+    bench.settle();
+    assert_eq!(bench.finish(), ended(Exit::Code(0)));
+    let after: Vec<_> = bench.store.calls[begun..].iter().collect();
+    assert!(after.len() <= 2, "{after:?}");
+}
+
+fn full_store() -> Memory {
+    let mut store = Memory::with(&free(5));
+    for run in 0..RING_OUTCOMES_MAX as u128 {
+        let mut bench = Bench::begun(at_slot(run), store);
+        bench.settle();
+        assert!(asides(&mut bench).is_empty(), "there is room");
+        bench.end_child(Exit::Code(0));
+        bench.settle();
+        store = bench.store;
+    }
+    store
+}
+
+fn asides(bench: &mut Bench) -> Vec<(Attempt, Call)> {
+    let aside = |output| match output {
+        Output::SetAside { attempt, call } => Some((attempt, call)),
+        _ => None,
+    };
+    bench.take().into_iter().filter_map(aside).collect()
 }
 
 fn at_slot(run: u128) -> Terms {

