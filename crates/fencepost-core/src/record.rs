@@ -247,24 +247,35 @@ impl Record {
         (gauge.at, gauge.reason) = (at, cut(&barred.reason, REASON_BYTES_MAX));
     }
 
-    /// Gives up its oldest outcomes until it is small enough, and returns them: they belong into the history first.
-    ///
+    /// Gives up its oldest outcomes if they are too many, and returns them: they belong into the history first.
+    pub fn slim(&mut self) -> Vec<Outcome> {
+        let count = self.ledger.ring.len();
+        let too_many = if count > RING_OUTCOMES_MAX { count - RING_OUTCOMES_KEPT } else { 0 };
+        (0..too_many).map(|_| self.give_up_oldest()).collect()
+    }
+
+    /// Writes it down, in as many bytes as it may have: its oldest outcomes give way, and belong into the history first.
+    pub fn fitted(&mut self) -> (Vec<u8>, Vec<Outcome>) {
+        let mut given_up = Vec::new();
+        loop {
+            let bytes = self.encode();
+            if bytes.len() <= RECORD_BYTES_MAX || self.ledger.ring.is_empty() {
+                return (bytes, given_up);
+            }
+            given_up.push(self.give_up_oldest());
+        }
+    }
+
     /// What became of the newest slot stays for as long as there is anything else: whoever asks for the newest looks
     /// here, and older slots may be recorded after it.
-    pub fn slim(&mut self) -> Vec<Outcome> {
-        let mut given_up = Vec::new();
-        let ring = |record: &Self| record.ledger.ring.len();
-        let most = if ring(self) > RING_OUTCOMES_MAX { RING_OUTCOMES_KEPT } else { RING_OUTCOMES_MAX };
-        while ring(self) > most || ring(self) > 0 && encode(self).len() > RECORD_BYTES_MAX {
-            let newest = self.ledger.ring.iter().map(|outcome| outcome.slot).max();
-            let last = self.ledger.ring.iter().rposition(|outcome| Some(outcome.slot) == newest);
-            // Only the last attempt of the newest slot is worth more than its age.
-            let oldest = if last == Some(0) && ring(self) > 1 { 1 } else { 0 };
-            given_up.push(self.ledger.ring.remove(oldest));
-        }
-        let newest = given_up.iter().map(|outcome| outcome.slot).max();
-        self.ledger.given_up = self.ledger.given_up.max(newest);
-        given_up
+    fn give_up_oldest(&mut self) -> Outcome {
+        let ring = &mut self.ledger.ring;
+        let newest = ring.iter().map(|outcome| outcome.slot).max();
+        let last = ring.iter().rposition(|outcome| Some(outcome.slot) == newest);
+        // Only the last attempt of the newest slot is worth more than its age.
+        let oldest = ring.remove(if last == Some(0) && ring.len() > 1 { 1 } else { 0 });
+        self.ledger.given_up = self.ledger.given_up.max(Some(oldest.slot));
+        oldest
     }
 
     /// The outcomes that [`Self::slim`] gives up once the lease has left one more.

@@ -233,7 +233,12 @@ impl<R: Rules> Transition<R> {
                 let (held, sent) = (known.clone(), self.unsettled.unwrap_or(self.sent));
                 self.done(held, sent)
             }
-            Ok(Decision::Write { record, aside }) => {
+            Ok(Decision::Write { mut record, mut aside }) => {
+                let bytes = record.as_mut().map(|record| {
+                    let (bytes, given_up) = record.fitted();
+                    aside.extend(given_up);
+                    bytes
+                });
                 match aside.into_iter().find(|outcome| !self.set_aside.contains(&outcome.attempt())) {
                     Some(outcome) => {
                         self.keep_clocks(now);
@@ -241,7 +246,7 @@ impl<R: Rules> Transition<R> {
                         let kind = if stays { Kind::Detail } else { Kind::Attempt };
                         self.set_aside(now, Box::new(outcome), kind, 0, None)
                     }
-                    None => self.swap(now, record),
+                    None => self.swap(now, record, bytes),
                 }
             }
         }
@@ -291,9 +296,8 @@ impl<R: Rules> Transition<R> {
         Step::Call(Call::Read(key))
     }
 
-    fn swap(&mut self, now: Now, next: Option<Box<Record>>) -> Step {
+    fn swap(&mut self, now: Now, next: Option<Box<Record>>, new: Option<Vec<u8>>) -> Step {
         let expected = self.known.as_ref().and_then(|known| known.as_ref()).map(|known| known.version.clone());
-        let new = next.as_ref().map(|record| record.encode());
         self.out = Out::Swap(next);
         self.sent = now.boot;
         self.writes += 1;

@@ -150,8 +150,7 @@ fn long_notes_push_the_oldest_outcomes_out_and_nothing_else() {
             record.ledger.push(outcome(run, Status::Error, Some(&note.repeat(5_000))));
         }
         let whole = record.ledger.ring.clone();
-        let given_up = record.slim();
-        let bytes = record.encode();
+        let (bytes, given_up) = record.fitted();
         assert!(bytes.len() <= RECORD_BYTES_MAX, "{note:?}: {}", bytes.len());
         let read = Record::decode(&bytes, &job()).unwrap();
         assert_eq!(
