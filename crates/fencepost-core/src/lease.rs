@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use thiserror::Error;
 
-use crate::ledger::{Covered, EndedBy, Ending, Outcome, Status, Trigger, WHOLE_NOTE_BYTES_MAX, cut};
+use crate::ledger::{Attempt, Covered, EndedBy, Ending, Outcome, Status, Trigger, WHOLE_NOTE_BYTES_MAX, cut};
 use crate::name::Job;
 use crate::plan::{PlanRules, SlotState};
 use crate::record::{FORMAT, Holder, Lease, Paused, Record, Seal, StopAsked, Until};
@@ -298,6 +298,8 @@ pub struct Context<'a> {
     pub facts: &'a Facts,
     /// The store's identity, needed for a job's first record.
     pub store: Option<StoreId>,
+    /// What of the record is in the history already.
+    pub aside: &'a [Attempt],
 }
 
 /// What comes of an intent.
@@ -696,13 +698,13 @@ fn held(record: Option<&Record>) -> Result<Record, Refusal> {
 
 fn written(mut record: Record, mut aside: Vec<Outcome>, context: &Context<'_>) -> Decision {
     record.nonce = context.nonce;
-    aside.extend(record.slim());
+    aside.extend(record.slim(context.aside));
     Decision::Write { record: Some(Box::new(record)), aside }
 }
 
 fn released<R: Rules>(mut record: Record, mut aside: Vec<Outcome>, context: &Context<'_>) -> Decision {
     record.nonce = context.nonce;
-    aside.extend(record.slim());
+    aside.extend(record.slim(context.aside));
     Decision::Write { record: R::release(record).map(Box::new), aside }
 }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::artifact::Fingerprint;
-use crate::ledger::{Barred, Covered, Ledger, Outcome, RING_OUTCOMES_KEPT, RING_OUTCOMES_MAX, Trigger, cut};
+use crate::ledger::{Attempt, Barred, Covered, Ledger, Outcome, RING_OUTCOMES_KEPT, RING_OUTCOMES_MAX, Trigger, cut};
 use crate::name::Job;
 use crate::said::Published;
 use crate::slot::Timing;
@@ -247,11 +247,18 @@ impl Record {
         (gauge.at, gauge.reason) = (at, cut(&barred.reason, REASON_BYTES_MAX));
     }
 
-    /// Gives up its oldest outcomes if they are too many, and returns them: they belong into the history first.
-    pub fn slim(&mut self) -> Vec<Outcome> {
-        let count = self.ledger.ring.len();
-        let too_many = if count > RING_OUTCOMES_MAX { count - RING_OUTCOMES_KEPT } else { 0 };
-        (0..too_many).map(|_| self.give_up_oldest()).collect()
+    /// Gives up its oldest outcomes if they are too many, and returns them: they belong into the history first. Of those
+    /// that are there already it gives up all that it does not keep.
+    pub fn slim(&mut self, aside: &[Attempt]) -> Vec<Outcome> {
+        let mut given_up = Vec::new();
+        loop {
+            let count = self.ledger.ring.len();
+            let is_aside = || aside.contains(&self.ledger.ring[self.oldest()].attempt());
+            if count <= RING_OUTCOMES_KEPT || count <= RING_OUTCOMES_MAX && !is_aside() {
+                return given_up;
+            }
+            given_up.push(self.give_up_oldest());
+        }
     }
 
     /// Writes it down, in as many bytes as it may have: its oldest outcomes give way, and belong into the history first.
@@ -266,19 +273,24 @@ impl Record {
         }
     }
 
-    /// What became of the newest slot stays for as long as there is anything else: whoever asks for the newest looks
-    /// here, and older slots may be recorded after it.
     fn give_up_oldest(&mut self) -> Outcome {
-        let ring = &mut self.ledger.ring;
+        let oldest = self.oldest();
+        let outcome = self.ledger.ring.remove(oldest);
+        self.ledger.given_up = self.ledger.given_up.max(Some(outcome.slot));
+        outcome
+    }
+
+    /// The place of the outcome that is given up next. What became of the newest slot stays for as long as there is
+    /// anything else: whoever asks for the newest looks here, and older slots may be recorded after it.
+    fn oldest(&self) -> usize {
+        let ring = &self.ledger.ring;
         let newest = ring.iter().map(|outcome| outcome.slot).max();
         let last = ring.iter().rposition(|outcome| Some(outcome.slot) == newest);
         // Only the last attempt of the newest slot is worth more than its age.
-        let oldest = ring.remove(if last == Some(0) && ring.len() > 1 { 1 } else { 0 });
-        self.ledger.given_up = self.ledger.given_up.max(Some(oldest.slot));
-        oldest
+        if last == Some(0) && ring.len() > 1 { 1 } else { 0 }
     }
 
-    /// The outcomes that [`Self::slim`] gives up once the lease has left one more.
+    /// The outcomes that can be given up once the lease has left one more, if they are in the history by then.
     pub fn to_go(&self) -> &[Outcome] {
         let ring = &self.ledger.ring;
         let (Some(lease), true) = (&self.lease, ring.len() >= RING_OUTCOMES_MAX) else { return &[] };

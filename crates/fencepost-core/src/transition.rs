@@ -226,7 +226,8 @@ impl<R: Rules> Transition<R> {
             Some((then, reference)) => (*then, reference.as_ref()),
             None => (now, self.reference.as_ref()),
         };
-        let context = Context { job: &self.job, now: decided_now, nonce, reference, facts: &facts, store: self.store };
+        let (store, aside) = (self.store, self.set_aside.as_slice());
+        let context = Context { job: &self.job, now: decided_now, nonce, reference, facts: &facts, store, aside };
         match self.intent.decide::<R>(record, &context) {
             Err(refusal) if !self.has_ended(record) => Step::Refused(refusal),
             Err(_) | Ok(Decision::AlreadyDone) => {

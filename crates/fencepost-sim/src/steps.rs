@@ -358,7 +358,7 @@ impl World {
         let nonce = self.foreign_nonce();
         let (job, facts) = (job(), Facts::default());
         let now = self.now(config, 1);
-        let context = Context { job: &job, now, nonce, reference: None, facts: &facts, store: None };
+        let context = Context { job: &job, now, nonce, reference: None, facts: &facts, store: None, aside: &[] };
         let intent = Intent::AskToStop(StopAsked { by: run_id(0), host: String::new() });
         if let Ok(Decision::Write { record: Some(record), .. }) = intent.decide::<Honest>(self.store.record(), &context)
         {

@@ -356,7 +356,8 @@ impl World {
         let nonce = Nonce { by: RunId(Uuid::from_u128(self.runs)), write: 0 };
         let whole = Job::shared(job.clone());
         let store = Some(StoreId(Uuid::from_u128(7)));
-        let context = Context { job: &whole, now, nonce, reference: reference.as_ref(), facts: &facts, store };
+        let context =
+            Context { job: &whole, now, nonce, reference: reference.as_ref(), facts: &facts, store, aside: &[] };
         let (written, result) = decide(record.as_ref(), &context);
         if let Some(record) = written {
             for outcome in &record.ledger.ring {

@@ -44,16 +44,14 @@ fn a_jobs_first_run_makes_one_call_more_and_a_stores_first_run_two() {
     }
 }
 
-/// What a full record will give up is put aside while the job runs. Who is told that it is there need not wait for it at
-/// the end; who is not, puts it there himself, and once only.
+/// What a full record does not keep is put aside while the job runs. Of what is there by the end it gives up everything, and
+/// at the end nobody waits for more than what there is no room for.
 #[test]
-fn what_a_full_record_gives_up_is_put_aside_while_the_job_runs() {
-    const GIVEN_UP: usize = RING_OUTCOMES_MAX + 1 - RING_OUTCOMES_KEPT;
-    for (made, told, calls) in
-        [(GIVEN_UP, GIVEN_UP, 1), (GIVEN_UP, 0, 1 + GIVEN_UP), (GIVEN_UP, 4, 1 + GIVEN_UP - 4), (0, 0, 1 + GIVEN_UP)]
-    {
+fn what_a_full_record_does_not_keep_is_put_aside_while_the_job_runs() {
+    const TO_GO: usize = RING_OUTCOMES_MAX + 1 - RING_OUTCOMES_KEPT;
+    for (made, told, calls) in [(TO_GO, TO_GO, 1), (TO_GO, 0, 2), (TO_GO, 4, 1), (0, 0, 2)] {
         let mut bench = Bench::begun(at_slot(1_000), full_store());
-        let oldest = bench.store.record().ledger.ring[..GIVEN_UP].to_vec();
+        let oldest = bench.store.record().ledger.ring[..TO_GO].to_vec();
         bench.settle();
         let asides = asides(&mut bench);
         let attempts: Vec<Attempt> = oldest.iter().map(Outcome::attempt).collect();
@@ -70,11 +68,14 @@ fn what_a_full_record_gives_up_is_put_aside_while_the_job_runs() {
         assert_eq!(bench.finish(), ended(Exit::Code(0)));
         assert_eq!(bench.store.calls.len(), calls, "{made} {told}: {:?}", bench.store.calls);
         let record = bench.store.record();
-        assert_eq!(record.ledger.ring.len(), RING_OUTCOMES_KEPT);
-        for outcome in oldest {
-            assert!(!record.ledger.has(outcome.attempt()));
-            let page = bench.store.bytes(&Key::history(&job(), outcome.slot, 0)).expect("a page");
-            assert_eq!(Page::decode(&page, &job()).unwrap().attempts, [outcome]);
+        let given_up = told.max(1);
+        assert_eq!(record.ledger.ring.len(), RING_OUTCOMES_MAX + 1 - given_up);
+        for (number, outcome) in oldest.into_iter().enumerate() {
+            assert_eq!(record.ledger.has(outcome.attempt()), number >= given_up);
+            if number < given_up {
+                let page = bench.store.bytes(&Key::history(&job(), outcome.slot, 0)).expect("a page");
+                assert_eq!(Page::decode(&page, &job()).unwrap().attempts, [outcome]);
+            }
         }
     }
 }
@@ -96,6 +97,7 @@ fn what_is_put_aside_meanwhile_is_not_put_there_twice() {
     assert_eq!(bench.finish(), ended(Exit::Code(0)));
     let after: Vec<_> = bench.store.calls[begun..].iter().collect();
     assert!(after.len() <= 2, "{after:?}");
+    assert_eq!(bench.store.record().ledger.ring.len(), RING_OUTCOMES_KEPT);
 }
 
 fn full_store() -> Memory {

@@ -181,7 +181,8 @@ pub fn decide_with(
     facts: &Facts,
 ) -> Result<Decision, Refusal> {
     let nonce = Nonce { by: id(7), write: 3 };
-    let context = Context { job: &job(), now: now(at_ms), nonce, reference, facts, store: Some(store_id()) };
+    let context =
+        Context { job: &job(), now: now(at_ms), nonce, reference, facts, store: Some(store_id()), aside: &[] };
     intent.decide::<Honest>(record, &context)
 }
 

@@ -106,6 +106,7 @@ impl Reader {
             reference: reference.as_ref(),
             facts: &facts,
             store: None,
+            aside: &[],
         };
         let seen = look::<Honest>(&request.claim, record.as_ref(), &context);
         if seen.accounts {
