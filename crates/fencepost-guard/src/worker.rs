@@ -8,6 +8,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 
@@ -67,6 +68,7 @@ impl Worker {
     /// Makes a call. While something is guarded nobody waits for it.
     pub fn call(&mut self, call: Call, is_guarding: bool) {
         if self.callee.is_embedded && !is_guarding {
+            self.thread.iter().for_each(Thread::put_off);
             self.answered = Some(perform(self.callee.store.as_ref(), &call));
             return;
         }
@@ -115,6 +117,7 @@ impl Worker {
 #[derive(Debug)]
 struct Thread {
     errands: Sender<Errand>,
+    is_put_off: Arc<AtomicBool>,
     answers: Receiver<Answered>,
     asides: Receiver<Attempt>,
     bell: UnixStream,
@@ -128,12 +131,13 @@ enum Errand {
 impl Thread {
     fn start(store: Arc<dyn Store>) -> io::Result<Self> {
         let (errands, inbox) = channel();
+        let is_put_off = Arc::new(AtomicBool::new(false));
+        let mut queue = Queue { inbox, waiting: VecDeque::new(), is_put_off: Arc::clone(&is_put_off) };
         let (outbox, answers) = channel();
         let (is_aside, asides) = channel();
         let (bell, mut rope) = UnixStream::pair()?;
         bell.set_nonblocking(true)?;
         thread::Builder::new().name("store".to_string()).stack_size(256 * 1024).spawn(move || {
-            let mut queue = Queue { inbox, waiting: VecDeque::new() };
             while let Some(errand) = queue.next() {
                 let is_heard = match errand {
                     Errand::Call(call) => {
@@ -149,12 +153,17 @@ impl Thread {
                 }
             }
         })?;
-        Ok(Self { errands, answers, asides, bell })
+        Ok(Self { errands, is_put_off, answers, asides, bell })
     }
 
     /// Hands an errand to the thread. A thread that is gone shows itself by its silence, which the deadline bounds.
     fn send(&self, errand: Errand) {
         let _ = self.errands.send(errand);
+    }
+
+    /// Leaves what nobody waits for undone from now on: the store is about to be called by somebody who does.
+    fn put_off(&self) {
+        self.is_put_off.store(true, Ordering::Relaxed);
     }
 
     fn answer(&mut self) -> Option<Answered> {
@@ -168,12 +177,16 @@ impl Thread {
 struct Queue {
     inbox: Receiver<Errand>,
     waiting: VecDeque<Errand>,
+    is_put_off: Arc<AtomicBool>,
 }
 
 impl Queue {
     /// The next errand, once there is one; none when nobody is left to send any.
     fn next(&mut self) -> Option<Errand> {
         loop {
+            if self.is_put_off.load(Ordering::Relaxed) {
+                self.waiting.clear();
+            }
             let errand = match self.inbox.try_recv() {
                 Ok(errand) => errand,
                 Err(TryRecvError::Empty) if self.waiting.is_empty() => self.inbox.recv().ok()?,
@@ -270,7 +283,7 @@ mod tests {
     #[test]
     fn what_somebody_waits_for_goes_first() {
         let (sender, inbox) = channel();
-        let mut queue = Queue { inbox, waiting: VecDeque::new() };
+        let mut queue = Queue { inbox, waiting: VecDeque::new(), is_put_off: Arc::default() };
         let attempt = |slot| (Wall(slot), Token::new(1).unwrap(), RunId(uuid::Uuid::from_u128(1)));
         let read = || Call::Read(Key::identity());
         let is_call = |errand: Option<Errand>| errand.map(|errand| matches!(errand, Errand::Call(_)));
@@ -281,6 +294,13 @@ mod tests {
         assert!(matches!(queue.next(), Some(Errand::SetAside(first, _)) if first == attempt(1)));
         sender.send(Errand::Call(read())).unwrap();
         assert_eq!([is_call(queue.next()), is_call(queue.next())], [Some(true), Some(false)]);
+        sender.send(Errand::SetAside(attempt(3), read())).unwrap();
+        sender.send(Errand::Call(read())).unwrap();
+        assert_eq!(is_call(queue.next()), Some(true));
+        queue.is_put_off.store(true, Ordering::Relaxed);
+        sender.send(Errand::Call(read())).unwrap();
+        assert_eq!(is_call(queue.next()), Some(true));
+        assert!(queue.waiting.is_empty(), "it is put off for good");
         drop(sender);
         assert!(queue.next().is_none());
     }
