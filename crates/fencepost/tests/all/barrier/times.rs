@@ -130,7 +130,7 @@ fn an_old_slot_is_judged_by_its_newest_attempt() {
     desk.done(&["record", "up", "error", "--slot", "2026-01-01T00:00Z", "--note", &long]);
     desk.done(&["record", "up", "error", "--slot", "2026-01-02T00:00Z", "--note", &long]);
     desk.done(&["record", "up", "ok", "--slot", "2026-01-02T00:00Z"]);
-    for minute in 10..45 {
+    for minute in 10..55 {
         desk.done(&["record", "up", "empty", "--slot", &format!("2026-02-01T00:{minute}Z")]);
     }
     let first = Zone::utc().parse_time("2026-01-01").unwrap();
