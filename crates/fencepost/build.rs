@@ -26,12 +26,17 @@ fn main() {
     println!("cargo::rerun-if-env-changed=CC");
     println!("cargo::rerun-if-env-changed=FENCEPOST_LINK");
     println!("cargo::rustc-check-cfg=cfg(linked_statically)");
-    if !(is_wanted() && is_possible()) {
+    if !is_wanted() {
         return;
     }
     let found = ARCHIVES.iter().map(|(name, file)| Some((name, path_of(file)?)));
-    if let Some(archives) = found.collect::<Option<Vec<_>>>() {
-        link_statically(&archives);
+    match found.collect::<Option<Vec<_>>>().filter(|_| is_possible()) {
+        Some(archives) => link_statically(&archives),
+        None if is("FENCEPOST_LINK", "static") => println!(
+            "cargo::warning=FENCEPOST_LINK=static has no effect: that is for x86_64 Linux with the archives of glibc, which \
+             Debian has in libc6-dev and Fedora in glibc-static"
+        ),
+        None => {}
     }
 }
 
