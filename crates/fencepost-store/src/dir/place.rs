@@ -168,7 +168,7 @@ fn read_mark(root: &Path) -> Result<Option<String>, StoreError> {
 }
 
 /// Makes a store of an empty directory. Of any number that come at once one makes it and the others find it made.
-fn make_mark(root: &Path, modes: &Modes) -> Result<String, StoreError> {
+pub(super) fn make_mark(root: &Path, modes: &Modes) -> Result<String, StoreError> {
     let failed = |error: io::Error| unusable(root, &error);
     for entry in fs::read_dir(root).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
@@ -177,7 +177,8 @@ fn make_mark(root: &Path, modes: &Modes) -> Result<String, StoreError> {
                 "{} holds {name:?} and no fencepost store. Nothing was changed. Name an empty directory, or restore a backup.",
                 root.display()
             );
-            return Err(StoreError::not_done(Trouble::Corrupt, detail));
+            // Another may have made the store, and written to it, since the mark was looked for. The mark comes first.
+            return read_mark(root)?.ok_or(StoreError::not_done(Trouble::Corrupt, detail));
         }
     }
     let id: String = fresh_version()?.0.iter().map(|byte| format!("{byte:02x}")).collect();

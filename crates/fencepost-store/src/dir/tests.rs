@@ -35,6 +35,17 @@ fn a_number_that_was_removed_is_not_given_again() {
     put(&store, &key, b"goes on");
 }
 
+/// Between its look for the mark and its look at the directory another has made the store, and written to it.
+#[test]
+fn one_that_comes_late_to_the_making_finds_it_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("s");
+    let store = store(&root, KEEPING);
+    put(&store, &Key::probe("dir", "a"), b"1");
+    let late = place::make_mark(&root, &store.modes).unwrap();
+    assert_eq!(late, fs::read_to_string(root.join("FENCEPOST")).unwrap());
+}
+
 #[test]
 fn one_whose_successor_is_still_there_is_certainly_lost() {
     let directory = tempfile::tempdir().unwrap();
