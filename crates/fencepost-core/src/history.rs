@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ledger::{Ledger, Outcome};
+use crate::ledger::{Attempt, Ledger, Outcome};
 use crate::name::Job;
 use crate::record::{FORMAT, Unreadable, decode, encode};
 use crate::time::Wall;
@@ -25,6 +25,15 @@ pub fn is_spent(ledger: &Ledger, slot: Wall, now: Wall) -> bool {
     let Some(oldest) = ledger.ring.iter().map(|outcome| outcome.slot).min() else { return false };
     let is_last_ok = ledger.last_ok.as_ref().is_some_and(|last| last.slot == slot);
     !is_last_ok && oldest.min(now).since(slot) > RETENTION
+}
+
+/// How far the history is with what the record gives up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Aside<'a> {
+    /// What is there already.
+    pub done: &'a [Attempt],
+    /// Whether it may be waited for that more than must be is put there.
+    pub has_time: bool,
 }
 
 /// A page with this many bytes is full. The next attempt begins another.

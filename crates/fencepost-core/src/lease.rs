@@ -11,7 +11,8 @@ use core::time::Duration;
 
 use thiserror::Error;
 
-use crate::ledger::{Attempt, Covered, EndedBy, Ending, Outcome, Status, Trigger, WHOLE_NOTE_BYTES_MAX, cut};
+use crate::history::Aside;
+use crate::ledger::{Covered, EndedBy, Ending, Outcome, Status, Trigger, WHOLE_NOTE_BYTES_MAX, cut};
 use crate::name::Job;
 use crate::plan::{PlanRules, SlotState};
 use crate::record::{FORMAT, Holder, Lease, Paused, Record, Seal, StopAsked, Until};
@@ -298,8 +299,7 @@ pub struct Context<'a> {
     pub facts: &'a Facts,
     /// The store's identity, needed for a job's first record.
     pub store: Option<StoreId>,
-    /// What of the record is in the history already.
-    pub aside: &'a [Attempt],
+    pub aside: Aside<'a>,
 }
 
 /// What comes of an intent.

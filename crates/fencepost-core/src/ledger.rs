@@ -15,8 +15,8 @@ use crate::token::{RunId, Token};
 /// How many outcomes a job's record keeps at least.
 pub const RING_OUTCOMES_KEPT: usize = 32;
 
-/// How many it has room for. A run that finds it full puts all that it does not keep into the history, beside the job: one
-/// by one they would cost every run a write more.
+/// How many it has room for. Where one has to go, all go that it does not keep: one by one they would cost every run a
+/// write more.
 pub const RING_OUTCOMES_MAX: usize = 40;
 
 /// The most bytes of a note kept in the record.

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::artifact::Fingerprint;
-use crate::ledger::{Attempt, Barred, Covered, Ledger, Outcome, RING_OUTCOMES_KEPT, RING_OUTCOMES_MAX, Trigger, cut};
+use crate::history::Aside;
+use crate::ledger::{Barred, Covered, Ledger, Outcome, RING_OUTCOMES_KEPT, RING_OUTCOMES_MAX, Trigger, cut};
 use crate::name::Job;
 use crate::said::Published;
 use crate::slot::Timing;
@@ -47,8 +48,6 @@ pub struct Record {
     /// How many times the lease was granted: the number people like to read.
     pub grants: u64,
     pub nonce: Nonce,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lease: Option<Lease>,
     pub ledger: Ledger,
     /// Where the job writes under its tokens: the last publish to each resource, and how many were refused.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -68,6 +67,10 @@ pub struct Record {
     /// The store that the job was moved to. Nothing is granted here any more, and nothing changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved_to: Option<String>,
+    /// It comes and goes with every run. Behind all the rest it leaves that where it was, so that a store need not write it
+    /// anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Lease>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -247,18 +250,21 @@ impl Record {
         (gauge.at, gauge.reason) = (at, cut(&barred.reason, REASON_BYTES_MAX));
     }
 
-    /// Gives up its oldest outcomes if they are too many, and returns them: they belong into the history first. Of those
-    /// that are there already it gives up all that it does not keep.
-    pub fn slim(&mut self, aside: &[Attempt]) -> Vec<Outcome> {
+    /// Gives up its oldest outcomes if they are too many, and returns them: they belong into the history first. Where one
+    /// has to go and there is time, all go that it does not keep; where there is none, those that are there already.
+    pub fn slim(&mut self, aside: Aside<'_>) -> Vec<Outcome> {
         let mut given_up = Vec::new();
-        loop {
-            let count = self.ledger.ring.len();
-            let is_aside = || aside.contains(&self.ledger.ring[self.oldest()].attempt());
-            if count <= RING_OUTCOMES_KEPT || count <= RING_OUTCOMES_MAX && !is_aside() {
-                return given_up;
-            }
+        if self.ledger.ring.len() > RING_OUTCOMES_MAX {
             given_up.push(self.give_up_oldest());
+            while self.ledger.ring.len() > RING_OUTCOMES_KEPT && self.may_go(aside) {
+                given_up.push(self.give_up_oldest());
+            }
         }
+        given_up
+    }
+
+    fn may_go(&self, aside: Aside<'_>) -> bool {
+        aside.has_time || aside.done.contains(&self.ledger.ring[self.oldest()].attempt())
     }
 
     /// Writes it down, in as many bytes as it may have: its oldest outcomes give way, and belong into the history first.
@@ -288,15 +294,6 @@ impl Record {
         let last = ring.iter().rposition(|outcome| Some(outcome.slot) == newest);
         // Only the last attempt of the newest slot is worth more than its age.
         if last == Some(0) && ring.len() > 1 { 1 } else { 0 }
-    }
-
-    /// The outcomes that can be given up once the lease has left one more, if they are in the history by then.
-    pub fn to_go(&self) -> &[Outcome] {
-        let ring = &self.ledger.ring;
-        let (Some(lease), true) = (&self.lease, ring.len() >= RING_OUTCOMES_MAX) else { return &[] };
-        let oldest = &ring[..ring.len() + 1 - RING_OUTCOMES_KEPT];
-        let is_sure = |outcome: &&Outcome| outcome.slot < lease.slot && !outcome.clipped;
-        &oldest[..oldest.iter().take_while(is_sure).count()]
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -337,14 +334,16 @@ pub fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, Unreadabl
         v: u64,
     }
     let damaged = |error: serde_json::Error| Unreadable::Damaged(format!("{error}"));
+    // One look at all of it is cheaper than one at every text in it.
+    let text = core::str::from_utf8(bytes).map_err(|error| Unreadable::Damaged(format!("{error}")))?;
     // We write the number first, so that what begins with it need not be read twice.
     if !bytes.starts_with(BEGINNING) {
-        let format: Format = serde_json::from_slice(bytes).map_err(damaged)?;
+        let format: Format = serde_json::from_str(text).map_err(damaged)?;
         if format.v != u64::from(FORMAT) {
             return Err(Unreadable::Newer(format.v));
         }
     }
-    serde_json::from_slice(bytes).map_err(damaged)
+    serde_json::from_str(text).map_err(damaged)
 }
 
 #[cfg(test)]

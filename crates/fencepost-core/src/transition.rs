@@ -8,8 +8,9 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
+use core::time::Duration;
 
-use crate::history::{Added, Kind, Page};
+use crate::history::{Added, Aside, Kind, Page};
 use crate::lease::{Context, Decision, Facts, Intent, Now, Refusal, Rules, Settle};
 use crate::ledger::{Attempt, Outcome};
 use crate::name::{Job, Key};
@@ -17,6 +18,10 @@ use crate::record::{FORMAT, Identity, Record, decode, encode};
 use crate::register::{Answer, Entry, Fate, StoreError, Swapped, Trouble, Version};
 use crate::time::{Boot, Reference};
 use crate::token::{Nonce, RunId, StoreId};
+
+/// How long a change waits for outcomes to be put into the history that the record has room for. A store that is near
+/// takes all of them in that time, once in many runs; one that is far takes one each time.
+pub const SET_ASIDE_PATIENCE: Duration = Duration::from_millis(50);
 
 /// A call to the store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -80,8 +85,9 @@ pub struct Transition<R: Rules> {
     sent: Boot,
     /// Before the first swap was sent whose fate is still unknown: it may have landed, or land yet.
     unsettled: Option<Boot>,
-    /// The attempts that are in the history by now.
+    /// The attempts that are in the history by now, and since when they have been put there.
     set_aside: Vec<Attempt>,
+    setting_aside_since: Option<Boot>,
     /// The clocks by which an outcome was put into the history, so that the record gets the very same.
     decided_by: Option<(Now, Option<Reference>)>,
     rules: PhantomData<R>,
@@ -97,19 +103,6 @@ enum Out {
     /// An attempt that goes into the history, why, and on which page.
     Aside(Box<Outcome>, Kind, u32),
     Swap(Option<Box<Record>>),
-}
-
-/// The call that puts an attempt into the history, if nothing stands in its place there.
-pub fn call_to_set_aside(job: &Job, outcome: &Outcome) -> Option<Call> {
-    match Page::add(None, job, outcome, Kind::Attempt) {
-        Ok(Added::Page(page)) => Some(put_page(job, outcome, 0, None, page)),
-        _ => None,
-    }
-}
-
-/// Writes a page of the history of an outcome's slot.
-fn put_page(job: &Job, outcome: &Outcome, number: u32, expected: Option<Version>, page: Vec<u8>) -> Call {
-    Call::Swap { key: Key::history(job, outcome.slot, number), expected, new: Some(page) }
 }
 
 impl<R: Rules> Transition<R> {
@@ -128,6 +121,7 @@ impl<R: Rules> Transition<R> {
             sent: Boot(0),
             unsettled: None,
             set_aside: Vec::new(),
+            setting_aside_since: None,
             decided_by: None,
             rules: PhantomData,
         }
@@ -138,11 +132,6 @@ impl<R: Rules> Transition<R> {
         self.known = Some(Some(known));
         self.reference = reference;
         self
-    }
-
-    /// Takes note that an attempt is in the history.
-    pub fn know_aside(&mut self, attempt: Attempt) {
-        self.set_aside.push(attempt);
     }
 
     pub fn begin(&mut self, now: Now) -> Step {
@@ -226,7 +215,8 @@ impl<R: Rules> Transition<R> {
             Some((then, reference)) => (*then, reference.as_ref()),
             None => (now, self.reference.as_ref()),
         };
-        let (store, aside) = (self.store, self.set_aside.as_slice());
+        let has_time = self.setting_aside_since.is_none_or(|since| now.boot.since(since) < SET_ASIDE_PATIENCE);
+        let (store, aside) = (self.store, Aside { done: &self.set_aside, has_time });
         let context = Context { job: &self.job, now: decided_now, nonce, reference, facts: &facts, store, aside };
         match self.intent.decide::<R>(record, &context) {
             Err(refusal) if !self.has_ended(record) => Step::Refused(refusal),
@@ -243,6 +233,7 @@ impl<R: Rules> Transition<R> {
                 match aside.into_iter().find(|outcome| !self.set_aside.contains(&outcome.attempt())) {
                     Some(outcome) => {
                         self.keep_clocks(now);
+                        self.setting_aside_since.get_or_insert(now.boot);
                         let stays = record.as_ref().is_some_and(|record| record.ledger.has(outcome.attempt()));
                         let kind = if stays { Kind::Detail } else { Kind::Attempt };
                         self.set_aside(now, Box::new(outcome), kind, 0, None)
@@ -269,10 +260,11 @@ impl<R: Rules> Transition<R> {
             Ok(Added::Known) => self.is_aside(now, &outcome),
             Ok(Added::Full) => self.set_aside(now, outcome, kind, page + 1, None),
             Ok(Added::Page(new)) => {
-                let call = put_page(&self.job, &outcome, page, entry.map(|entry| entry.version.clone()), new);
+                let key = Key::history(&self.job, outcome.slot, page);
+                let expected = entry.map(|entry| entry.version.clone());
                 self.out = Out::Aside(outcome, kind, page);
                 self.sent = now.boot;
-                Step::Call(call)
+                Step::Call(Call::Swap { key, expected, new: Some(new) })
             }
             Err(why) => self.fail(unreadable(&format!("the history of {}", self.job), &why)),
         }

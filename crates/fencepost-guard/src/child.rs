@@ -398,9 +398,7 @@ impl Body for Child {
                 }
                 inputs
             }
-            Output::Call(_) | Output::SetAside { .. } | Output::Consult(_) | Output::Tell(_) | Output::Finish(_) => {
-                Vec::new()
-            }
+            Output::Call(_) | Output::Consult(_) | Output::Tell(_) | Output::Finish(_) => Vec::new(),
         }
     }
 

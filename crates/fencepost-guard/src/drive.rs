@@ -106,10 +106,6 @@ impl Driver<'_> {
                 self.worker.call(call, self.run.is_running());
                 Vec::new()
             }
-            Output::SetAside { attempt, call } => {
-                self.worker.set_aside(attempt, call);
-                Vec::new()
-            }
             Output::Consult(record) => {
                 vec![Input::Consulted(self.local.facts(record.as_deref(), self.asked, clock::boot_now()))]
             }
@@ -144,8 +140,7 @@ impl Driver<'_> {
 
     /// What the store answered, which signals came, and what the body had to say.
     fn happenings(&mut self) -> Vec<Input> {
-        let mut inputs: Vec<Input> = self.worker.asides().map(Input::IsAside).collect();
-        inputs.extend(self.worker.answer().map(Input::Answered));
+        let mut inputs: Vec<Input> = self.worker.answer().map(Input::Answered).into_iter().collect();
         for signal in self.signals.pending() {
             inputs.extend(match signal {
                 Received::End(signal) => vec![Input::Interrupted(signal)],

@@ -68,9 +68,7 @@ impl Body for Stdin {
             Output::Stop | Output::Kill | Output::Forward(_) => self.end(),
             // A lease that is only held prepares nothing and looks at nothing.
             Output::Prepare { .. } | Output::Inspect { .. } | Output::Survey => Vec::new(),
-            Output::Call(_) | Output::SetAside { .. } | Output::Consult(_) | Output::Tell(_) | Output::Finish(_) => {
-                Vec::new()
-            }
+            Output::Call(_) | Output::Consult(_) | Output::Tell(_) | Output::Finish(_) => Vec::new(),
         }
     }
 

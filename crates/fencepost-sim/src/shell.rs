@@ -188,7 +188,6 @@ impl World {
                 self.reply(run, Input::Consulted(facts));
             }
             // The model's jobs neither prepare nor look at files, and leave fewer outcomes than a record holds.
-            Output::SetAside { .. } => {}
             Output::Prepare { .. } | Output::Inspect { .. } | Output::Survey => {}
             Output::Spawn { grant } => {
                 let Some(grant) = grant else { return };

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::rc::Rc;
 
+use fencepost_core::history::Aside;
 use fencepost_core::lease::{Context, Decision, Facts, Honest, Intent};
 use fencepost_core::record::{Record, StopAsked};
 use fencepost_core::register::{Answer, StoreError, Swapped, Trouble};
@@ -358,7 +359,8 @@ impl World {
         let nonce = self.foreign_nonce();
         let (job, facts) = (job(), Facts::default());
         let now = self.now(config, 1);
-        let context = Context { job: &job, now, nonce, reference: None, facts: &facts, store: None, aside: &[] };
+        let context =
+            Context { job: &job, now, nonce, reference: None, facts: &facts, store: None, aside: Aside::default() };
         let intent = Intent::AskToStop(StopAsked { by: run_id(0), host: String::new() });
         if let Ok(Decision::Write { record: Some(record), .. }) = intent.decide::<Honest>(self.store.record(), &context)
         {

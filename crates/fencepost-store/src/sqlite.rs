@@ -10,6 +10,7 @@ mod failure;
 mod place;
 mod setup;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -122,7 +123,7 @@ impl Store for SqliteStore {
 
     fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
         refuse_unsound(key, new)?;
-        let version = new.map(|_| fresh_version()).transpose()?;
+        let new = new.map(Stored::new).transpose()?;
         let mut connection = self.connection()?;
         self.shorten_log(&connection);
         // A transaction that reads first and writes later fails as soon as another one does the same; this one takes
@@ -130,13 +131,13 @@ impl Store for SqliteStore {
         let transaction =
             Transaction::new(&mut connection, TransactionBehavior::Immediate).map_err(self.failed(Stage::Before))?;
         let clock = host_clock::now();
-        let is_as_expected = write(&transaction, key, expected, version.as_ref().zip(new));
+        let is_as_expected = write(&transaction, key, expected, new.as_ref());
         if !is_as_expected.map_err(self.failed(Stage::Before))? {
             let current = entry(&transaction, key.as_str()).map_err(self.failed(Stage::Before))?;
             return Ok(Answer { value: Swapped::Lost(current), clock });
         }
         self.commit(transaction)?;
-        Ok(Answer { value: Swapped::Won(version), clock })
+        Ok(Answer { value: Swapped::Won(new.map(|new| new.version)), clock })
     }
 
     fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
@@ -170,7 +171,47 @@ impl OpenedFiles {
 
 fn entry(connection: &Connection, key: &str) -> rusqlite::Result<Option<Entry>> {
     let mut statement = connection.prepare("SELECT value, version FROM entries WHERE key = ?1")?;
-    statement.query_row([key], |row| Ok(Entry { bytes: row.get(0)?, version: Version(row.get(1)?) })).optional()
+    statement
+        .query_row([key], |row| Ok(Stored { value: row.get(0)?, version: Version(row.get(1)?) }.entry()))
+        .optional()
+}
+
+/// A version and a value as a row holds them.
+///
+/// A value that does not fit beside its key is filled up to whole pages, and its version ends with how long it is. Over one
+/// of the same length SQLite writes it in place: pages that stay as they were are not written, none is freed, and none is
+/// looked for.
+struct Stored<'a> {
+    version: Version,
+    value: Cow<'a, [u8]>,
+}
+
+/// How much SQLite puts beside the key at most, and into each page that follows.
+const BESIDE_THE_KEY_BYTES: usize = 900;
+const PAGE_BYTES: usize = 4096 - 4;
+
+/// How much of a version tells it from others. What follows is a length.
+const VERSION_BYTES: usize = 16;
+
+impl<'a> Stored<'a> {
+    fn new(value: &'a [u8]) -> Result<Self, StoreError> {
+        let mut version = fresh_version()?;
+        let Some(length) = u32::try_from(value.len()).ok().filter(|_| value.len() > BESIDE_THE_KEY_BYTES) else {
+            return Ok(Self { version, value: value.into() });
+        };
+        version.0.extend(length.to_be_bytes());
+        let mut filled = value.to_vec();
+        filled.resize(value.len().next_multiple_of(PAGE_BYTES), b' ');
+        Ok(Self { version, value: filled.into() })
+    }
+
+    fn entry(self) -> Entry {
+        let mut bytes = self.value.into_owned();
+        if let Some(&length) = self.version.0.get(VERSION_BYTES..).and_then(<[u8]>::first_chunk) {
+            bytes.truncate(u32::from_be_bytes(length) as usize);
+        }
+        Entry { bytes, version: self.version }
+    }
 }
 
 /// Writes the new entry where the expected one stands, and says whether it did.
@@ -178,20 +219,20 @@ fn write(
     connection: &Connection,
     key: &Key,
     expected: Option<&Version>,
-    new: Option<(&Version, &[u8])>,
+    new: Option<&Stored<'_>>,
 ) -> rusqlite::Result<bool> {
     let key = key.as_str();
     let changed = match (expected, new) {
-        (Some(expected), Some((version, value))) => connection.execute(
+        (Some(expected), Some(new)) => connection.execute(
             "UPDATE entries SET version = ?3, value = ?4 WHERE key = ?1 AND version = ?2",
-            params![key, expected.0, version.0, value],
+            params![key, expected.0, new.version.0, new.value],
         ),
         (Some(expected), None) => {
             connection.execute("DELETE FROM entries WHERE key = ?1 AND version = ?2", params![key, expected.0])
         }
-        (None, Some((version, value))) => connection.execute(
+        (None, Some(new)) => connection.execute(
             "INSERT INTO entries (key, version, value) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
-            params![key, version.0, value],
+            params![key, new.version.0, new.value],
         ),
         // There is nothing to write: what has to be is that nothing stands there.
         (None, None) => Ok(usize::from(entry(connection, key)?.is_none())),

@@ -219,6 +219,55 @@ fn what_is_left_of_an_older_log_is_not_replayed() {
     }
 }
 
+/// Of a long value only those pages are written that change, and none is freed.
+#[test]
+fn a_long_value_is_written_in_place() {
+    let (_directory, path) = place();
+    let store = SqliteStore::open(&path).unwrap();
+    let mut value = vec![b'x'; 11_000];
+    let mut version = put(&store, &key("a"), None, &value);
+    for round in 0..5_u8 {
+        let before = frames(&path);
+        // It grows at its end, as a record does.
+        value.extend([round; 100]);
+        version = put(&store, &key("a"), Some(&version), &value);
+        let written = frames(&path) - before;
+        assert!(written <= 2, "{written} frames: the row's page and the last of those that follow");
+        assert_eq!(
+            store.read(&key("a")).unwrap().value,
+            Some(Entry { bytes: value.clone(), version: version.clone() })
+        );
+    }
+    let free: i64 = Connection::open(&path).unwrap().query_row("PRAGMA freelist_count", [], |row| row.get(0)).unwrap();
+    assert_eq!(free, 0);
+}
+
+#[test]
+fn a_value_of_any_length_comes_back_as_it_was() {
+    let (_directory, path) = place();
+    let store = SqliteStore::open(&path).unwrap();
+    let mut version = put(&store, &key("a"), None, b"");
+    for length in [0, 1, 899, 900, 901, 4091, 4092, 4093, 8184, 8185, 901, 30_000, 5] {
+        let bytes = vec![b' '; length];
+        version = put(&store, &key("a"), Some(&version), &bytes);
+        let found = store.read(&key("a")).unwrap().value;
+        assert_eq!(found, Some(Entry { bytes, version: version.clone() }), "{length} bytes");
+    }
+}
+
+/// Before long values were filled up, versions said nothing of their length.
+#[test]
+fn a_long_value_without_a_length_is_as_long_as_it_is() {
+    let (_directory, path) = place();
+    let store = SqliteStore::open(&path).unwrap();
+    put(&store, &key("a"), None, b"");
+    let (bytes, version) = (vec![7; 9_000], Version(vec![3; 16]));
+    let earlier = Connection::open(&path).unwrap();
+    earlier.execute("UPDATE entries SET version = ?1, value = ?2", (&version.0, &bytes)).unwrap();
+    assert_eq!(store.read(&key("a")).unwrap().value, Some(Entry { bytes, version: version.clone() }));
+    put(&store, &key("a"), Some(&version), &[8; 9_000]);
+}
+
 /// How much of the log is to be replayed.
 fn frames(path: &Path) -> i64 {
     let connection = Connection::open(path).unwrap();

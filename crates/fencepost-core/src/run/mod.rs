@@ -13,14 +13,14 @@ use core::time::Duration;
 
 use crate::contract::{Produced, Recorded};
 use crate::lease::{Honest, Intent, Me, Now, Refusal, Rules};
-use crate::ledger::{Attempt, Barred, Consumed, Covered, EndedBy, Outcome, Status};
+use crate::ledger::{Barred, Consumed, Covered, EndedBy, Outcome, Status};
 use crate::record::{Record, StopAsked};
 use crate::register::{StoreError, Trouble};
 use crate::said::Published;
 use crate::slot::NotNow;
 use crate::time::{Boot, Reference};
 use crate::token::{RunId, Token};
-use crate::transition::{Done, Known, Step, Transition, call_to_set_aside};
+use crate::transition::{Done, Known, Step, Transition};
 
 mod ending;
 mod stages;
@@ -68,8 +68,6 @@ pub struct Run<R: Rules = Honest> {
     observed: Vec<String>,
     stage: Stage,
     child: Child,
-    /// What the history holds of what the record will give up.
-    aside: Vec<Attempt>,
     retry_at: Option<Boot>,
     /// When a claim or a completion is given up.
     give_up_at: Option<Boot>,
@@ -131,7 +129,6 @@ impl<R: Rules> Run<R> {
             observed: Vec::new(),
             stage: Stage::Claimed,
             child: Child::default(),
-            aside: Vec::new(),
             retry_at: None,
             give_up_at: None,
             interrupted: None,
@@ -155,10 +152,6 @@ impl<R: Rules> Run<R> {
             Input::Consulted(facts) => {
                 self.is_first_sight = facts.is_first_sight;
                 self.with_transition(now, &mut out, |t| t.consulted(now, facts));
-            }
-            Input::IsAside(attempt) => {
-                self.aside.push(attempt);
-                self.transition.iter_mut().for_each(|transition| transition.know_aside(attempt));
             }
             Input::Tick => self.tick(now, &mut out),
             Input::Spawned => {}
@@ -246,7 +239,6 @@ impl<R: Rules> Run<R> {
         if let Some(mine) = &self.mine {
             transition = transition.from_known(mine.known.clone(), mine.reference.clone());
         }
-        self.aside.iter().for_each(|&attempt| transition.know_aside(attempt));
         self.retry_at = None;
         self.transition = Some(transition);
         self.with_transition(now, out, |t| t.begin(now));
@@ -335,10 +327,6 @@ impl<R: Rules> Run<R> {
         self.phase = Phase::Running;
         self.give_up_at = None;
         self.advance(now, out);
-        for outcome in record.to_go().iter().filter(|_| self.terms.leaves_outcome) {
-            let attempt = outcome.attempt();
-            out.extend(call_to_set_aside(&record.job, outcome).map(|call| Output::SetAside { attempt, call }));
-        }
     }
 
     /// Takes over what a won claim or renewal says.

@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use crate::contract::{Judgement, Produced};
 use crate::lease::{Claim, Facts, Refusal};
-use crate::ledger::{Attempt, Barred, Consumed, Covered, Status};
+use crate::ledger::{Barred, Consumed, Covered, Status};
 use crate::name::Job;
 use crate::record::{Record, StopAsked};
 use crate::register::{Answer, StoreError};
@@ -68,8 +68,6 @@ pub enum Input {
     Begin,
     Answered(Result<Answer<Reply>, StoreError>),
     Consulted(Facts),
-    /// The call of [`Output::SetAside`] was won.
-    IsAside(Attempt),
     /// The moment [`Run::wake_at`] named has come, or passed.
     Tick,
     Spawned,
@@ -104,12 +102,6 @@ pub enum Input {
 pub enum Output {
     Call(Call),
     Consult(Option<Arc<Record>>),
-    /// Make this call beside everything else: the record will give this attempt up when the run ends, and may then do so
-    /// at once. Whoever does not make it, or fails, has lost nothing.
-    SetAside {
-        attempt: Attempt,
-        call: Call,
-    },
     /// Run the command that comes before everything else; told as a child.
     Prepare {
         grant: Option<Grant>,

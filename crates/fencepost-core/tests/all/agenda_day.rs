@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use fencepost_core::agenda::{Agenda, End, Input, Limits, Look, Output, StartId, Task, look};
+use fencepost_core::history::Aside;
 use fencepost_core::lease::{Claim, Context, Decision, Facts, Honest, Intent, Me, Now, Refusal, Rules, Sighting};
 use fencepost_core::ledger::{EndedBy, Ending, Outcome, Status, Trigger};
 use fencepost_core::name::{Job, Name};
@@ -356,8 +357,15 @@ impl World {
         let nonce = Nonce { by: RunId(Uuid::from_u128(self.runs)), write: 0 };
         let whole = Job::shared(job.clone());
         let store = Some(StoreId(Uuid::from_u128(7)));
-        let context =
-            Context { job: &whole, now, nonce, reference: reference.as_ref(), facts: &facts, store, aside: &[] };
+        let context = Context {
+            job: &whole,
+            now,
+            nonce,
+            reference: reference.as_ref(),
+            facts: &facts,
+            store,
+            aside: Aside::default(),
+        };
         let (written, result) = decide(record.as_ref(), &context);
         if let Some(record) = written {
             for outcome in &record.ledger.ring {

@@ -4,14 +4,13 @@ use crate::common::*;
 use fencepost_core::fence::Level;
 use fencepost_core::history::Page;
 use fencepost_core::lease::Facts;
-use fencepost_core::ledger::{Attempt, EndedBy, Outcome, RING_OUTCOMES_KEPT, RING_OUTCOMES_MAX, Status};
+use fencepost_core::ledger::{EndedBy, RING_OUTCOMES_KEPT, RING_OUTCOMES_MAX, Status};
 use fencepost_core::name::Key;
 use fencepost_core::record::StopAsked;
 use fencepost_core::run::{Event, Exit, Finish, Input, Output, Terms, TookOver, Why};
 use fencepost_core::said::{Published, Said};
 use fencepost_core::slot::Choice;
 use fencepost_core::token::Token;
-use fencepost_core::transition::Call;
 
 // The plain way.
 
@@ -44,81 +43,63 @@ fn a_jobs_first_run_makes_one_call_more_and_a_stores_first_run_two() {
     }
 }
 
-/// What a full record does not keep is put aside while the job runs. Of what is there by the end it gives up everything, and
-/// at the end nobody waits for more than what there is no room for.
+/// Where one outcome has to go, all go that are not kept, so that the runs after it make no call more than three.
 #[test]
-fn what_a_full_record_does_not_keep_is_put_aside_while_the_job_runs() {
-    const TO_GO: usize = RING_OUTCOMES_MAX + 1 - RING_OUTCOMES_KEPT;
-    for (made, told, calls) in [(TO_GO, TO_GO, 1), (TO_GO, 0, 2), (TO_GO, 4, 1), (0, 0, 2)] {
+fn of_nine_runs_on_a_full_record_one_writes_into_the_history() {
+    let mut store = full_store();
+    let mut calls = Vec::new();
+    for run in 1_000..1_018 {
+        store.calls.clear();
+        let mut bench = Bench::begun(at_slot(run), store);
+        bench.settle();
+        bench.end_child(Exit::Code(0));
+        bench.settle();
+        store = bench.store;
+        calls.push(store.calls.len());
+    }
+    assert_eq!(calls, [[3 + TO_GO].as_slice(), &[3; TO_GO - 1]].concat().repeat(2));
+    assert_eq!(store.record().ledger.ring.len(), RING_OUTCOMES_MAX);
+}
+
+/// A store that is far is not waited for longer than it takes to make room for one, and nothing is written in vain.
+#[test]
+fn the_end_of_a_run_waits_only_so_long_for_the_history() {
+    for (each_ms, given_up) in [(0, TO_GO), (5, TO_GO), (20, 3), (49, 2), (50, 1), (3_000, 1)] {
         let mut bench = Bench::begun(at_slot(1_000), full_store());
         let oldest = bench.store.record().ledger.ring[..TO_GO].to_vec();
         bench.settle();
-        let asides = asides(&mut bench);
-        let attempts: Vec<Attempt> = oldest.iter().map(Outcome::attempt).collect();
-        assert_eq!(asides.iter().map(|(attempt, _)| *attempt).collect::<Vec<_>>(), attempts);
-        for (number, (attempt, call)) in asides.into_iter().enumerate().take(made) {
-            bench.store.answer(call, bench.at);
-            if number < told {
-                bench.step(Input::IsAside(attempt));
-            }
-        }
-        bench.store.calls.clear();
         bench.end_child(Exit::Code(0));
-        bench.settle();
+        bench.store.calls.clear();
+        while bench.call.is_some() {
+            bench.wait(each_ms);
+            bench.answer();
+        }
         assert_eq!(bench.finish(), ended(Exit::Code(0)));
-        assert_eq!(bench.store.calls.len(), calls, "{made} {told}: {:?}", bench.store.calls);
+        assert_eq!(bench.store.calls.len(), given_up + 1, "{each_ms} ms: {:?}", bench.store.calls);
         let record = bench.store.record();
-        let given_up = told.max(1);
         assert_eq!(record.ledger.ring.len(), RING_OUTCOMES_MAX + 1 - given_up);
         for (number, outcome) in oldest.into_iter().enumerate() {
             assert_eq!(record.ledger.has(outcome.attempt()), number >= given_up);
-            if number < given_up {
-                let page = bench.store.bytes(&Key::history(&job(), outcome.slot, 0)).expect("a page");
-                assert_eq!(Page::decode(&page, &job()).unwrap().attempts, [outcome]);
-            }
+            let page = bench.store.bytes(&Key::history(&job(), outcome.slot, 0));
+            let attempts = page.map(|page| Page::decode(&page, &job()).unwrap().attempts);
+            assert_eq!(attempts, (number < given_up).then(|| vec![outcome]));
         }
     }
 }
 
-/// Who has begun to record the end and hears only then what is in the history does not put it there again.
-#[test]
-fn what_is_put_aside_meanwhile_is_not_put_there_twice() {
-    let mut bench = Bench::begun(at_slot(1_000), full_store());
-    bench.settle();
-    let asides = asides(&mut bench);
-    bench.end_child(Exit::Code(0));
-    let begun = bench.store.calls.len();
-    for (attempt, call) in asides {
-        bench.store.answer(call, bench.at);
-        bench.step(Input::IsAside(attempt));
-    }
-    bench.store.calls.truncate(begun);
-    bench.settle();
-    assert_eq!(bench.finish(), ended(Exit::Code(0)));
-    let after: Vec<_> = bench.store.calls[begun..].iter().collect();
-    assert!(after.len() <= 2, "{after:?}");
-    assert_eq!(bench.store.record().ledger.ring.len(), RING_OUTCOMES_KEPT);
-}
+/// How many outcomes go where one has to.
+const TO_GO: usize = RING_OUTCOMES_MAX + 1 - RING_OUTCOMES_KEPT;
 
 fn full_store() -> Memory {
     let mut store = Memory::with(&free(5));
     for run in 0..RING_OUTCOMES_MAX as u128 {
         let mut bench = Bench::begun(at_slot(run), store);
         bench.settle();
-        assert!(asides(&mut bench).is_empty(), "there is room");
         bench.end_child(Exit::Code(0));
         bench.settle();
         store = bench.store;
     }
     store
-}
-
-fn asides(bench: &mut Bench) -> Vec<(Attempt, Call)> {
-    let aside = |output| match output {
-        Output::SetAside { attempt, call } => Some((attempt, call)),
-        _ => None,
-    };
-    bench.take().into_iter().filter_map(aside).collect()
 }
 
 fn at_slot(run: u128) -> Terms {

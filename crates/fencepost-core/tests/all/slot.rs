@@ -322,7 +322,7 @@ fn a_named_slot_that_the_record_may_have_forgotten_is_not_run_by_itself() {
         let came = story.ok(at(50, 0), named(hour, may_be_forgotten));
         assert_eq!(came.slot(), Some(slot(hour)));
     }
-    assert_eq!(story.record().ledger.ring.len(), RING_OUTCOMES_MAX);
+    assert!(story.record().ledger.ring.len() <= RING_OUTCOMES_MAX);
     for hour in 1..=48 {
         let came = story.ok(at(50, 1), named(hour, false));
         let is_known = came.duplicate() == Some((slot(hour), Status::Ok));

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use fencepost_core::history::Aside;
 use fencepost_core::lease::{Claim, Context, Decision, Facts, Honest, Intent, Me, Now, Refusal};
 use fencepost_core::ledger::{EndedBy, Ending, Status, Trigger};
 use fencepost_core::name::{Job, Key, Name};
@@ -181,8 +182,15 @@ pub fn decide_with(
     facts: &Facts,
 ) -> Result<Decision, Refusal> {
     let nonce = Nonce { by: id(7), write: 3 };
-    let context =
-        Context { job: &job(), now: now(at_ms), nonce, reference, facts, store: Some(store_id()), aside: &[] };
+    let context = Context {
+        job: &job(),
+        now: now(at_ms),
+        nonce,
+        reference,
+        facts,
+        store: Some(store_id()),
+        aside: Aside::default(),
+    };
     intent.decide::<Honest>(record, &context)
 }
 

@@ -156,7 +156,6 @@ impl<'a> Guard<'a> {
                 Input::Begin
                 | Input::Answered(_)
                 | Input::Consulted(_)
-                | Input::IsAside(_)
                 | Input::Tick
                 | Input::Spawned
                 | Input::Said(_)

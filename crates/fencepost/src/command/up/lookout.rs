@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use fencepost_core::agenda::{Look, look};
+use fencepost_core::history::Aside;
 use fencepost_core::lease::{Claim, Context, Honest, Intent};
 use fencepost_core::name::{Job, Name};
 use fencepost_core::time::Reference;
@@ -106,7 +107,7 @@ impl Reader {
             reference: reference.as_ref(),
             facts: &facts,
             store: None,
-            aside: &[],
+            aside: Aside::default(),
         };
         let seen = look::<Honest>(&request.claim, record.as_ref(), &context);
         if seen.accounts {
