@@ -38,6 +38,7 @@ pub(super) fn run(channel: Channel, mut inherited: Inherited) -> io::Result<()> 
         inherited,
         kept,
         job: Job::default(),
+        is_new: false,
         wrapper_died: false,
         due: boot_now(),
     };
@@ -59,6 +60,8 @@ struct Body {
     /// The descriptors that are the keeper's own.
     kept: [RawFd; 3],
     job: Job,
+    /// The job was started just now, and the wrapper was not told yet.
+    is_new: bool,
     wrapper_died: bool,
     /// When the loop meant to be back at its beginning.
     due: Boot,
@@ -109,6 +112,7 @@ struct Job {
 impl Body {
     fn step(&mut self) {
         let late = boot_now().since(self.due) > LATE;
+        let was_new = self.tell_of_new();
         self.reap();
         self.take_orders();
         self.enforce(late);
@@ -116,6 +120,10 @@ impl Body {
         let _ = self.channel.flush();
         if self.is_done() {
             return;
+        }
+        if was_new && !self.job.more_to_come {
+            // A descriptor too many only delays whoever waits for the output to end; the job is guarded all the same.
+            let _ = spawn::let_go(&self.kept);
         }
         let pause = self.pause();
         self.due = boot_now() + pause;
@@ -230,12 +238,17 @@ impl Body {
             more_to_come: job.more_to_come,
             ..Job::default()
         };
-        self.report(&Report::Spawned { pid: pid.as_raw() });
-        if job.more_to_come {
-            return;
+        self.is_new = true;
+    }
+
+    /// Tells the wrapper of a job that was started, and says whether there was one. That has waited for a moment: the
+    /// kernel has put the keeper back onto the job's own processor, and whatever it does there the job waits for.
+    fn tell_of_new(&mut self) -> bool {
+        let is_new = std::mem::take(&mut self.is_new);
+        if let Some(pid) = self.job.pid.filter(|_| is_new) {
+            self.report(&Report::Spawned { pid: pid.as_raw() });
         }
-        // A descriptor too many only delays whoever waits for the output to end; the job is guarded all the same.
-        let _ = spawn::let_go(&self.kept);
+        is_new
     }
 
     fn pass_on(&mut self, signal: i32) {
@@ -365,6 +378,7 @@ impl Body {
     fn pause(&self) -> Duration {
         let until = |at: Boot| at.since(boot_now()).min(PAUSE_MAX);
         match &self.phase {
+            _ if self.is_new => NEW,
             Phase::Waiting | Phase::Empty => PAUSE_MAX,
             Phase::Running => self.act_at().map_or(PAUSE_MAX, until),
             Phase::Lingering { until: at } | Phase::Ending { kill_at: at } => until(*at),
@@ -412,6 +426,8 @@ impl Body {
     }
 }
 
+/// How long the keeper leaves a new job alone.
+const NEW: Duration = Duration::from_millis(2);
 /// Checked this often, so that a machine that wakes from sleep is noticed within a second.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Later than asked for by this much means that the machine slept, or that we were stopped.

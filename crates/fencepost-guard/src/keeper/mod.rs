@@ -10,6 +10,7 @@ mod protocol;
 mod spawn;
 mod tree;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -79,7 +80,7 @@ impl Keeper {
         let forked = sys::split();
         if let Ok(None) = forked {
             drop(channel);
-            be_keeper(keepers, spawn::Inherited { mask, ignored });
+            be_keeper(keepers, spawn::Inherited { mask, ignored, env: BTreeMap::new() });
         }
         // The kernel counts by the same clock. Only where it went on in between can it have taken either tick.
         let started = before.filter(|_| host::tick(boot_now()) == before);

@@ -22,6 +22,8 @@ use crate::sys::{self, Image};
 pub(super) struct Inherited {
     pub(super) mask: SigSet,
     pub(super) ignored: Vec<Signal>,
+    /// Filled in while there is time.
+    pub(super) env: BTreeMap<OsString, OsString>,
 }
 
 impl Inherited {
@@ -38,6 +40,7 @@ impl Inherited {
         }
         tree::become_subreaper()?;
         tree::name_process(c"fencepost-keep");
+        self.env = std::env::vars_os().collect();
         Ok(SigSet::empty().thread_set_mask()?)
     }
 
@@ -59,7 +62,7 @@ impl Inherited {
 
 /// Starts the job in a process group of its own, and returns its pid; or the report of why not.
 pub(super) fn spawn(job: &Spawn, inherited: &Inherited) -> Result<Pid, Report> {
-    let image = image(job).map_err(|error| not_spawned(SpawnStep::Command, &error))?;
+    let image = image(job, &inherited.env).map_err(|error| not_spawned(SpawnStep::Command, &error))?;
     let mut streams = Streams::open(job).map_err(|(step, error)| not_spawned(step, &error))?;
     let cwd = directory(job).map_err(|error| not_spawned(SpawnStep::Directory, &error))?;
     let keeper = getpid();
@@ -130,10 +133,10 @@ fn directory(job: &Spawn) -> io::Result<Option<CString>> {
     text(directory).map(Some)
 }
 
-fn image(job: &Spawn) -> io::Result<Image> {
+fn image(job: &Spawn, inherited: &BTreeMap<OsString, OsString>) -> io::Result<Image> {
     let program = job.argv.first().ok_or_else(|| io::Error::from_raw_os_error(ENOENT))?;
-    let env = environment(job);
-    let path = env.get(OsStr::new("PATH")).map(OsString::as_os_str);
+    let env = environment(job, inherited);
+    let path = env.get(OsStr::new("PATH")).copied();
     Ok(Image {
         paths: places(program, path).map(|place| text(place.as_os_str())).collect::<io::Result<_>>()?,
         argv: job.argv.iter().map(|word| text(word)).collect::<io::Result<_>>()?,
@@ -142,12 +145,13 @@ fn image(job: &Spawn) -> io::Result<Image> {
 }
 
 /// The wrapper's environment with the job's variables, of which the last word counts.
-fn environment(job: &Spawn) -> BTreeMap<OsString, OsString> {
-    let mut env: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+fn environment<'a>(job: &'a Spawn, inherited: &'a BTreeMap<OsString, OsString>) -> BTreeMap<&'a OsStr, &'a OsStr> {
+    let mut env: BTreeMap<&OsStr, &OsStr> =
+        inherited.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str())).collect();
     for (name, value) in &job.env {
         match value {
-            Some(value) => env.insert(name.clone(), value.clone()),
-            None => env.remove(name),
+            Some(value) => env.insert(name, value),
+            None => env.remove(name.as_os_str()),
         };
     }
     env
