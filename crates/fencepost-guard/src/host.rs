@@ -120,7 +120,7 @@ fn is_gone(mark: Process) -> bool {
 
 #[cfg(target_os = "linux")]
 fn boot_id() -> String {
-    first_line("/proc/sys/kernel/random/boot_id")
+    fencepost_store::boot_id().unwrap_or_default().to_string()
 }
 
 /// Elsewhere a boot cannot be told from another without unsafe calls, so that no holder is ever proved dead by its

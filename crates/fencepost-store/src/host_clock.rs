@@ -12,12 +12,19 @@ use crate::{Era, StoreClock, Wall};
 
 /// The reading now, or `None` where the boot cannot be told: a clock without its era would be worse than none.
 pub(crate) fn now() -> Option<StoreClock> {
-    static BOOT: OnceLock<Option<platform::Boot>> = OnceLock::new();
-    let boot = BOOT.get_or_init(platform::boot).as_ref()?;
+    static AHEAD_MS: OnceLock<Option<i64>> = OnceLock::new();
+    let era = Era(boot_id()?.to_string());
+    let ahead_ms = (*AHEAD_MS.get_or_init(platform::ahead_ms))?;
     let time = clock_gettime(platform::CLOCK).ok()?;
     let millis = i64::try_from(Duration::from(time).as_millis()).ok()?;
-    let tick = u64::try_from(millis.checked_sub(boot.ahead_ms)?).ok()?;
-    Some(StoreClock { wall: wall(), era: Era(boot.id.clone()), tick })
+    let tick = u64::try_from(millis.checked_sub(ahead_ms)?).ok()?;
+    Some(StoreClock { wall: wall(), era, tick })
+}
+
+/// Which boot of the machine this is, asked once; `None` where it cannot be told.
+pub fn boot_id() -> Option<&'static str> {
+    static ID: OnceLock<Option<String>> = OnceLock::new();
+    ID.get_or_init(|| platform::boot_id().map(|id| id.trim().to_string()).filter(|id| !id.is_empty())).as_deref()
 }
 
 fn wall() -> Wall {
@@ -33,21 +40,18 @@ mod platform {
     /// Runs through suspend.
     pub(super) const CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
 
-    pub(super) struct Boot {
-        pub(super) id: String,
-        /// How far this process's boot clock runs ahead of the machine's. A container in a time namespace of its own
-        /// shares the boot id but not the reading, and would otherwise expire the leases of its neighbours.
-        pub(super) ahead_ms: i64,
+    pub(super) fn boot_id() -> Option<String> {
+        fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()
     }
 
-    pub(super) fn boot() -> Option<Boot> {
-        let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_string();
-        let ahead_ms = match fs::read_to_string("/proc/self/timens_offsets") {
-            Ok(text) => boottime_offset_ms(&text)?,
+    /// How far this process's boot clock runs ahead of the machine's. A container in a time namespace of its own
+    /// shares the boot id but not the reading, and would otherwise expire the leases of its neighbours.
+    pub(super) fn ahead_ms() -> Option<i64> {
+        match fs::read_to_string("/proc/self/timens_offsets") {
+            Ok(text) => boottime_offset_ms(&text),
             // A kernel without time namespaces has no such file.
-            Err(_) => 0,
-        };
-        (!id.is_empty()).then_some(Boot { id, ahead_ms })
+            Err(_) => Some(0),
+        }
     }
 
     /// The line is `boottime`, seconds, nanoseconds; the nanoseconds are never negative.
@@ -75,17 +79,15 @@ mod platform {
     /// On macOS this one runs through sleep, unlike the clock behind `Instant`.
     pub(super) const CLOCK: ClockId = ClockId::CLOCK_MONOTONIC;
 
-    pub(super) struct Boot {
-        pub(super) id: String,
-        pub(super) ahead_ms: i64,
-    }
-
     /// Asked of the system's own tool, because the call behind it cannot be made without `unsafe`. The boot time
     /// would be cheaper but moves when the wall clock is set, and a moved era ends leases that are still held.
-    pub(super) fn boot() -> Option<Boot> {
+    pub(super) fn boot_id() -> Option<String> {
         let answer = Command::new("/usr/sbin/sysctl").args(["-n", "kern.bootsessionuuid"]).output().ok()?;
-        let id = String::from_utf8(answer.stdout).ok()?.trim().to_string();
-        (answer.status.success() && !id.is_empty()).then_some(Boot { id, ahead_ms: 0 })
+        String::from_utf8(answer.stdout).ok().filter(|_| answer.status.success())
+    }
+
+    pub(super) fn ahead_ms() -> Option<i64> {
+        Some(0)
     }
 }
 

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 pub use access::{Access, Secret};
 pub use declared::{Declared, Declaring, Standing};
+pub use host_clock::boot_id;
 pub use memory::MemoryStore;
 #[cfg(feature = "http")]
 pub use open::backends::http::HttpStore;

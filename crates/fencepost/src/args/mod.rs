@@ -423,17 +423,18 @@ impl Verb {
 /// Whether the verb passes a child's exit code through, as far as that can be told from a command line that does not
 /// parse.
 fn asked_for_run() -> bool {
-    verb_asked_for().is_some_and(|verb| verb == "run" || verb == "once")
+    let words: Vec<OsString> = std::env::args_os().collect();
+    verb_asked_for(&words).is_some_and(|verb| words[verb] == "run" || words[verb] == "once")
 }
 
-/// The first word that is neither an option nor an option's value.
-fn verb_asked_for() -> Option<OsString> {
-    let mut words = std::env::args_os().skip(1);
-    while let Some(word) = words.next() {
+/// The place of the first word that is neither an option nor an option's value.
+fn verb_asked_for(words: &[OsString]) -> Option<usize> {
+    let mut words = words.iter().enumerate().skip(1);
+    while let Some((place, word)) = words.next() {
         match word.to_str() {
             Some("--store" | "--config") => drop(words.next()),
             Some(option) if option.starts_with('-') => {}
-            _ => return Some(word),
+            _ => return Some(place),
         }
     }
     None

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, ValueEnum};
 use fencepost_core::name::Name;
 use serde::Serialize;
 
@@ -188,32 +188,29 @@ impl Sink {
 /// for by less than that: building the whole of it takes as long as starting the program. What a part does not
 /// understand is for the whole to explain.
 pub(super) fn read() -> Option<Arguments> {
-    if verb_asked_for()? != "run" {
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    let verb = verb_asked_for(&words)?;
+    if words.remove(verb) != "run" {
         return None;
     }
-    let (global, options) = match Part::<RunBasics>::try_parse() {
-        Ok(Part { global, verb: PartVerb::Run(basics) }) => (global, RunOptions { basics, more: RunMore::default() }),
+    let (global, options) = match Part::<RunBasics>::try_parse_from(&words) {
+        Ok(Part { global, options: basics }) => (global, RunOptions { basics, more: RunMore::default() }),
         Err(_) => {
-            let Part { global, verb: PartVerb::Run(options) } = Part::<RunOptions>::try_parse().ok()?;
+            let Part { global, options } = Part::<RunOptions>::try_parse_from(&words).ok()?;
             (global, options)
         }
     };
     Some(Arguments { global, verb: Verb::Run(Box::new(options)) })
 }
 
-/// The part of the grammar that a run needs.
+/// The part of the grammar that a run needs, once its verb is out of the way.
 #[derive(Debug, Parser)]
-#[command(name = "fencepost", disable_help_subcommand = true)]
+#[command(name = "fencepost", disable_help_flag = true)]
 struct Part<Options: Args> {
     #[command(flatten)]
     global: Global,
-    #[command(subcommand)]
-    verb: PartVerb<Options>,
-}
-
-#[derive(Debug, Subcommand)]
-enum PartVerb<Options: Args> {
-    Run(Options),
+    #[command(flatten)]
+    options: Options,
 }
 
 #[cfg(test)]
@@ -222,15 +219,14 @@ mod tests {
 
     /// What each part of the grammar makes of a line, from the smallest to the whole.
     fn readings(line: &str) -> [Option<(Global, RunOptions)>; 3] {
-        let words = || line.split(' ');
-        let basics = Part::<RunBasics>::try_parse_from(words()).ok();
-        let run = Part::<RunOptions>::try_parse_from(words()).ok();
-        let whole = Arguments::try_parse_from(words()).ok();
+        let mut words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let whole = Arguments::try_parse_from(&words).ok();
+        assert_eq!(words.remove(verb_asked_for(&words).unwrap()), "run");
+        let basics = Part::<RunBasics>::try_parse_from(&words).ok();
+        let run = Part::<RunOptions>::try_parse_from(&words).ok();
         [
-            basics.map(|Part { global, verb: PartVerb::Run(basics) }| {
-                (global, RunOptions { basics, more: RunMore::default() })
-            }),
-            run.map(|Part { global, verb: PartVerb::Run(options) }| (global, options)),
+            basics.map(|Part { global, options: basics }| (global, RunOptions { basics, more: RunMore::default() })),
+            run.map(|Part { global, options }| (global, options)),
             whole.map(|Arguments { global, verb }| match verb {
                 Verb::Run(options) => (global, *options),
                 other => panic!("{other:?}"),
@@ -246,6 +242,8 @@ mod tests {
             "fencepost -v run j -c true --json",
             "fencepost --store sqlite:x run --ttl 5m --grace=10s j -w 3s -E 7 --timeout 1h -- a -b -- c",
             "fencepost run j",
+            "fencepost -q run run -- run",
+            "fencepost --config a --store run run j --json -- -h",
         ] {
             let [basics, run, whole] = readings(line);
             assert!(whole.is_some() && basics == whole && run == whole, "{line}: {basics:?} {run:?} {whole:?}");
@@ -259,6 +257,9 @@ mod tests {
             "fencepost run j --tt 5m -- true",
             "fencepost run j -q -v -- true",
             "fencepost run j true",
+            "fencepost run run j",
+            "fencepost run -h",
+            "fencepost run j --version",
         ] {
             assert_eq!(readings(line), [None, None, None], "{line}");
         }
