@@ -47,8 +47,18 @@ mod sys;
 mod task;
 mod worker;
 
+use std::io;
+
 use fencepost_core::record::Record;
 use nix::libc::SIGCONT;
+use nix::sys::signal::Signal;
+
+/// What a process needs before anything else: its three standard streams, and an error instead of its death where nobody
+/// reads what it writes.
+pub fn settle_process() -> io::Result<()> {
+    sys::open_standard_streams()?;
+    sys::ignore(Signal::SIGPIPE).map(|_| ())
+}
 
 /// Makes a holder on this host look at its record now instead of at its next renewal. A process that was not stopped
 /// only takes notice of SIGCONT.

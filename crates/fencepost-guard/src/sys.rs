@@ -166,6 +166,24 @@ pub(crate) fn is_ignored(signal: i32) -> bool {
     })
 }
 
+/// Opens whichever of the three standard streams is closed, so that no file of ours takes its place and is written to by
+/// whoever means the stream.
+pub(crate) fn open_standard_streams() -> io::Result<()> {
+    for fd in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
+        // SAFETY: `fcntl` asks about a number, which may be any; `open` is given a path that ends where it has to. The
+        // lowest number is free, and so is the one that it gets.
+        let is_open = unsafe {
+            libc::fcntl(fd, libc::F_GETFD) != -1
+                || Errno::last() != Errno::EBADF
+                || libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) == fd
+        };
+        if !is_open {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
 /// Does something while the signal has its default action, and puts back what was there before.
 pub(crate) fn with_default<T>(signal: i32, act: impl FnOnce() -> T) -> T {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());

@@ -1,6 +1,9 @@
 //! `fencepost`: run it once, on fresh input, and let nothing stale write.
+#![cfg_attr(not(test), no_main)]
 
 mod args;
+#[cfg(not(test))]
+mod begin;
 mod calendar;
 mod canary;
 mod command;
@@ -21,15 +24,15 @@ mod settings;
 mod show;
 mod upstreams;
 
-use std::process::ExitCode;
-
 use crate::args::{Arguments, Verb};
 use crate::exit::Code;
 
-fn main() -> ExitCode {
+/// Does what was typed, and says with which code the program ends.
+#[cfg_attr(test, expect(dead_code, reason = "tests begin elsewhere"))]
+fn run() -> Code {
     let arguments = match Arguments::from_command_line() {
         Ok(arguments) => arguments,
-        Err(code) => return code.into(),
+        Err(code) => return code,
     };
     if !matches!(arguments.verb, Verb::Run(_)) {
         place::get_ready_to_look_up_hosts();
@@ -62,5 +65,4 @@ fn main() -> ExitCode {
         report::failure(&arguments.global, code, &failure);
         code
     })
-    .into()
 }

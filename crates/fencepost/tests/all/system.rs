@@ -43,6 +43,28 @@ fn a_user_whom_only_the_network_knows_is_asked_for() {
     assert!(unknown.stderr.contains("Set FENCEPOST_STATE_DIR"), "{unknown:?}");
 }
 
+/// A daemon that closes its streams and starts us must not have its next message written into the store.
+#[test]
+fn a_standard_stream_that_is_closed_is_no_file_of_ours() {
+    let site = Site::new();
+    let look = "seen=$(for fd in 0 1 2; do readlink /proc/$$/fd/$fd; done); echo $seen >seen; echo lost; echo lost >&2";
+    let script = format!("{BINARY} run j -c '{look}' 0<&- 1>&- 2>&-");
+    let ended = site.program("sh", &["-c", &script]).current_dir(site.path("")).status().unwrap();
+    assert_eq!(ended.code(), Some(0));
+    assert_eq!(fs::read_to_string(site.path("seen")).unwrap(), "/dev/null /dev/null /dev/null\n");
+    let said = Said::of(site.program(BINARY, &["status", "j"]).output().unwrap());
+    assert!(said.code == 0 && said.stdout.contains("ok"), "{said:?}");
+}
+
+/// Whoever has stopped reading is an error to us, and not our end.
+#[test]
+fn a_reader_who_is_gone_does_not_end_the_run() {
+    let site = Site::new();
+    let script = format!("{{ sleep 0.2; {BINARY} run --timeout 50ms j -- sleep 9; echo $? >code; }} 2>&1 | true");
+    site.program("sh", &["-c", &script]).current_dir(site.path("")).status().unwrap();
+    assert_eq!(fs::read_to_string(site.path("code")).unwrap(), "124\n", "it is told that the job was stopped");
+}
+
 #[cfg(linked_statically)]
 mod linked_statically {
     use super::*;

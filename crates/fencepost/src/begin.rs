@@ -1,0 +1,17 @@
+//! Where the program begins.
+//!
+//! Rust's own beginning also looks up where the stack ends, in a file that the kernel writes for it, so that an overflow
+//! can be told from other faults. That is a fiftieth of a short run, and ours does not recurse. The rest of what it does
+//! is done here.
+#![allow(unsafe_code)]
+
+/// What the C library calls, by this name.
+#[unsafe(no_mangle)]
+extern "C" fn main() -> ! {
+    if fencepost_guard::settle_process().is_err() {
+        // Without standard streams there is nobody to tell.
+        std::process::abort();
+    }
+    // This also writes out what is printed and not yet written.
+    std::process::exit(crate::run().0.into())
+}
