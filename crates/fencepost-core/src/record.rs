@@ -254,17 +254,21 @@ impl Record {
     /// has to go and there is time, all go that it does not keep; where there is none, those that are there already.
     pub fn slim(&mut self, aside: Aside<'_>) -> Vec<Outcome> {
         let mut given_up = Vec::new();
-        if self.ledger.ring.len() > RING_OUTCOMES_MAX {
-            given_up.push(self.give_up_oldest());
-            while self.ledger.ring.len() > RING_OUTCOMES_KEPT && self.may_go(aside) {
+        if self.must_go() {
+            while self.must_go() || self.may_go(aside) {
                 given_up.push(self.give_up_oldest());
             }
         }
         given_up
     }
 
+    fn must_go(&self) -> bool {
+        self.ledger.ring.len() > RING_OUTCOMES_MAX
+    }
+
     fn may_go(&self, aside: Aside<'_>) -> bool {
-        aside.has_time || aside.done.contains(&self.ledger.ring[self.oldest()].attempt())
+        let is_aside = || aside.done.contains(&self.ledger.ring[self.oldest()].attempt());
+        self.ledger.ring.len() > RING_OUTCOMES_KEPT && (aside.has_time || is_aside())
     }
 
     /// Writes it down, in as many bytes as it may have: its oldest outcomes give way, and belong into the history first.

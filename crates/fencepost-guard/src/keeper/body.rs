@@ -378,7 +378,7 @@ impl Body {
     fn pause(&self) -> Duration {
         let until = |at: Boot| at.since(boot_now()).min(PAUSE_MAX);
         match &self.phase {
-            _ if self.is_new => NEW,
+            _ if self.is_new => LEFT_ALONE,
             Phase::Waiting | Phase::Empty => PAUSE_MAX,
             Phase::Running => self.act_at().map_or(PAUSE_MAX, until),
             Phase::Lingering { until: at } | Phase::Ending { kill_at: at } => until(*at),
@@ -427,7 +427,7 @@ impl Body {
 }
 
 /// How long the keeper leaves a new job alone.
-const NEW: Duration = Duration::from_millis(2);
+const LEFT_ALONE: Duration = Duration::from_millis(2);
 /// Checked this often, so that a machine that wakes from sleep is noticed within a second.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Later than asked for by this much means that the machine slept, or that we were stopped.

@@ -183,9 +183,11 @@ mod system {
     use std::os::unix::fs::MetadataExt;
     use std::{fs, io};
 
+    use nix::errno::Errno;
     use nix::libc::ESRCH;
     use nix::sys::prctl;
     use nix::sys::signal::Signal;
+    use nix::sys::wait::{Id, WaitPidFlag, waitid};
     use nix::unistd::{Pid, getppid};
 
     use super::{Member, State};
@@ -217,6 +219,11 @@ mod system {
 
     /// The children that this process has already; its parent's, if it was started by `exec` in a shell.
     pub(crate) fn children() -> Vec<i32> {
+        // Most have none, and the kernel says so sooner than it lists them.
+        let any = WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT | WaitPidFlag::WEXITED | WaitPidFlag::__WALL;
+        if waitid(Id::All, any) == Err(Errno::ECHILD) {
+            return Vec::new();
+        }
         let list = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
         list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
     }
