@@ -21,7 +21,7 @@ use crate::token::{Nonce, RunId, StoreId};
 
 /// How long a change waits for outcomes to be put into the history that the record has room for. A store that is near
 /// takes all of them in that time, once in many runs; one that is far takes one each time.
-pub const SET_ASIDE_PATIENCE: Duration = Duration::from_millis(50);
+const SET_ASIDE_PATIENCE: Duration = Duration::from_millis(50);
 
 /// A call to the store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,11 +1,11 @@
 //! Where the program begins.
 //!
 //! Rust's own beginning also looks up where the stack ends, in a file that the kernel writes for it, so that an overflow
-//! can be told from other faults. That is a fiftieth of a short run, and ours does not recurse. The rest of what it does
-//! is done here.
-#![allow(unsafe_code)]
+//! can be told from other faults. That is a fiftieth of a short run, and nothing in ours goes deep. The rest of what it
+//! does is done here.
 
-/// What the C library calls, by this name.
+/// What the C library calls.
+#[expect(unsafe_code, reason = "it is found by its name, which nothing else may have")]
 #[unsafe(no_mangle)]
 extern "C" fn main() -> ! {
     if fencepost_guard::settle_process().is_err() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::*;
 use fencepost_core::artifact::Fingerprint;
 use fencepost_core::lease::{Facts, Honest, Intent, Now};
-use fencepost_core::ledger::{Covered, Outcome, RING_OUTCOMES_MAX, Status, Trigger};
+use fencepost_core::ledger::{Covered, Outcome, RING_OUTCOMES_KEPT, RING_OUTCOMES_MAX, Status, Trigger};
 use fencepost_core::plan::{self, Mode, Order};
 use fencepost_core::record::{Paused, Record};
 use fencepost_core::run::{Event, Exit, Finish, Input, Overlap, Terms};
@@ -322,7 +322,8 @@ fn a_named_slot_that_the_record_may_have_forgotten_is_not_run_by_itself() {
         let came = story.ok(at(50, 0), named(hour, may_be_forgotten));
         assert_eq!(came.slot(), Some(slot(hour)));
     }
-    assert!(story.record().ledger.ring.len() <= RING_OUTCOMES_MAX);
+    let given_up = RING_OUTCOMES_MAX + 1 - RING_OUTCOMES_KEPT;
+    assert_eq!(story.record().ledger.ring.len(), 48 - given_up);
     for hour in 1..=48 {
         let came = story.ok(at(50, 1), named(hour, false));
         let is_known = came.duplicate() == Some((slot(hour), Status::Ok));

@@ -426,8 +426,9 @@ impl Body {
     }
 }
 
-/// How long the keeper leaves a new job alone.
-const LEFT_ALONE: Duration = Duration::from_millis(2);
+/// How long the keeper leaves a new job alone. Elsewhere than on Linux orphans do not come to the wrapper: it has to know
+/// the job's group at once, for the case that the keeper dies.
+const LEFT_ALONE: Duration = if cfg!(target_os = "linux") { Duration::from_millis(2) } else { Duration::ZERO };
 /// Checked this often, so that a machine that wakes from sleep is noticed within a second.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Later than asked for by this much means that the machine slept, or that we were stopped.
