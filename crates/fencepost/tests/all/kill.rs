@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::common::install;
 use crate::process::{BINARY, Place, Running, all_dead, is_alive, is_root, send, until};
 use nix::sys::signal::Signal::{SIGKILL, SIGTERM};
 use serde_json::Value;
@@ -143,12 +144,8 @@ fn what_cannot_be_killed_is_named_and_its_lease_kept() {
         return println!("skipped: only root can make a process that another user cannot kill");
     }
     let place = Place::new();
-    let copy = |from: &str, name: &str, mode: u32| {
-        fs::copy(from, place.path(name)).unwrap();
-        fs::set_permissions(place.path(name), Permissions::from_mode(mode)).unwrap();
-    };
-    copy(BINARY, "fencepost", 0o755);
-    copy("/usr/bin/setpriv", "setpriv", 0o4755);
+    install(BINARY, place.path("fencepost"), "755");
+    install("/usr/bin/setpriv", place.path("setpriv"), "4755");
     let home = place.path("");
     fs::set_permissions(&home, Permissions::from_mode(0o755)).unwrap();
     chown(&home, Some(NOBODY), Some(NOBODY)).unwrap();

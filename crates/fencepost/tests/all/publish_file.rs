@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use crate::common::install;
 use crate::fenced::faults::{CHANGING, LOOKING, Stopped, at_every, order};
 use crate::fenced::{FENCEPOST, Scene, assert_code, fence, said, with_input};
 use fencepost_guard::publish::digest;
@@ -159,7 +160,7 @@ fn somebody_else_gets_no_more_rights_by_the_new_file_and_a_closed_directory_is_s
     }
     let scene = Scene::new();
     let binary = scene.aside("fencepost");
-    fs::copy(FENCEPOST, &binary).unwrap();
+    install(FENCEPOST, &binary, "755");
     fs::set_permissions(scene.aside(""), Permissions::from_mode(0o777)).unwrap();
     fs::set_permissions(scene.path(""), Permissions::from_mode(0o777)).unwrap();
     fs::write(scene.path("report"), "root's").unwrap();

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 
 use nix::unistd::geteuid;
 
-use crate::common::{BINARY, Said, Site};
+use crate::common::{BINARY, Said, Site, install};
 
 /// A number that no machine's own file has.
 const STRANGER: u32 = 3_141_592;
@@ -23,10 +23,9 @@ fn a_user_whom_only_the_network_knows_is_asked_for() {
         "#!/bin/sh\n[ \"$*\" = 'passwd {STRANGER}' ] && echo 'who:*:{STRANGER}:1::{}:/bin/sh'\n",
         home.display()
     );
-    for (path, bytes) in [("getent", answer.into_bytes()), ("fencepost", fs::read(BINARY).unwrap())] {
-        fs::write(site.path(path), bytes).unwrap();
-        fs::set_permissions(site.path(path), fs::Permissions::from_mode(0o755)).unwrap();
-    }
+    fs::write(site.path("answer"), answer).unwrap();
+    install(site.path("answer"), site.path("getent"), "755");
+    install(BINARY, site.path("fencepost"), "755");
     fs::set_permissions(site.path(""), fs::Permissions::from_mode(0o755)).unwrap();
     std::os::unix::fs::chown(&home, Some(STRANGER), None).unwrap();
     let status = |path: &str| {

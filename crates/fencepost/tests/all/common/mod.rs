@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,13 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_fencepost");
+
+/// Makes a program of a file, in a process of its own. Were it written by this one, whatever another test starts meanwhile
+/// would have it open for writing as well, and so long the kernel refuses to run it ("text file busy").
+pub fn install(from: impl AsRef<Path>, to: impl AsRef<Path>, mode: &str) {
+    let done = Command::new("install").arg("-m").arg(mode).arg(from.as_ref()).arg(to.as_ref()).status();
+    assert!(done.is_ok_and(|status| status.success()), "{} is installed", to.as_ref().display());
+}
 
 /// How long a test waits for something that must happen, on the slowest machine. Nothing is measured by it.
 const PATIENCE: Duration = Duration::from_secs(60);
