@@ -1,8 +1,8 @@
 //! `fencepost`: run it once, on fresh input, and let nothing stale write.
-#![cfg_attr(not(test), no_main)]
+#![cfg_attr(all(linked_statically, not(test)), no_main)]
 
 mod args;
-#[cfg(not(test))]
+#[cfg(all(linked_statically, not(test)))]
 mod begin;
 mod calendar;
 mod canary;
@@ -27,8 +27,12 @@ mod upstreams;
 use crate::args::{Arguments, Verb};
 use crate::exit::Code;
 
+#[cfg(any(not(linked_statically), test))]
+fn main() -> std::process::ExitCode {
+    run().0.into()
+}
+
 /// Does what was typed, and says with which code the program ends.
-#[cfg_attr(test, expect(dead_code, reason = "tests begin elsewhere"))]
 fn run() -> Code {
     let arguments = match Arguments::from_command_line() {
         Ok(arguments) => arguments,
