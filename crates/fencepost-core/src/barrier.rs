@@ -296,6 +296,6 @@ impl Wanted {
 /// The run behind the lease, if it is about such a slot and nothing is recorded of it. A lease by hand is not a run.
 fn going<R: BarrierRules>(record: &Record, wanted: Wanted) -> Option<&Lease> {
     let lease = record.lease.as_ref()?;
-    let is_run = lease.holder.processes.is_some() && record.ledger.of_run(lease.run).is_none();
+    let is_run = lease.holder.is_run() && record.ledger.of_run(lease.run).is_none();
     (is_run && R::running_counts() && wanted.has_slot(lease.slot)).then_some(lease)
 }

@@ -41,7 +41,7 @@ pub struct Busy {
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// Some process of the command may be alive.
-    Running(Running),
+    Running(Box<Running>),
     /// Nothing of it is left.
     Ended { code: i32 },
     /// It could not be started, so that certainly nothing happened.
@@ -159,9 +159,9 @@ impl Busy {
         let running = Running {
             renewals: running.renewals + 1,
             until: Honest::until(moment.reference, moment.now, running.ttl),
-            ..running.clone()
+            ..(**running).clone()
         };
-        let next = Self { nonce: moment.nonce, state: State::Running(running), ..self.clone() };
+        let next = Self { nonce: moment.nonce, state: State::Running(Box::new(running)), ..self.clone() };
         (self.turn == turn).then_some(next)
     }
 
@@ -224,7 +224,7 @@ impl Entry {
             nonce: moment.nonce,
             fence,
             turn: self.turn,
-            state: State::Running(running),
+            state: State::Running(Box::new(running)),
         }))
     }
 }

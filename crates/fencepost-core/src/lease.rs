@@ -406,8 +406,9 @@ impl Intent {
                 Ok(written(record, whole, context))
             }
             Self::Release(me) => {
-                let record = mine(record, |record| R::may_release(record, me))?;
-                Ok(released::<R>(record, Vec::new(), context))
+                let mut record = mine(record, |record| R::may_release(record, me))?;
+                let whole = end_run(&mut record, lost("its lease was released by its token"), context.now.wall);
+                Ok(released::<R>(record, whole, context))
             }
             Self::ForceRelease => {
                 let mut record = held(record)?;
@@ -494,7 +495,7 @@ impl Claim {
             return Err(Refusal::NotNow { why: NotNow::Paused { since, by, note }, account: false });
         }
         if let (Standing::Held { remaining }, Some(record)) = (&standing, record) {
-            let held = record.lease.as_ref().filter(|lease| lease.holder.processes.is_some()).map(|lease| lease.slot);
+            let held = record.lease.as_ref().filter(|lease| lease.holder.is_run()).map(|lease| lease.slot);
             return match (held, self.slot.current::<R>(record, now)) {
                 (Some(slot), Some(current)) if slot == current => {
                     let why = NotNow::Duplicate { slot, state: Status::Running, exit_code: None };
@@ -716,7 +717,7 @@ fn lost(why: &str) -> Ending {
 /// returned is too long for the record.
 fn end_run(record: &mut Record, ending: Ending, finished: Wall) -> Vec<Outcome> {
     let Some(lease) = &record.lease else { return Vec::new() };
-    if lease.holder.processes.is_none() {
+    if !lease.holder.is_run() {
         return Vec::new();
     }
     let outcome = Outcome {

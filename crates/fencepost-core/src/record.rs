@@ -145,12 +145,20 @@ pub struct Until {
 #[serde(deny_unknown_fields)]
 pub struct Holder {
     pub host: String,
-    /// The processes behind it. A lease taken by hand has none and ends by its time-to-live.
+    /// The processes behind it. Without any it ends by its time-to-live.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<Processes>,
+    /// The lease was taken by hand, for somebody who is no run: nothing is recorded of how it ended.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub by_hand: bool,
 }
 
 impl Holder {
+    /// Whether a run is behind it, of which an outcome is due.
+    pub fn is_run(&self) -> bool {
+        self.processes.is_some() && !self.by_hand
+    }
+
     /// The process people look for.
     pub fn pid(&self) -> Option<i32> {
         self.processes.as_ref().map(|processes| processes.wrapper.pid)

@@ -438,10 +438,7 @@ fn overlapped(outcome: &Outcome, schedule: &Schedule) -> Vec<Wall> {
 
 /// Whether what holds the lease is a run that nothing is recorded of yet.
 fn is_run(record: &Record) -> bool {
-    record
-        .lease
-        .as_ref()
-        .is_some_and(|lease| lease.holder.processes.is_some() && record.ledger.of_run(lease.run).is_none())
+    record.lease.as_ref().is_some_and(|lease| lease.holder.is_run() && record.ledger.of_run(lease.run).is_none())
 }
 
 pub(crate) fn covered(gap: Gap) -> Covered {

@@ -51,12 +51,17 @@ impl Host {
             wrapper,
             keeper,
         });
-        Holder { host: self.name.clone(), processes }
+        Holder { host: self.name.clone(), processes, by_hand: false }
     }
 
     /// A holder by hand: a script that comes and goes between `acquire` and `release`.
     pub fn holder_by_hand(&self) -> Holder {
-        Holder { host: self.name.clone(), processes: None }
+        Holder { host: self.name.clone(), processes: None, by_hand: true }
+    }
+
+    /// A holder by hand that stays: this process keeps the lease for whoever started it.
+    pub fn holder_for_another(&self) -> Holder {
+        Holder { by_hand: true, ..self.holder(std::process::id().cast_signed(), None) }
     }
 
     /// Whether the holder certainly runs no more. Anything that cannot be proved is "no".

@@ -348,7 +348,7 @@ fn lease(number: u64, slot: Wall, zone: &str) -> Lease {
         ttl: Duration::from_secs(60),
         renewals: 0,
         until: None,
-        holder: Holder { host: String::new(), processes: Some(processes) },
+        holder: Holder { host: String::new(), processes: Some(processes), by_hand: false },
         slot,
         covers: None,
         zone: zone.to_string(),

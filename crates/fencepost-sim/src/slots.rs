@@ -553,7 +553,7 @@ fn holder(run: u8) -> Holder {
         wrapper: Process { pid: i32::from(run), started: 0 },
         keeper: None,
     };
-    Holder { host: String::new(), processes: Some(processes) }
+    Holder { host: String::new(), processes: Some(processes), by_hand: false }
 }
 
 fn version(number: u64) -> Version {

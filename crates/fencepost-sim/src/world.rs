@@ -251,7 +251,7 @@ fn terms(config: &Config, host: usize, boots: u8, run: u8) -> Terms {
     let claim = Claim {
         run: run_id(run),
         ttl: config.ttl,
-        holder: Holder { host: host.to_string(), processes: Some(processes) },
+        holder: Holder { host: host.to_string(), processes: Some(processes), by_hand: false },
         slot: Choice::At(EPOCH),
         zone: String::new(),
         trigger: Trigger::Schedule,
@@ -264,7 +264,6 @@ fn terms(config: &Config, host: usize, boots: u8, run: u8) -> Terms {
         wait: config.wait,
         timeout: None,
         run_without_store: false,
-        leaves_outcome: true,
         inside: None,
         stages: Stages::default(),
         empty_exit: None,

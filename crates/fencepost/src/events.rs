@@ -85,13 +85,13 @@ impl Events {
 
 fn described(event: &Event) -> (&'static str, Value) {
     match event {
-        Event::Claimed { token, grants, slot, took_over } => {
+        Event::Claimed { token, grants, slot, took_over, .. } => {
             let took_over = took_over.as_ref().map(|from| json!({ "run": from.run, "reason": from.note }));
             ("claimed", json!({ "token": token, "grants": grants, "slot": show::time(*slot), "took_over": took_over }))
         }
         Event::Waiting { record, .. } => ("waiting", json!({ "holder": record.lease.as_ref().map(|l| l.run) })),
         Event::AskedToStop { record } => ("asked_to_stop", json!({ "holder": record.lease.as_ref().map(|l| l.run) })),
-        Event::Renewed { renewals } => ("renewed", json!({ "renewals": renewals })),
+        Event::Renewed { renewals, .. } => ("renewed", json!({ "renewals": renewals })),
         Event::RenewalFailed { error } => ("renewal_failed", json!({ "message": error.detail })),
         Event::Stopping(why) => ("stopping", json!({ "reason": reason(why), "message": why.note() })),
         Event::Frozen => ("frozen", json!({})),

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 
 use fencepost_core::ledger::Status;
-use fencepost_core::record::Record;
+use fencepost_core::record::{Holder, Record};
 use fencepost_core::run::{Event, Finish, Why};
 use fencepost_core::slot::NotNow;
 use fencepost_core::time::Wall;
@@ -68,8 +68,9 @@ impl Voice {
             }
             Event::Claimed { took_over: None, .. } | Event::Renewed { .. } => {}
             Event::Waiting { record, .. } => {
-                let holder = record.lease.as_ref().map_or_else(String::new, |lease| lease.holder.host.clone());
-                self.remark(&format!("{job} is held by a run on {holder}; waiting."));
+                let Some(Holder { host, by_hand, .. }) = record.lease.as_ref().map(|lease| &lease.holder) else { return };
+                let whose = if *by_hand { "by hand" } else { "by a run" };
+                self.remark(&format!("{job} is held {whose} on {host}; waiting."));
             }
             Event::AskedToStop { .. } => self.remark(&format!("{job}: asked the run that is going to stop; waiting.")),
             Event::RenewalFailed { error } => self.trouble(&format!(

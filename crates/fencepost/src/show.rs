@@ -194,7 +194,7 @@ impl RunJson {
     pub fn unrecorded(record: &Record, is_over: bool) -> Option<Self> {
         let lease = record.lease.as_ref()?;
         let recorded = record.ledger.of_run(lease.run).is_some();
-        if lease.holder.processes.is_none() || recorded {
+        if !lease.holder.is_run() || recorded {
             return None;
         }
         let zone = zone(&lease.zone);

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{COMPLETION_PATIENCE, Event, Exit, Finish, Output, Phase, Run, Stage};
+use super::{COMPLETION_PATIENCE, Event, Exit, Finish, Output, Phase, Run, Stage, Why};
 use crate::contract::{Judgement, judge};
 use crate::lease::{Intent, Now, Rules};
 use crate::ledger::{Barred, EndedBy, Ending, Status};
@@ -18,6 +18,9 @@ impl<R: Rules> Run<R> {
         self.give_up_at = Some(self.deadline().map_or(patience, |deadline| deadline.max(patience)));
         let me = self.mine.as_ref().map(|mine| mine.me).filter(|_| !self.is_taken());
         let Some(me) = me else { return self.finish_child(self.mine.is_some(), out) };
+        if self.is_over_for_good() {
+            return self.finish_child(false, out);
+        }
         match &self.transition {
             // A renewal is out. Its answer comes first, for it decides what the record holds.
             Some(_) if self.retry_at.is_none() => return,
@@ -25,12 +28,18 @@ impl<R: Rules> Run<R> {
         }
         let escaped = !self.child.escaped.is_empty();
         self.tell_if_stuck(out);
-        let intent = if self.terms.leaves_outcome {
-            Intent::Complete { me, ending: self.ending(), escaped }
-        } else {
+        let intent = if self.terms.claim.holder.by_hand {
             Intent::Release(me)
+        } else {
+            Intent::Complete { me, ending: self.ending(), escaped }
         };
         self.start(intent, now, out);
+    }
+
+    /// A lease that was only held has reached its deadline. There is nothing to record, it ends by itself, and whoever it
+    /// was held for has to know before another has it, whatever the store does.
+    fn is_over_for_good(&self) -> bool {
+        self.terms.claim.holder.by_hand && self.child.stopped == Some(Why::Deadline)
     }
 
     fn ending(&self) -> Ending {

@@ -321,7 +321,13 @@ impl<R: Rules> Run<R> {
         let slot = record.lease.as_ref().map_or(now.wall, |lease| lease.slot);
         let took_over = record.ledger.ring.iter().rev().take(2).find(|last| was_taken_over(last, &record));
         let took_over = took_over.map(|last| TookOver { run: last.run, note: last.note.clone().unwrap_or_default() });
-        out.push(Output::Tell(Event::Claimed { token: record.token, grants: record.grants, slot, took_over }));
+        out.push(Output::Tell(Event::Claimed {
+            token: record.token,
+            grants: record.grants,
+            slot,
+            took_over,
+            deadline,
+        }));
         let missed = missed_by(&record, self.terms.claim.run);
         out.extend(missed.map(|missed| Output::Tell(Event::Missed { missed })));
         self.phase = Phase::Running;
@@ -344,7 +350,8 @@ impl<R: Rules> Run<R> {
         self.hold(now, done);
         let Some(mine) = &self.mine else { return };
         let (deadline, lease) = (mine.deadline, mine.known.record.lease.clone());
-        out.push(Output::Tell(Event::Renewed { renewals: lease.as_ref().map_or(0, |lease| lease.renewals) }));
+        let renewals = lease.as_ref().map_or(0, |lease| lease.renewals);
+        out.push(Output::Tell(Event::Renewed { renewals, deadline }));
         if self.child.frozen_since.is_some() {
             // The swap may have been sent before the long sleep. Then it says nothing about now.
             if deadline <= now.boot + self.terms.grace {

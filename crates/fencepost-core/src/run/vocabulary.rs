@@ -32,8 +32,6 @@ pub struct Terms {
     pub timeout: Option<Duration>,
     /// Run without a lease if the store cannot be reached.
     pub run_without_store: bool,
-    /// Write down how it ended. A lease that is only held leaves no outcome.
-    pub leaves_outcome: bool,
     /// The run inside which this one was started, if any.
     pub inside: Option<RunId>,
     pub stages: Stages,
@@ -169,6 +167,8 @@ pub enum Event {
         grants: u64,
         slot: Wall,
         took_over: Option<TookOver>,
+        /// Until when it may be relied on.
+        deadline: Boot,
     },
     Waiting {
         record: Box<Record>,
@@ -179,6 +179,7 @@ pub enum Event {
     },
     Renewed {
         renewals: u64,
+        deadline: Boot,
     },
     RenewalFailed {
         error: StoreError,
@@ -325,6 +326,9 @@ impl Why {
     pub fn note(&self) -> String {
         match self {
             Self::Deadline => "stopped: the lease could not be renewed in time".to_string(),
+            Self::Taken { record: Some(record) } if record.lease.is_none() => {
+                "stopped: the lease had been taken away".to_string()
+            }
             Self::Taken { .. } => "stopped: the lease had passed to another".to_string(),
             Self::WokeLate => "stopped: woke past its deadline and could not confirm its lease".to_string(),
             Self::Timeout => "stopped: it ran longer than its timeout".to_string(),

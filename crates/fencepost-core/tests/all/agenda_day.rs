@@ -323,7 +323,7 @@ impl World {
         Claim {
             run,
             ttl: Duration::from_millis(TTL),
-            holder: Holder { host: number.to_string(), processes: Some(processes) },
+            holder: Holder { host: number.to_string(), processes: Some(processes), by_hand: false },
             zone: scheduled.schedule.zone().name().to_string(),
             slot: Choice::Due(Box::new(scheduled.clone())),
             trigger: Trigger::Schedule,

@@ -321,10 +321,15 @@ fn what_escaped_keeps_its_lease() {
 }
 
 #[test]
-fn a_release_keeps_the_record_and_writes_no_outcome() {
-    let record = written(decide(&Intent::Release(me(5, 1)), Some(&held(5, 1)), 900));
-    assert_eq!((record.lease, record.token, record.grants), (None, token(5), 1));
-    assert!(record.ledger.ring.is_empty());
+fn a_release_keeps_the_record_and_is_the_end_of_a_run() {
+    let release = Intent::Release(me(5, 1));
+    let mut by_hand = held(5, 1);
+    by_hand.lease.as_mut().unwrap().holder.by_hand = true;
+    for (record, statuses) in [(held(5, 1), &[Status::Lost][..]), (by_hand, &[])] {
+        let record = written(decide(&release, Some(&record), 900));
+        assert_eq!((record.lease, record.token, record.grants), (None, token(5), 1));
+        assert_eq!(record.ledger.ring.iter().map(|outcome| outcome.status).collect::<Vec<_>>(), statuses);
+    }
 }
 
 #[test]

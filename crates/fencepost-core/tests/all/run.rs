@@ -116,7 +116,10 @@ fn a_claim_says_what_was_granted_and_whom_it_took_over() {
     let record = bench.store.record();
     let note = format!("its processes died; run {} took over", id(2));
     let took_over = Some(TookOver { run: id(1), note });
-    assert_eq!(bench.events(), [&Event::Claimed { token: record.token, grants: 2, slot: wall(0), took_over }]);
+    assert_eq!(
+        bench.events(),
+        [&Event::Claimed { token: record.token, grants: 2, slot: wall(0), took_over, deadline: boot(BELIEF_MS) }]
+    );
 }
 
 #[test]
@@ -157,12 +160,29 @@ fn what_escaped_is_named_and_keeps_the_lease() {
 
 #[test]
 fn a_lease_that_is_only_held_leaves_no_outcome() {
-    let mut bench = Bench::running(Terms { leaves_outcome: false, ..terms(2) });
+    let mut bench = Bench::running(holding(2));
     bench.end_child(Exit::Code(0));
     bench.settle();
     bench.finish();
     let record = bench.store.record();
     assert_eq!((record.lease, record.ledger.ring.len()), (None, 0));
+}
+
+/// Whoever it was held for has to know before another can have it.
+#[test]
+fn a_lease_that_is_only_held_is_given_up_at_its_deadline_without_the_store() {
+    for hears_an_answer in [true, false] {
+        let mut bench = Bench::running(holding(2));
+        bench.wake();
+        if hears_an_answer {
+            bench.fail(unavailable());
+        }
+        let calls = bench.store.calls.len();
+        bench.step(Input::DeadlineReached);
+        bench.end_child(Exit::Code(0));
+        assert_eq!(stopped(bench.finish()), (Why::Deadline, false));
+        assert_eq!(bench.store.calls.len(), calls);
+    }
 }
 
 // Renewals.
@@ -174,7 +194,8 @@ fn a_renewal_is_due_after_a_third_and_extends_the_deadline() {
     bench.wake();
     bench.wait(5_000);
     bench.answer();
-    assert_eq!(bench.take(), [Output::Tell(Event::Renewed { renewals: 1 }), Output::Extend(boot(20_000 + BELIEF_MS))]);
+    let deadline = boot(20_000 + BELIEF_MS);
+    assert_eq!(bench.take(), [Output::Tell(Event::Renewed { renewals: 1, deadline }), Output::Extend(deadline)]);
     assert_eq!(bench.run.deadline(), Some(boot(20_000 + BELIEF_MS)));
     assert_eq!(bench.run.wake_at(), Some(boot(40_000)), "from before it was sent");
     assert_eq!(bench.store.calls.len(), 3, "without a read");
@@ -337,7 +358,7 @@ fn a_frozen_tree_goes_on_once_the_lease_is_renewed() {
     let mut bench = frozen();
     bench.settle();
     let deadline = boot(2 * TTL_MS + BELIEF_MS);
-    let renewed = Output::Tell(Event::Renewed { renewals: 1 });
+    let renewed = Output::Tell(Event::Renewed { renewals: 1, deadline });
     assert_eq!(bench.take(), [renewed, Output::Tell(Event::Thawed), Output::Thaw(deadline)]);
     assert_eq!(bench.run.wake_at(), Some(boot(2 * TTL_MS + TTL_MS / 3)));
 }
@@ -504,7 +525,7 @@ fn a_child_that_ends_after_its_lease_was_taken_over_has_not_ended_well() {
 
 #[test]
 fn a_release_whose_answer_is_lost_is_not_a_lost_lease() {
-    let mut bench = Bench::running(Terms { leaves_outcome: false, ..terms(2) });
+    let mut bench = Bench::running(holding(2));
     bench.end_child(Exit::Code(0));
     bench.lose_answer();
     bench.settle();

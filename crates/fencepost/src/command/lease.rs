@@ -7,8 +7,9 @@ use fencepost_core::lease::{Claim, Honest, Intent, Me, Refusal, Rules};
 use fencepost_core::ledger::Trigger;
 use fencepost_core::name::Job;
 use fencepost_core::record::Record;
-use fencepost_core::run::{Event, Finish, Overlap, Run, Stages, Terms, Why};
+use fencepost_core::run::{Event, Finish, Overlap, Run, Stages, Terms};
 use fencepost_core::slot::{Choice, NotNow};
+use fencepost_core::time::Boot;
 use fencepost_core::token::{RunId, Token};
 use fencepost_core::transition::Done;
 use fencepost_guard::drive::{Note, drive};
@@ -17,7 +18,7 @@ use fencepost_guard::signals::Signals;
 use fencepost_guard::transact::{TransactError, look, transact};
 use fencepost_guard::{clock, nudge};
 use fencepost_store::Store;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::{Global, JobArgument, LeaseVerb};
 use crate::exit::{Code, Failure};
@@ -107,23 +108,28 @@ impl<'a> Desk<'a> {
     }
 
     fn release(&self, token: Token) -> Result<Code, Failure> {
-        self.released(self.transact(Intent::Release(me(token))), "released")
+        let result = self.take_away(Intent::Release(me(token)))?;
+        self.released(result, "released")
     }
 
-    /// A holder on this host hears of it at once, so that another run need not start beside it.
     fn force_release(&self) -> Result<Code, Failure> {
-        let (before, _) = look(self.store.as_ref(), &self.job)?;
-        let result = self.transact(Intent::ForceRelease);
-        if let (Ok(_), Some(record)) = (&result, &before) {
-            nudge(&self.place.host, record);
-        }
-        match result {
+        match self.take_away(Intent::ForceRelease)? {
             Err(TransactError::Refused(Refusal::NobodyHolds)) => {
                 Voice::of(self.global).tell(&format!("Nobody holds {}.", self.job));
                 self.show()
             }
             result => self.released(result, "released by force"),
         }
+    }
+
+    /// A holder on this host hears of it at once, so that another run need not start beside it.
+    fn take_away(&self, intent: Intent) -> Result<Result<Box<Done>, TransactError>, Failure> {
+        let (before, _) = look(self.store.as_ref(), &self.job)?;
+        let result = self.transact(intent);
+        if let (Ok(_), Some(record)) = (&result, &before) {
+            nudge(&self.place.host, record);
+        }
+        Ok(result)
     }
 
     fn released(&self, result: Result<Box<Done>, TransactError>, how: &str) -> Result<Code, Failure> {
@@ -239,7 +245,7 @@ impl<'a> Desk<'a> {
 
     fn hold(&self, ttl: Duration, wait: Option<Duration>) -> Result<Code, Failure> {
         let mut claim = self.claim(ttl);
-        claim.holder = self.place.host.holder(std::process::id() as i32, None);
+        claim.holder = self.place.host.holder_for_another();
         let terms = Terms {
             job: self.job.clone(),
             claim,
@@ -248,7 +254,6 @@ impl<'a> Desk<'a> {
             wait,
             timeout: None,
             run_without_store: false,
-            leaves_outcome: false,
             stages: Stages::default(),
             empty_exit: None,
             observe: false,
@@ -258,42 +263,62 @@ impl<'a> Desk<'a> {
         let failed = |error: std::io::Error| Failure::Other(format!("Cannot hold {}: {error}", self.job));
         let mut signals = Signals::listen().map_err(failed)?;
         let store = self.place.callee(&self.store);
-        let mut tell = |note: Note| self.held_note(&note, ttl);
+        let mut granted = None;
+        let mut tell = |note: Note| self.held_note(&note, ttl, &mut granted);
         let finish = drive(Run::new(terms), store, &self.place.local(), &mut signals, &mut Stdin::new(), &mut tell);
-        self.held_to_the_end(finish)
+        self.held_to_the_end(finish, granted)
     }
 
-    fn held_note(&self, note: &Note, ttl: Duration) {
+    fn held_note(&self, note: &Note, ttl: Duration, granted: &mut Option<(Token, u64)>) {
         let Note::Event(event) = note else { return };
-        let now = clock::now().wall;
         match event {
-            Event::Claimed { token, grants, .. } => show::json(&json!({
-                "v": 1, "event": "held", "at": show::time(now), "job": self.job.to_string(), "token": token,
-                "grants": grants, "run": self.me, "ttl_ms": fencepost_core::time::millis(ttl), "held": true
-            })),
-            Event::Renewed { renewals } => show::json(&json!({
-                "v": 1, "event": "renewed", "at": show::time(now), "job": self.job.to_string(), "renewals": renewals
-            })),
-            other => Voice::of(self.global).note(&self.job.to_string(), &Note::Event(other.clone())),
+            Event::Claimed { token, grants, deadline, .. } => {
+                *granted = Some((*token, *grants));
+                let ttl_ms = fencepost_core::time::millis(ttl);
+                self.held_line("held", *granted, Some(*deadline), json!({ "ttl_ms": ttl_ms }));
+            }
+            Event::Renewed { renewals, deadline } => {
+                self.held_line("renewed", *granted, Some(*deadline), json!({ "renewals": renewals }));
+            }
+            // The last line says so.
+            Event::Stopping(_) => {}
+            other => {
+                if let Event::RenewalFailed { error } = other {
+                    self.held_line("renewal_failed", *granted, None, json!({ "message": error.detail }));
+                }
+                Voice::of(self.global).note(&self.job.to_string(), &Note::Event(other.clone()));
+            }
         }
     }
 
-    fn held_to_the_end(&self, finish: Finish) -> Result<Code, Failure> {
-        let event = |event: &str, reason: Option<String>| {
-            show::json(&json!({
-                "v": 1, "event": event, "at": show::time(clock::now().wall), "job": self.job.to_string(),
-                "reason": reason, "held": false
-            }));
-        };
+    /// Prints a line about the lease, with the time that its holder may rely on.
+    fn held_line(&self, event: &str, granted: Option<(Token, u64)>, deadline: Option<Boot>, more: Value) {
+        let now = clock::now();
+        let left = deadline.map(|deadline| deadline.since(now.boot));
+        let mut line = json!({
+            "v": 1, "event": event, "at": show::time(now.wall), "job": self.job.to_string(),
+            "token": granted.map(|(token, _)| token), "grants": granted.map(|(_, grants)| grants), "run": self.me,
+            "until": left.map(|left| show::time(now.wall + left)),
+            "remaining_ms": left.map(fencepost_core::time::millis),
+            "held": !matches!(event, "released" | "lost"),
+        });
+        if let (Value::Object(line), Value::Object(more)) = (&mut line, more) {
+            line.extend(more);
+        }
+        show::json(&line);
+    }
+
+    fn held_to_the_end(&self, finish: Finish, granted: Option<(Token, u64)>) -> Result<Code, Failure> {
         match finish {
             Finish::Ended { .. } | Finish::Barred { .. } => {
-                event("released", None);
+                self.held_line("released", granted, None, json!({ "reason": null }));
                 Ok(Code::DONE)
             }
             Finish::Interrupted(signal) => Ok(Code((128 + signal) as u8)),
             Finish::Stopped { why, .. } => {
-                event("lost", Some(why.note()));
-                Voice::of(self.global).warn(&format!("{}: {}", self.job, lost_sentence(&why)));
+                let reason = why.note().replace("stopped: ", "");
+                self.held_line("lost", granted, None, json!({ "reason": reason }));
+                Voice::of(self.global).warn(&format!("{}: lease lost: {reason}.", self.job));
                 Ok(Code::LOST)
             }
             Finish::Unrecorded { .. } => Err(Failure::Other(format!(
@@ -312,10 +337,6 @@ impl<'a> Desk<'a> {
             }
         }
     }
-}
-
-fn lost_sentence(why: &Why) -> String {
-    why.note().replace("stopped: ", "lease lost: ")
 }
 
 fn me(token: Token) -> Me {

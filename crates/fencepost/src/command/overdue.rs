@@ -135,7 +135,7 @@ impl Desk<'_> {
         if gap.is_none() && !paused {
             return None;
         }
-        let died = record.and_then(|record| record.lease.as_ref()).filter(|lease| lease.holder.processes.is_some());
+        let died = record.and_then(|record| record.lease.as_ref()).filter(|lease| lease.holder.is_run());
         Some(Finding {
             job,
             schedule: schedule.clone(),

@@ -181,7 +181,7 @@ impl JobState {
         match &self.record.lease {
             None if self.record.paused.is_some() => "paused",
             None => "free",
-            Some(lease) if self.is_held() && lease.holder.processes.is_none() => "held",
+            Some(lease) if self.is_held() && !lease.holder.is_run() => "held",
             Some(_) if self.is_held() => "running",
             Some(_) => "lost",
         }

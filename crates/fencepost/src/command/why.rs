@@ -248,7 +248,7 @@ fn attempts(store: &dyn Store, record: &Record, slot: Wall) -> Result<Vec<Outcom
 /// The run behind the lease, if nothing is recorded of it. A lease by hand is not a run.
 fn unrecorded(record: &Record) -> Option<&Lease> {
     let lease = record.lease.as_ref()?;
-    (lease.holder.processes.is_some() && record.ledger.of_run(lease.run).is_none()).then_some(lease)
+    (lease.holder.is_run() && record.ledger.of_run(lease.run).is_none()).then_some(lease)
 }
 
 struct Told {

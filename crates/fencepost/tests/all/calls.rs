@@ -85,7 +85,6 @@ fn run_once(store: Arc<dyn Store>, site: &Site, job: &Job, needs: &[&str]) {
         wait: None,
         timeout: None,
         run_without_store: false,
-        leaves_outcome: true,
         stages: Stages { inspect: !needs.is_empty(), ..Stages::default() },
         empty_exit: None,
         observe: false,

@@ -1,12 +1,17 @@
 //! `fencepost lease`: by hand, for scripts and other languages.
 
 use crate::common::{Holder, Site, contains, keys, lines, sorted};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use serde_json::{Value, json};
 
 const FIELDS: &str = "v job token grants run until remaining_ms held";
 
 fn check_fields(lease: &Value) {
-    assert_eq!(keys(lease), sorted(FIELDS), "{lease}");
+    check_fields_and(lease, "");
+}
+
+fn check_fields_and(lease: &Value, more: &str) {
+    assert_eq!(keys(lease), sorted(&format!("{FIELDS} {more}")), "{lease}");
     assert_eq!(lease["v"], 1);
 }
 
@@ -166,6 +171,64 @@ fn hold_ends_with_12_when_its_lease_is_lost() {
     let last = lines(&said.stdout).pop().unwrap();
     assert_eq!((&last["event"], &last["held"]), (&json!("lost"), &json!(false)));
     contains(&said.stderr, &["j: lease lost"]);
+}
+
+/// There is no keeper: the line and the exit are all that the one behind it has to go by.
+#[test]
+fn hold_says_that_its_lease_is_lost_before_another_can_have_it_while_the_store_hangs() {
+    let site = Site::new();
+    // A twentieth of it lies between what its holder relies on and what the store grants.
+    let (holder, first) = hold(&site, &["--ttl", "8s"]);
+    let until = site.json(&["lease", "show", "j"])["until"].as_str().unwrap().to_string();
+    let mut connection = Connection::open(site.database()).unwrap();
+    let _lock = Transaction::new(&mut connection, TransactionBehavior::Immediate).unwrap();
+    let said = holder.wait();
+    assert_eq!(said.code, 12);
+    let last = lines(&said.stdout).pop().unwrap();
+    assert!(last["at"].as_str().unwrap() < until.as_str(), "{last}, but it may be another's since {until}");
+    assert_eq!((&last["event"], &last["held"], &last["token"]), (&json!("lost"), &json!(false), &first["token"]));
+    contains(&said.stderr, &["j: lease lost: the lease could not be renewed in time."]);
+}
+
+#[test]
+fn every_line_of_hold_tells_the_lease() {
+    let site = Site::new();
+    let (holder, first) = hold(&site, &["--ttl", "30s"]);
+    check_fields_and(&first, "event at ttl_ms");
+    assert!(first["remaining_ms"].as_u64().unwrap() > 20_000 && first["until"].is_string(), "{first}");
+    let last = lines(&holder.finish().stdout).pop().unwrap();
+    check_fields_and(&last, "event at reason");
+    assert_eq!((&last["token"], &last["until"]), (&first["token"], &json!(null)));
+}
+
+/// It is no run, however it ends.
+#[test]
+fn a_lease_that_was_held_leaves_no_outcome() {
+    let site = Site::new();
+    let (holder, _) = hold(&site, &["--ttl", "1h"]);
+    assert_eq!(site.runs(&[]), Vec::<Value>::new());
+    contains(&site.say(&["status"]).stdout, &["held"]);
+    drop(holder);
+    assert_eq!(site.say(&["run", "j", "--", "true"]).code, 0);
+    let (holder, _) = hold(&site, &["--ttl", "1h"]);
+    assert_eq!(site.say(&["lease", "release", "j", "--force"]).code, 0);
+    assert_eq!(holder.wait().code, 12);
+    let statuses: Vec<_> = site.runs(&["j"]).iter().map(|run| run["status"].clone()).collect();
+    assert_eq!(statuses, [json!("ok")]);
+}
+
+/// Whoever knows its token may take a run's lease away. That the run did not end properly is written down all the same.
+#[test]
+fn a_run_whose_lease_was_released_by_its_token_is_lost() {
+    let site = Site::new();
+    let holder = site.holder("j", &["--ttl", "1h"]);
+    let token = holder.token().to_string();
+    assert_eq!(site.say(&["lease", "release", "j", "--token", &token]).code, 0);
+    let said = holder.wait();
+    assert_eq!(said.code, 112, "it is stopped at once, and not at its next renewal: {said:?}");
+    let runs = site.runs(&["j"]);
+    assert_eq!((runs.len(), &runs[0]["status"], runs[0]["token"].to_string()), (1, &json!("lost"), token));
+    contains(runs[0]["note"].as_str().unwrap(), &["released by its token"]);
 }
 
 #[test]

@@ -16,13 +16,19 @@ pub fn terms(run: u128) -> Terms {
         wait: None,
         timeout: None,
         run_without_store: false,
-        leaves_outcome: true,
         inside: None,
         stages: Stages::default(),
         empty_exit: None,
         observe: false,
         stuck_after: None,
     }
+}
+
+/// A lease that is only held, for another.
+pub fn holding(run: u128) -> Terms {
+    let terms = terms(run);
+    let holder = Holder { by_hand: true, ..holder() };
+    Terms { claim: Claim { holder, ..terms.claim }, ..terms }
 }
 
 /// The child ended by itself and left no artifacts.

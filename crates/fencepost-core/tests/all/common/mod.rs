@@ -85,7 +85,7 @@ pub fn me(of: u64, run: u128) -> Me {
 }
 
 pub fn by_hand() -> Holder {
-    Holder { host: "alpha".to_string(), processes: None }
+    Holder { host: "alpha".to_string(), processes: None, by_hand: true }
 }
 
 pub fn holder() -> Holder {
@@ -96,7 +96,7 @@ pub fn holder() -> Holder {
         wrapper: Process { pid: 10, started: 100 },
         keeper: Some(Process { pid: 11, started: 101 }),
     };
-    Holder { host: "alpha".to_string(), processes: Some(processes) }
+    Holder { host: "alpha".to_string(), processes: Some(processes), by_hand: false }
 }
 
 pub fn claim(run: u128) -> Claim {

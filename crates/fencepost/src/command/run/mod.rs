@@ -242,7 +242,6 @@ fn terms(settings: &Settings, job: Job, claim: Claim) -> Terms {
         wait: settings.wait,
         timeout: settings.timeout,
         run_without_store: settings.on_store_error == StoreErrorChoice::Run,
-        leaves_outcome: true,
         inside: std::env::var("FENCEPOST_RUN").ok().and_then(|run| run.parse().ok()),
         stages: Stages {
             prepare: settings.prepare.is_some(),

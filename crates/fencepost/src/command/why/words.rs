@@ -60,9 +60,11 @@ fn due(case: &Case) -> Vec<Sentence> {
         let covers = run.covers.filter(|_| run.status == Status::Missed);
         covers.is_some_and(|covers| covers.from <= newest && newest <= covers.to)
     };
-    let going = case.record.lease.as_ref().filter(|lease| {
-        lease.holder.processes.is_some() && !case.is_over && lease.since < newest && lease.slot != newest
-    });
+    let going = case
+        .record
+        .lease
+        .as_ref()
+        .filter(|lease| lease.holder.is_run() && !case.is_over && lease.since < newest && lease.slot != newest);
     sentences.push(match (during, going) {
         (Some(run), _) => Sentence::new(
             "overlap",
