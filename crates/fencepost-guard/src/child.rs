@@ -132,6 +132,11 @@ impl Child {
         }
     }
 
+    /// Whether it was started in the terminal's foreground, so that ctrl-C was for it alone.
+    pub fn has_foreground(&self) -> bool {
+        self.foreground
+    }
+
     fn order(&mut self, order: Order) -> Vec<Input> {
         match self.keeper.as_mut().map(|keeper| keeper.send(&order)) {
             // It is gone. What it said before is heard first, and then that it is.
@@ -344,7 +349,7 @@ impl Child {
         let was_lent = self.terminal.as_ref().is_some_and(Terminal::is_lent);
         self.suspended = Some(Suspended { was_lent });
         self.take_terminal_back(false);
-        let _ = terminal::stop_self_like(signal);
+        let _ = terminal::share(signal);
         vec![Input::Woke]
     }
 
@@ -437,7 +442,7 @@ impl Body for Child {
     }
 
     fn due(&self, deadline: Boot) -> Option<Boot> {
-        if self.has_spoken || self.group.is_none() || self.keeper.is_none() {
+        if self.has_spoken || !self.is_ordered || self.keeper.is_none() {
             return None;
         }
         let grace = self.plan.grace;

@@ -94,12 +94,13 @@ impl Terminal {
     }
 }
 
-/// Stops our whole process group, as the terminal would have done had the job been in it, and returns when we are
-/// continued.
+/// Gives our whole process group the signal that the terminal gave to the job's, as it would have done had the job been in
+/// ours: ctrl-Z stops the script that we are a part of, and ctrl-C ends it.
 ///
-/// Where nobody could continue us (the group is orphaned) the kernel does not stop it, and this returns at once.
-pub fn stop_self_like(signal: i32) -> io::Result<()> {
-    // The wrapper has a handler for it, and only the default action stops. SIGSTOP has no other.
+/// Returns when we are continued; also where nobody could continue us (the group is orphaned), for the kernel does not
+/// stop us then.
+pub fn share(signal: i32) -> io::Result<()> {
+    // The wrapper has a handler for it, and only the default action stops or ends. SIGSTOP has no other.
     sys::with_default(signal, || {
         let sent = sys::send(0, signal);
         // Another thread may be the one that takes the signal, a moment later.

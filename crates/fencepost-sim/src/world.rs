@@ -264,7 +264,7 @@ fn terms(config: &Config, host: usize, boots: u8, run: u8) -> Terms {
         wait: config.wait,
         timeout: None,
         run_without_store: false,
-        inside: None,
+        inside: Vec::new(),
         stages: Stages::default(),
         empty_exit: None,
         observe: false,

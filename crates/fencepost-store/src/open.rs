@@ -137,12 +137,17 @@ pub fn bare(url: &str) -> String {
 #[cfg_attr(not(feature = "dir"), allow(unused_variables, reason = "only a directory needs it"))]
 pub fn is_unmade(url: &str, access: &Access) -> bool {
     match split(url) {
-        Some(("sqlite", path)) => {
-            Path::new(path).is_absolute() && Path::new(path).try_exists().is_ok_and(|exists| !exists)
-        }
+        Some(("sqlite", path)) => Path::new(path).is_absolute() && is_absent_or_empty(Path::new(path)),
         #[cfg(feature = "dir")]
         Some(("dir", path)) => backends::dir::is_unmade(path, access),
         _ => false,
+    }
+}
+
+fn is_absent_or_empty(path: &Path) -> bool {
+    match std::fs::metadata(path) {
+        Ok(file) => file.is_file() && file.len() == 0,
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
     }
 }
 

@@ -22,6 +22,16 @@ impl Inside {
     }
 }
 
+/// The runs around that one, the outermost first.
+pub const OUTER_VARIABLE: &str = "FENCEPOST_OUTER_RUNS";
+
+/// All runs inside which this command was called, the innermost last.
+pub fn runs() -> Vec<RunId> {
+    let outer = variable(OUTER_VARIABLE).unwrap_or_default();
+    let innermost = variable("FENCEPOST_RUN").unwrap_or_default();
+    outer.split(',').chain([innermost.as_str()]).filter_map(|run| run.parse().ok()).collect()
+}
+
 /// A variable that is set to something.
 pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())

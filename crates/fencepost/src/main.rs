@@ -14,6 +14,7 @@ mod exit;
 mod file;
 mod inside;
 mod logs;
+mod made;
 mod moment;
 mod notify;
 mod password;

@@ -20,7 +20,7 @@ use crate::args::Global;
 use crate::config::{self, Config};
 use crate::exit::Failure;
 use crate::report::Voice;
-use crate::{canary, password, show};
+use crate::{canary, made, password, show};
 
 /// The places a command speaks of, decided once.
 #[derive(Clone, Debug)]
@@ -129,14 +129,25 @@ impl Place {
 
     /// Opens the store to change something in it. A store that this host has never used is tried first.
     pub fn open(&self) -> Result<Arc<dyn Store>, Failure> {
+        let is_new = self.is_unmade();
+        if is_new {
+            made::must_not_be_gone(self)?;
+        }
         let store = self.opened()?;
         canary::sing(self, store.as_ref())?;
+        if is_new {
+            made::remember(self);
+        }
         Ok(store)
     }
 
     /// Opens the store to look at it. One that is not made yet is not made by being looked at.
     pub fn open_to_read(&self) -> Result<Arc<dyn Store>, Failure> {
-        if self.is_unmade() { Ok(Arc::new(MemoryStore::new())) } else { self.opened() }
+        if !self.is_unmade() {
+            return self.opened();
+        }
+        made::must_not_be_gone(self)?;
+        Ok(Arc::new(MemoryStore::new()))
     }
 
     /// Opens the store, whatever it may be worth.

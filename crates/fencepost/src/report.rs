@@ -294,7 +294,7 @@ fn taken(record: Option<&Record>) -> String {
             "lease lost: it had passed to run {} on {} (token {token}), so the job was stopped",
             lease.run, lease.holder.host
         ),
-        None => "lease lost: it had been taken away, so the job was stopped".to_string(),
+        None => "lease lost: it had passed on, or was taken away, so the job was stopped".to_string(),
     }
 }
 

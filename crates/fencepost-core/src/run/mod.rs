@@ -484,7 +484,7 @@ impl<R: Rules> Run<R> {
     /// The lease is another's: wave off, wait, or ask it to stop.
     fn held(&mut self, now: Now, record: Box<Record>, remaining: Option<Duration>, out: &mut Vec<Output>) {
         let holder = record.lease.as_ref().map(|lease| lease.run);
-        if holder.is_some() && holder == self.terms.inside {
+        if holder.is_some_and(|holder| self.terms.inside.contains(&holder)) {
             return self.finish(Finish::Nested, out);
         }
         if let Some(signal) = self.interrupted {

@@ -32,8 +32,8 @@ pub struct Terms {
     pub timeout: Option<Duration>,
     /// Run without a lease if the store cannot be reached.
     pub run_without_store: bool,
-    /// The run inside which this one was started, if any.
-    pub inside: Option<RunId>,
+    /// The runs inside which this one was started.
+    pub inside: Vec<RunId>,
     pub stages: Stages,
     /// The exit code by which the job says that there was nothing.
     pub empty_exit: Option<i32>,
@@ -292,7 +292,7 @@ pub enum Finish {
     },
     /// There is no slot to run: it is done, or not due, or the job is paused.
     NotNow(NotNow),
-    /// The holder is the very run inside which this one was started.
+    /// The holder is a run inside which this one was started.
     Nested,
     /// The store failed before anything was run.
     StoreFailed(StoreError),
@@ -327,7 +327,7 @@ impl Why {
         match self {
             Self::Deadline => "stopped: the lease could not be renewed in time".to_string(),
             Self::Taken { record: Some(record) } if record.lease.is_none() => {
-                "stopped: the lease had been taken away".to_string()
+                "stopped: the lease had passed on, or was taken away".to_string()
             }
             Self::Taken { .. } => "stopped: the lease had passed to another".to_string(),
             Self::WokeLate => "stopped: woke past its deadline and could not confirm its lease".to_string(),

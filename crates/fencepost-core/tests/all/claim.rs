@@ -24,12 +24,12 @@ fn a_held_lease_is_skipped() {
 
 #[test]
 fn a_run_inside_the_holder_is_an_error_of_its_own() {
-    let nested = Terms { inside: Some(id(1)), wait: Some(ms(9_000)), overlap: Overlap::Replace, ..terms(2) };
+    let nested = Terms { inside: vec![id(1), id(7)], wait: Some(ms(9_000)), overlap: Overlap::Replace, ..terms(2) };
     let mut bench = Bench::begun(nested, Memory::with(&held(5, 1)));
     bench.settle();
     assert_eq!(bench.finish(), Finish::Nested);
 
-    let elsewhere = Terms { inside: Some(id(8)), ..terms(2) };
+    let elsewhere = Terms { inside: vec![id(8)], ..terms(2) };
     let mut bench = Bench::begun(elsewhere, Memory::with(&held(5, 1)));
     bench.settle();
     assert!(matches!(bench.finish(), Finish::Held { .. }));

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use fencepost_guard::keeper::{Exit, Heard, Keeper, Order, Process, Report, Spawn};
-use fencepost_guard::terminal::{Terminal, stop_self_like};
+use fencepost_guard::terminal::{Terminal, share};
 use nix::errno::Errno;
 use nix::libc::{SIGCONT, SIGTTIN, SIGTTOU};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -91,7 +91,7 @@ fn follow(keeper: &mut Keeper, terminal: &mut Terminal, child: i32, signal: i32)
         println!("lent");
     } else {
         terminal.take_back(false).unwrap();
-        stop_self_like(signal).unwrap();
+        share(signal).unwrap();
         if terminal.is_ours() {
             terminal.lend(child).unwrap();
         }

@@ -258,7 +258,7 @@ impl<'a> Desk<'a> {
             empty_exit: None,
             observe: false,
             stuck_after: None,
-            inside: None,
+            inside: Vec::new(),
         };
         let failed = |error: std::io::Error| Failure::Other(format!("Cannot hold {}: {error}", self.job));
         let mut signals = Signals::listen().map_err(failed)?;

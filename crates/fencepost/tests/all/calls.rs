@@ -89,7 +89,7 @@ fn run_once(store: Arc<dyn Store>, site: &Site, job: &Job, needs: &[&str]) {
         empty_exit: None,
         observe: false,
         stuck_after: None,
-        inside: None,
+        inside: Vec::new(),
     };
     let local = Local::new(&site.state(), host);
     let scout = (!needs.is_empty()).then(|| Scout {

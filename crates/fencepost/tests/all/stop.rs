@@ -167,6 +167,21 @@ fn the_wrapper_ends_the_job_in_time_if_its_keeper_is_stopped_and_the_store_is_go
     assert_eq!(place.statuses("a"), ["ok", "lost"]);
 }
 
+/// The job may stop its keeper before that has told the wrapper of the job.
+#[test]
+fn a_keeper_that_is_stopped_by_its_job_at_once_is_noticed() {
+    let place = Place::new();
+    let mut run =
+        place.run(&[&["a"], &SHORT[..]].concat(), &["sh", "-c", "kill -STOP $PPID; echo $$ >job; exec sleep 60"]);
+    let job: i32 = place.text("job").trim().parse().unwrap();
+    let broken = Instant::now();
+    fs::rename(place.state(), place.path("elsewhere")).unwrap();
+    until("the job is dead", || all_dead(&[job]));
+    assert!(broken.elapsed() <= TTL, "dead after {:?}", broken.elapsed());
+    let code = run.wait();
+    assert!(code == 112 || code == 125, "{code} {}", run.stderr());
+}
+
 #[test]
 fn term_reaches_the_job_and_its_answer_passes_through() {
     assert_eq!(answer_to(SIGTERM, "trap 'exit 7' TERM"), 7);

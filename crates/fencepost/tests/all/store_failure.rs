@@ -16,10 +16,29 @@ fn a_database_removed_under_a_running_job() {
     for name in ["store.db", "store.db-wal", "store.db-shm"] {
         fs::remove_file(place.state().join(name)).unwrap();
     }
+    // Nobody is let in beside it, and nobody takes what is gone for something new.
+    for arguments in [&["run", "a", "--", "true"][..], &["status"], &["lease", "acquire", "a"]] {
+        let said = place.fencepost(arguments).output().unwrap();
+        assert_eq!(said.status.code(), Some(125), "{said:?}");
+        let words = String::from_utf8(said.stderr).unwrap();
+        assert!(words.contains("is gone") && words.contains("To begin anew"), "{words}");
+    }
     stopped_in_time(&place, &mut run, &tree, broken);
-    // What was remembered is gone, and nothing says otherwise.
+    fs::remove_dir_all(place.state().join("memory/made")).unwrap();
     assert_eq!(place.statuses("a"), Vec::<String>::new());
     place.next_token("a");
+}
+
+#[test]
+fn a_database_emptied_is_not_made_anew() {
+    let place = Place::new();
+    place.next_token("a");
+    for name in ["store.db-wal", "store.db-shm"] {
+        fs::remove_file(place.state().join(name)).unwrap();
+    }
+    fs::write(place.database(), "").unwrap();
+    let said = place.fencepost(&["run", "a", "--", "true"]).output().unwrap();
+    assert_eq!((said.status.code(), fs::metadata(place.database()).unwrap().len()), (Some(125), 0), "{said:?}");
 }
 
 #[test]

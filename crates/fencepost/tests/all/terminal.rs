@@ -35,6 +35,24 @@ fn ctrl_c_means_the_job() {
     assert_eq!(shell.place.statuses("a"), ["error", "error"]);
 }
 
+/// The terminal gives ctrl-C to the job alone. The script around it has to end by it all the same.
+#[test]
+fn ctrl_c_ends_the_script_around_the_job() {
+    let mut shell = Shell::new();
+    let script = "$FENCEPOST run a -- sh -c 'echo is-\"ready\"; exec sleep 60'\necho went-\"on\"\n";
+    std::fs::write(shell.place.path("script"), script).unwrap();
+    for interpreter in ["bash", "sh"] {
+        shell.say(&format!("{interpreter} {}\n", shell.place.path("script").display()));
+        shell.expect("is-ready");
+        shell.say("\x03");
+        shell.say("echo code-\"is\"-$?-\n");
+        let seen = shell.expect("code-is-130-");
+        assert!(!seen.contains("went-on"), "{seen}");
+        shell.has_its_terminal();
+    }
+    assert_eq!(shell.place.statuses("a"), ["error", "error"]);
+}
+
 #[test]
 fn ctrl_z_and_fg() {
     let mut shell = Shell::new();

@@ -16,7 +16,7 @@ pub fn terms(run: u128) -> Terms {
         wait: None,
         timeout: None,
         run_without_store: false,
-        inside: None,
+        inside: Vec::new(),
         stages: Stages::default(),
         empty_exit: None,
         observe: false,

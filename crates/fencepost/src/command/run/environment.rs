@@ -3,20 +3,27 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
+use fencepost_core::ledger::Trigger;
+use fencepost_core::name::Job;
 use fencepost_core::record::{Lease, Record};
 use fencepost_core::slot::late;
 use fencepost_core::token::RunId;
 use fencepost_core::zone::Zone;
 use fencepost_guard::child::{Environment, Variables};
+use fencepost_guard::clock;
 use fencepost_guard::scout::{PINNED, Pinned};
 
 use super::again;
 use crate::config::{COPY_VARIABLE, VARIABLE};
+use crate::inside;
 use crate::place::Place;
 use crate::settings::Settings;
 
 /// What the child is told. Whatever an outer run had told us is replaced or removed.
-pub fn environment(place: &Place, settings: &Settings, run: RunId) -> Environment {
+pub fn environment(place: &Place, settings: &Settings, job: &Job, run: RunId) -> Environment {
+    let job = job.to_string();
+    let outer: Vec<String> = inside::runs().iter().map(RunId::to_string).collect();
+    let outer = Some(outer.join(",")).filter(|runs| !runs.is_empty());
     let said = place.said(run).into_os_string();
     let store = place.bare_store();
     let mut configured: Variables =
@@ -26,17 +33,21 @@ pub fn environment(place: &Place, settings: &Settings, run: RunId) -> Environmen
     let zone = settings.zone.clone();
     Box::new(move |grant, inputs| {
         let lease = grant.and_then(|grant| grant.record.lease.as_ref().map(|lease| (&grant.record, lease)));
+        // Without a lease nobody has decided which slot it is: the job is told the time, and that it is by hand.
+        let slot = lease.map_or_else(|| clock::now().wall, |(_, lease)| lease.slot);
+        let (since, trigger) = lease.map_or((slot, Trigger::Manual), |(_, lease)| (lease.since, lease.trigger));
         let covers = lease.and_then(|(_, lease)| lease.covers);
         let value = |value: fn(&Record, &Lease) -> String| lease.map(|(record, lease)| value(record, lease));
         let variables = [
-            ("FENCEPOST_JOB", value(|record, _| record.job.to_string())),
+            ("FENCEPOST_JOB", Some(job.clone())),
             ("FENCEPOST_RUN", value(|_, lease| lease.run.to_string())),
+            (inside::OUTER_VARIABLE, outer.clone()),
             ("FENCEPOST_TOKEN", value(|record, _| record.token.to_string())),
-            ("FENCEPOST_SLOT", lease.map(|(_, lease)| zone.show(lease.slot))),
-            ("FENCEPOST_DATE", lease.map(|(_, lease)| zone.date(lease.slot).to_string())),
-            ("FENCEPOST_TZ", lease.map(|(_, lease)| lease.zone.clone())),
-            ("FENCEPOST_TRIGGER", value(|_, lease| lease.trigger.as_str().to_string())),
-            ("FENCEPOST_LATE_SECONDS", value(|_, lease| late(lease.slot, lease.since).as_secs().to_string())),
+            ("FENCEPOST_SLOT", Some(zone.show(slot))),
+            ("FENCEPOST_DATE", Some(zone.date(slot).to_string())),
+            ("FENCEPOST_TZ", Some(zone.name().to_string())),
+            ("FENCEPOST_TRIGGER", Some(trigger.as_str().to_string())),
+            ("FENCEPOST_LATE_SECONDS", Some(late(slot, since).as_secs().to_string())),
             ("FENCEPOST_SLOT_FROM", covers.map(|covers| zone.show(covers.from))),
             ("FENCEPOST_SLOT_TO", covers.map(|covers| zone.show(covers.to))),
             ("FENCEPOST_SLOT_COUNT", covers.map(|covers| covers.count.to_string())),

@@ -12,7 +12,7 @@ use std::time::Instant;
 use fencepost_core::lease::{Claim, Honest, Intent};
 use fencepost_core::ledger::{Status, Trigger};
 use fencepost_core::name::Job;
-use fencepost_core::run::{Event, Finish, Overlap, Run, Stages, Terms};
+use fencepost_core::run::{Event, Exit, Finish, Overlap, Run, Stages, Terms};
 use fencepost_core::skips::Skip;
 use fencepost_core::slot::Standing;
 use fencepost_core::time::Wall;
@@ -23,10 +23,11 @@ use fencepost_guard::keeper::Keeper;
 use fencepost_guard::pin::Pins;
 use fencepost_guard::scout::Scout;
 use fencepost_guard::signals::Signals;
-use fencepost_guard::terminal::Terminal;
+use fencepost_guard::terminal::{self, Terminal};
 use fencepost_guard::transact::{count_skip, look, transact};
 use fencepost_guard::{clock, nudge, retention};
 use fencepost_store::Store;
+use nix::libc::SIGINT;
 
 use self::again::{Again, Ended, Next};
 use self::capture::{Capture, keep_files};
@@ -36,6 +37,7 @@ use crate::args::{Global, OverlapChoice, RunOptions, Sink, StoreErrorChoice};
 use crate::config;
 use crate::events::Events;
 use crate::exit::{Code, Failure};
+use crate::inside;
 use crate::notify::{self, Teller};
 use crate::place::Place;
 use crate::report::{self, Voice};
@@ -69,7 +71,10 @@ pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
     match outcome.next {
         // Another attempt is another process: the keeper is forked before there are threads.
         Some(next) => Err(next.exec()),
-        None => Ok(outcome.code),
+        None => {
+            outcome.share_interrupt();
+            Ok(outcome.code)
+        }
     }
 }
 
@@ -88,6 +93,18 @@ pub struct Outcome {
     pub code: Code,
     pub finish: Finish,
     next: Option<Next>,
+    /// Ctrl-C ended the command, which had the terminal for itself.
+    is_interrupted: bool,
+}
+
+impl Outcome {
+    /// Ends by ctrl-C together with the script that we are a part of, which would otherwise go on with its next line. For
+    /// when everything is done and said.
+    pub fn share_interrupt(&self) {
+        if self.is_interrupted {
+            let _ = terminal::share(SIGINT);
+        }
+    }
 }
 
 impl Attempt<'_> {
@@ -136,7 +153,7 @@ impl Attempt<'_> {
             label: label.clone(),
             run,
             said: place.said(run),
-            env: environment(&place, &settings, run),
+            env: environment(&place, &settings, &job, run),
         };
         let mut child = Child::new(plan, keeper, terminal);
         let (mut claimed_slot, mut granted) = (None, None);
@@ -208,7 +225,10 @@ impl Attempt<'_> {
         let status = status(&finish);
         events.end(&finish, status.as_str(), code.0);
         let ended = Ended { finish: &finish, status, code, slot: claimed_slot, took: begun.elapsed() };
+        let is_interrupted =
+            child.has_foreground() && matches!(finish, Finish::Ended { exit: Exit::Signal(SIGINT), .. });
         let next = again.next(&settings, &ended, |tried| is_more_due(store.as_ref(), &job, &settings, tried));
+        let next = next.filter(|_| !is_interrupted);
         match &mut teller {
             Some(teller) if next.as_ref().is_some_and(Next::is_retry) => teller.retry(),
             Some(teller) => {
@@ -224,8 +244,8 @@ impl Attempt<'_> {
         // All that was written is flushed, and the system closes its files faster than a database does.
         std::mem::forget(store);
         match next.as_ref().map(|next| next.wait(&mut signals)) {
-            Some(Err(signal)) => Ok(Outcome { code: Code::of_signal(signal), finish, next: None }),
-            _ => Ok(Outcome { code, finish, next }),
+            Some(Err(signal)) => Ok(Outcome { code: Code::of_signal(signal), finish, next: None, is_interrupted }),
+            _ => Ok(Outcome { code, finish, next, is_interrupted }),
         }
     }
 }
@@ -242,7 +262,7 @@ fn terms(settings: &Settings, job: Job, claim: Claim) -> Terms {
         wait: settings.wait,
         timeout: settings.timeout,
         run_without_store: settings.on_store_error == StoreErrorChoice::Run,
-        inside: std::env::var("FENCEPOST_RUN").ok().and_then(|run| run.parse().ok()),
+        inside: inside::runs(),
         stages: Stages {
             prepare: settings.prepare.is_some(),
             inspect: !settings.needs.is_empty() || !settings.produces.is_empty(),
