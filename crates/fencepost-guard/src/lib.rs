@@ -27,6 +27,7 @@ pub mod call;
 pub mod child;
 pub mod clock;
 pub mod daemon;
+pub mod descriptor;
 pub mod drive;
 pub mod gate;
 pub mod hold;

@@ -4,7 +4,7 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nix::errno::Errno;
@@ -182,6 +182,17 @@ pub(crate) fn open_standard_streams() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// A second number for what is open under the given one.
+pub(crate) fn duplicate(fd: i32) -> io::Result<OwnedFd> {
+    // SAFETY: `fcntl` refuses a number that is not open. What it returns is new and nobody else's.
+    unsafe {
+        match libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) {
+            -1 => Err(io::Error::last_os_error()),
+            new => Ok(OwnedFd::from_raw_fd(new)),
+        }
+    }
 }
 
 /// Does something while the signal has its default action, and puts back what was there before.

@@ -1,16 +1,16 @@
 //! What happens during a run, as JSON lines for programs (`--events`).
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 
 use fencepost_core::ledger::Status;
 use fencepost_core::run::{Event, Finish, Why};
-use fencepost_guard::clock;
 use fencepost_guard::drive::Note;
+use fencepost_guard::{clock, descriptor};
 use serde_json::{Map, Value, json};
 
 use crate::args::Sink;
+use crate::backlog::{Backlog, PATIENCE};
 use crate::exit::Failure;
 use crate::report;
 use crate::show;
@@ -19,6 +19,7 @@ use crate::show;
 #[derive(Debug)]
 pub struct Events {
     file: Option<File>,
+    backlog: Backlog,
     job: String,
     run: String,
 }
@@ -26,7 +27,7 @@ pub struct Events {
 impl Events {
     pub fn open(sink: Option<Sink>, job: String, run: String) -> Result<Self, Failure> {
         let file = sink.map(|sink| open(&sink)).transpose()?;
-        Ok(Self { file, job, run })
+        Ok(Self { file, backlog: Backlog::new(), job, run })
     }
 
     pub fn note(&mut self, note: &Note) {
@@ -52,6 +53,7 @@ impl Events {
             fields["message"] = json!(message);
         }
         self.write("ended", fields);
+        self.flush();
     }
 
     /// The last event of a run that failed before it came to anything.
@@ -62,6 +64,7 @@ impl Events {
             "status": status, "exit_code": exit_code, "ended_by": "fencepost", "reason": reason, "message": message
         });
         self.write("ended", fields);
+        self.flush();
     }
 
     fn write(&mut self, event: &str, fields: Value) {
@@ -75,10 +78,15 @@ impl Events {
         if let Value::Object(fields) = fields {
             object.extend(fields);
         }
-        let mut line = Value::Object(object).to_string();
-        line.push('\n');
-        if file.write_all(line.as_bytes()).is_err() {
+        if self.backlog.put(&Value::Object(object).to_string(), file).is_err() {
             self.file = None;
+        }
+    }
+
+    /// Waits a little for a reader who has not taken everything yet, now that nothing is guarded any more.
+    fn flush(&mut self) {
+        if let Some(file) = &mut self.file {
+            let _ = self.backlog.pour(file, PATIENCE);
         }
     }
 }
@@ -121,10 +129,12 @@ fn reason(why: &Why) -> &'static str {
 }
 
 fn open(sink: &Sink) -> Result<File, Failure> {
-    let path = match sink {
-        Sink::File(path) => path.clone(),
-        Sink::Descriptor(number) => format!("/dev/fd/{number}").into(),
+    let (opened, name) = match sink {
+        Sink::File(path) => {
+            (OpenOptions::new().append(true).create(true).mode(0o600).open(path), path.display().to_string())
+        }
+        // The very descriptor, and not its file opened once more: that would begin to write somewhere else.
+        Sink::Descriptor(number) => (descriptor::for_writing(*number), format!("fd:{number}")),
     };
-    let opened = OpenOptions::new().append(true).create(matches!(sink, Sink::File(_))).mode(0o600).open(&path);
-    opened.map_err(|error| Failure::Usage(format!("Cannot write events to {}: {error}", path.display())))
+    opened.map_err(|error| Failure::Usage(format!("Cannot write events to {name}: {error}")))
 }

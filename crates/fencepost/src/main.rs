@@ -2,6 +2,7 @@
 #![cfg_attr(all(linked_statically, not(test)), no_main)]
 
 mod args;
+mod backlog;
 #[cfg(all(linked_statically, not(test)))]
 mod begin;
 mod calendar;
@@ -35,6 +36,20 @@ fn main() -> std::process::ExitCode {
 
 /// Does what was typed, and says with which code the program ends.
 fn run() -> Code {
+    let code = obey();
+    let code = match show::failure() {
+        // What was asked for was done, and nobody knows what came of it.
+        Some(why) if code == Code::DONE => {
+            report::say(&format!("Cannot write to standard output: {why}."));
+            Code::FAILED
+        }
+        _ => code,
+    };
+    report::flush();
+    code
+}
+
+fn obey() -> Code {
     let arguments = match Arguments::from_command_line() {
         Ok(arguments) => arguments,
         Err(code) => return code,

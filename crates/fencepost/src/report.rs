@@ -1,6 +1,7 @@
 //! What fencepost says to people. It speaks on standard error, so that the command's own output stays byte-exact.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fencepost_core::ledger::Status;
 use fencepost_core::record::{Holder, Record};
@@ -11,6 +12,7 @@ use fencepost_guard::drive::Note;
 use serde_json::json;
 
 use crate::args::Global;
+use crate::backlog::{Backlog, PATIENCE};
 use crate::duration;
 use crate::exit::{Code, Failure};
 use crate::show;
@@ -187,8 +189,20 @@ pub fn reason_and_words(job: &str, finish: &Finish, now: Wall) -> Option<(&'stat
     ending(job, finish, now).map(|(_, words)| (reason, words))
 }
 
-fn say(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "fencepost: {text}");
+/// What people have not taken yet of what was said.
+static UNSAID: Mutex<Backlog> = Mutex::new(Backlog::new());
+
+pub fn say(text: &str) {
+    let _ = unsaid().put(&format!("fencepost: {text}"), &mut std::io::stderr());
+}
+
+/// Says what is left to say. To be called before the program ends.
+pub fn flush() {
+    let _ = unsaid().pour(&mut std::io::stderr(), PATIENCE);
+}
+
+fn unsaid() -> MutexGuard<'static, Backlog> {
+    UNSAID.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How a run ended, in a sentence for others, if there is more to say than its exit code.

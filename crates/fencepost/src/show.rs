@@ -1,6 +1,7 @@
 //! How things look: times, leases and runs, for people and as JSON.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use fencepost_core::artifact::Artifact;
@@ -224,16 +225,26 @@ impl RunJson {
     }
 }
 
-/// Prints a line. A reader that has seen enough (`| head`) is no error.
-pub fn line(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+/// Why something could not be printed, if anything could not.
+static FAILURE: OnceLock<String> = OnceLock::new();
+
+/// Prints a line.
+pub fn line(line: &str) {
+    text(&format!("{line}\n"));
 }
 
-/// Prints lines that are written already.
+/// Prints lines that are written already. A reader that has seen enough (`| head`) is no error.
 pub fn text(text: &str) {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => _ = FAILURE.set(error.to_string()),
+        Ok(()) | Err(_) => {}
+    }
+}
+
+/// Why something could not be printed, if anything could not.
+pub fn failure() -> Option<&'static str> {
+    FAILURE.get().map(String::as_str)
 }
 
 /// Prints a value as one line of JSON.

@@ -1,5 +1,7 @@
 //! `fencepost lease …`: a lease by hand, for scripts and other languages.
 
+mod hold;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,18 +9,13 @@ use fencepost_core::lease::{Claim, Honest, Intent, Me, Refusal, Rules};
 use fencepost_core::ledger::Trigger;
 use fencepost_core::name::Job;
 use fencepost_core::record::Record;
-use fencepost_core::run::{Event, Finish, Overlap, Run, Stages, Terms};
 use fencepost_core::slot::{Choice, NotNow};
-use fencepost_core::time::Boot;
 use fencepost_core::token::{RunId, Token};
 use fencepost_core::transition::Done;
-use fencepost_guard::drive::{Note, drive};
-use fencepost_guard::hold::Stdin;
-use fencepost_guard::signals::Signals;
 use fencepost_guard::transact::{TransactError, look, transact};
 use fencepost_guard::{clock, nudge};
 use fencepost_store::Store;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::args::{Global, JobArgument, LeaseVerb};
 use crate::exit::{Code, Failure};
@@ -84,7 +81,12 @@ impl<'a> Desk<'a> {
                     if let Some(known) = &done.held {
                         self.place.local().remember_grant(&known.record);
                     }
-                    return Ok(self.granted(&done, ttl, |record| record.token.to_string()));
+                    let code = self.granted(&done, ttl, |record| record.token.to_string());
+                    if let (Some(_), Some(known)) = (show::failure(), &done.held) {
+                        // Nobody knows the token, so that nobody could release it.
+                        let _ = self.transact(Intent::Release(me(known.record.token)));
+                    }
+                    return Ok(code);
                 }
                 Err(TransactError::Refused(Refusal::Held { .. }))
                     if give_up.is_some_and(|at| clock::boot_now() < at) =>
@@ -240,101 +242,6 @@ impl<'a> Desk<'a> {
             slot: Choice::At(clock::now().wall),
             zone: "UTC".to_string(),
             trigger: Trigger::Manual,
-        }
-    }
-
-    fn hold(&self, ttl: Duration, wait: Option<Duration>) -> Result<Code, Failure> {
-        let mut claim = self.claim(ttl);
-        claim.holder = self.place.host.holder_for_another();
-        let terms = Terms {
-            job: self.job.clone(),
-            claim,
-            grace: Duration::ZERO,
-            overlap: Overlap::Skip,
-            wait,
-            timeout: None,
-            run_without_store: false,
-            stages: Stages::default(),
-            empty_exit: None,
-            observe: false,
-            stuck_after: None,
-            inside: Vec::new(),
-        };
-        let failed = |error: std::io::Error| Failure::Other(format!("Cannot hold {}: {error}", self.job));
-        let mut signals = Signals::listen().map_err(failed)?;
-        let store = self.place.callee(&self.store);
-        let mut granted = None;
-        let mut tell = |note: Note| self.held_note(&note, ttl, &mut granted);
-        let finish = drive(Run::new(terms), store, &self.place.local(), &mut signals, &mut Stdin::new(), &mut tell);
-        self.held_to_the_end(finish, granted)
-    }
-
-    fn held_note(&self, note: &Note, ttl: Duration, granted: &mut Option<(Token, u64)>) {
-        let Note::Event(event) = note else { return };
-        match event {
-            Event::Claimed { token, grants, deadline, .. } => {
-                *granted = Some((*token, *grants));
-                let ttl_ms = fencepost_core::time::millis(ttl);
-                self.held_line("held", *granted, Some(*deadline), json!({ "ttl_ms": ttl_ms }));
-            }
-            Event::Renewed { renewals, deadline } => {
-                self.held_line("renewed", *granted, Some(*deadline), json!({ "renewals": renewals }));
-            }
-            // The last line says so.
-            Event::Stopping(_) => {}
-            other => {
-                if let Event::RenewalFailed { error } = other {
-                    self.held_line("renewal_failed", *granted, None, json!({ "message": error.detail }));
-                }
-                Voice::of(self.global).note(&self.job.to_string(), &Note::Event(other.clone()));
-            }
-        }
-    }
-
-    /// Prints a line about the lease, with the time that its holder may rely on.
-    fn held_line(&self, event: &str, granted: Option<(Token, u64)>, deadline: Option<Boot>, more: Value) {
-        let now = clock::now();
-        let left = deadline.map(|deadline| deadline.since(now.boot));
-        let mut line = json!({
-            "v": 1, "event": event, "at": show::time(now.wall), "job": self.job.to_string(),
-            "token": granted.map(|(token, _)| token), "grants": granted.map(|(_, grants)| grants), "run": self.me,
-            "until": left.map(|left| show::time(now.wall + left)),
-            "remaining_ms": left.map(fencepost_core::time::millis),
-            "held": !matches!(event, "released" | "lost"),
-        });
-        if let (Value::Object(line), Value::Object(more)) = (&mut line, more) {
-            line.extend(more);
-        }
-        show::json(&line);
-    }
-
-    fn held_to_the_end(&self, finish: Finish, granted: Option<(Token, u64)>) -> Result<Code, Failure> {
-        match finish {
-            Finish::Ended { .. } | Finish::Barred { .. } => {
-                self.held_line("released", granted, None, json!({ "reason": null }));
-                Ok(Code::DONE)
-            }
-            Finish::Interrupted(signal) => Ok(Code((128 + signal) as u8)),
-            Finish::Stopped { why, .. } => {
-                let reason = why.note().replace("stopped: ", "");
-                self.held_line("lost", granted, None, json!({ "reason": reason }));
-                Voice::of(self.global).warn(&format!("{}: lease lost: {reason}.", self.job));
-                Ok(Code::LOST)
-            }
-            Finish::Unrecorded { .. } => Err(Failure::Other(format!(
-                "{}: the lease could not be released before it ran out; it ends by itself.",
-                self.job
-            ))),
-            Finish::Held { record, remaining } => {
-                self.refused(TransactError::Refused(Refusal::Held { record, remaining }))
-            }
-            Finish::NotNow(why) => self.refused(TransactError::Refused(Refusal::NotNow { why, account: false })),
-            Finish::StoreFailed(error) => Err(Failure::Store(error)),
-            Finish::Refused(refusal) => self.refused(TransactError::Refused(refusal)),
-            Finish::NotSpawned(failure) => Err(Failure::Other(failure.text)),
-            Finish::Nested | Finish::WithoutLease { .. } | Finish::Fenced { .. } => {
-                Err(Failure::Other("This cannot happen to hold.".into()))
-            }
         }
     }
 }

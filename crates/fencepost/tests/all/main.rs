@@ -43,6 +43,7 @@ mod stores;
 mod system;
 mod terminal;
 mod triggers;
+mod unread;
 mod up;
 mod validate;
 mod web;

@@ -16,6 +16,7 @@ use fencepost_guard::signals::{Received, Signals};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::exit::{Code, Failure};
+use crate::report;
 use crate::settings::Settings;
 
 /// Tells the next process what this one has left to do. It is nobody else's business.
@@ -179,6 +180,7 @@ impl Next {
 }
 
 fn exec(handed_on: &str) -> Failure {
+    report::flush();
     let error = match std::env::current_exe() {
         Ok(program) => Command::new(program).args(std::env::args_os().skip(1)).env(VARIABLE, handed_on).exec(),
         Err(error) => error,

@@ -102,6 +102,7 @@ impl Outcome {
     /// when everything is done and said.
     pub fn share_interrupt(&self) {
         if self.is_interrupted {
+            report::flush();
             let _ = terminal::share(SIGINT);
         }
     }

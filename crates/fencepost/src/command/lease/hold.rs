@@ -1,0 +1,139 @@
+//! `fencepost lease hold`: a lease that is renewed for as long as somebody wants it, and told in lines of JSON.
+
+use std::fs::File;
+use std::time::Duration;
+
+use fencepost_core::lease::Refusal;
+use fencepost_core::run::{Event, Finish, Overlap, Run, Stages, Terms};
+use fencepost_core::time::{Boot, millis};
+use fencepost_core::token::Token;
+use fencepost_guard::drive::{Note, drive};
+use fencepost_guard::hold::Stdin;
+use fencepost_guard::signals::Signals;
+use fencepost_guard::transact::TransactError;
+use fencepost_guard::{clock, descriptor};
+use serde_json::{Value, json};
+
+use super::Desk;
+use crate::backlog::{Backlog, PATIENCE};
+use crate::exit::{Code, Failure};
+use crate::report::Voice;
+use crate::show;
+
+impl Desk<'_> {
+    pub fn hold(&self, ttl: Duration, wait: Option<Duration>) -> Result<Code, Failure> {
+        let mut claim = self.claim(ttl);
+        claim.holder = self.place.host.holder_for_another();
+        let terms = Terms {
+            job: self.job.clone(),
+            claim,
+            grace: Duration::ZERO,
+            overlap: Overlap::Skip,
+            wait,
+            timeout: None,
+            run_without_store: false,
+            stages: Stages::default(),
+            empty_exit: None,
+            observe: false,
+            stuck_after: None,
+            inside: Vec::new(),
+        };
+        let failed = |error: std::io::Error| Failure::Other(format!("Cannot hold {}: {error}", self.job));
+        let mut signals = Signals::listen().map_err(failed)?;
+        let mut lines = Lines::new(self, ttl).map_err(failed)?;
+        let store = self.place.callee(&self.store);
+        let mut tell = |note: Note| lines.note(&note);
+        let finish = drive(Run::new(terms), store, &self.place.local(), &mut signals, &mut Stdin::new(), &mut tell);
+        self.held_to_the_end(finish, lines)
+    }
+
+    fn held_to_the_end(&self, finish: Finish, mut lines: Lines<'_>) -> Result<Code, Failure> {
+        match finish {
+            Finish::Ended { .. } | Finish::Barred { .. } => {
+                lines.end("released", None);
+                let _ = lines.backlog.pour(&mut lines.output, PATIENCE);
+                Ok(Code::DONE)
+            }
+            Finish::Interrupted(signal) => Ok(Code((128 + signal) as u8)),
+            Finish::Stopped { why, .. } => {
+                let reason = why.note().replace("stopped: ", "");
+                lines.end("lost", Some(&reason));
+                Voice::of(self.global).warn(&format!("{}: lease lost: {reason}.", self.job));
+                Ok(Code::LOST)
+            }
+            Finish::Unrecorded { .. } => Err(Failure::Other(format!(
+                "{}: the lease could not be released before it ran out; it ends by itself.",
+                self.job
+            ))),
+            Finish::Held { record, remaining } => {
+                self.refused(TransactError::Refused(Refusal::Held { record, remaining }))
+            }
+            Finish::NotNow(why) => self.refused(TransactError::Refused(Refusal::NotNow { why, account: false })),
+            Finish::StoreFailed(error) => Err(Failure::Store(error)),
+            Finish::Refused(refusal) => self.refused(TransactError::Refused(refusal)),
+            Finish::NotSpawned(failure) => Err(Failure::Other(failure.text)),
+            Finish::Nested | Finish::WithoutLease { .. } | Finish::Fenced { .. } => {
+                Err(Failure::Other("This cannot happen to hold.".into()))
+            }
+        }
+    }
+}
+
+/// What is printed of a lease that is held. Whoever reads the first line only must not keep it from being renewed.
+struct Lines<'a> {
+    desk: &'a Desk<'a>,
+    ttl: Duration,
+    granted: Option<(Token, u64)>,
+    output: File,
+    backlog: Backlog,
+}
+
+impl<'a> Lines<'a> {
+    fn new(desk: &'a Desk<'a>, ttl: Duration) -> std::io::Result<Self> {
+        Ok(Self { desk, ttl, granted: None, output: descriptor::for_writing(1)?, backlog: Backlog::new() })
+    }
+
+    fn note(&mut self, note: &Note) {
+        let Note::Event(event) = note else { return };
+        match event {
+            Event::Claimed { token, grants, deadline, .. } => {
+                self.granted = Some((*token, *grants));
+                self.put("held", Some(*deadline), json!({ "ttl_ms": millis(self.ttl) }));
+            }
+            Event::Renewed { renewals, deadline } => {
+                self.put("renewed", Some(*deadline), json!({ "renewals": renewals }));
+            }
+            // The last line says so.
+            Event::Stopping(_) => return,
+            Event::RenewalFailed { error } => self.put("renewal_failed", None, json!({ "message": error.detail })),
+            _ => {}
+        }
+        Voice::of(self.desk.global).note(&self.desk.job.to_string(), note);
+    }
+
+    fn end(&mut self, event: &str, reason: Option<&str>) {
+        self.put(event, None, json!({ "reason": reason, "held": false }));
+    }
+
+    /// Prints a line about the lease, with the time that its holder may rely on.
+    fn put(&mut self, event: &str, deadline: Option<Boot>, more: Value) {
+        let now = clock::now();
+        let left = deadline.map(|deadline| deadline.since(now.boot));
+        let mut line = json!({
+            "v": 1,
+            "event": event,
+            "at": show::time(now.wall),
+            "job": self.desk.job.to_string(),
+            "token": self.granted.map(|(token, _)| token),
+            "grants": self.granted.map(|(_, grants)| grants),
+            "run": self.desk.me,
+            "until": left.map(|left| show::time(now.wall + left)),
+            "remaining_ms": left.map(millis),
+            "held": true,
+        });
+        if let (Value::Object(line), Value::Object(more)) = (&mut line, more) {
+            line.extend(more);
+        }
+        let _ = self.backlog.put(&line.to_string(), &mut self.output);
+    }
+}
