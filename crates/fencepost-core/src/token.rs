@@ -55,6 +55,13 @@ impl From<Token> for u64 {
 #[serde(transparent)]
 pub struct RunId(pub Uuid);
 
+impl RunId {
+    /// A number below 256 by which runs that do the same at the same time differ.
+    pub fn spread(self) -> u32 {
+        u32::from(self.0.as_bytes()[9])
+    }
+}
+
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

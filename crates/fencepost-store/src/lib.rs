@@ -31,7 +31,9 @@ pub use open::backends::postgres;
 pub use open::backends::redis;
 #[cfg(feature = "sqlite")]
 pub use open::backends::sqlite::SqliteStore;
-pub use open::{OpenError, bare, declared, is_embedded, is_unmade, minimum_ttl, open, open_with, redacted};
+pub use open::{
+    OpenError, bare, declared, is_embedded, is_unmade, minimum_ttl, must_name_a_store, open, open_with, redacted,
+};
 pub use redact::redacted_text;
 pub use user::User;
 

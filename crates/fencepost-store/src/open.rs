@@ -65,15 +65,22 @@ pub fn is_embedded(url: &str) -> bool {
     split(url).is_some_and(|(scheme, _)| scheme == "sqlite")
 }
 
+/// Says what is wrong with a URL that names no kind of store. None is opened.
+pub fn must_name_a_store(url: &str) -> Result<(), OpenError> {
+    kind(url).map(|_| ())
+}
+
+/// The kind of store that a URL names, and what stands behind it.
+fn kind(url: &str) -> Result<(&'static Scheme, &str), OpenError> {
+    let (scheme, rest) = split(url).ok_or_else(|| OpenError::Usage(without_scheme(url)))?;
+    let known = SCHEMES.iter().find(|known| known.name == scheme);
+    Ok((known.ok_or_else(|| OpenError::Usage(unknown_scheme(url, scheme)))?, rest))
+}
+
 /// The one arm per backend.
 fn backend(url: &str, access: &Access) -> Result<Box<dyn Declaring>, OpenError> {
     let usage = |text: String| Err(OpenError::Usage(text));
-    let Some((scheme, rest)) = split(url) else {
-        return usage(without_scheme(url));
-    };
-    let Some(known) = SCHEMES.iter().find(|known| known.name == scheme) else {
-        return usage(unknown_scheme(url, scheme));
-    };
+    let (known, rest) = kind(url)?;
     match (known.name, rest, access) {
         #[cfg(feature = "sqlite")]
         ("sqlite", path, _) => {

@@ -1,5 +1,7 @@
 //! The user that this process runs as.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -21,11 +23,13 @@ impl User {
 
     /// The user with this number among lines of `/etc/passwd`.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "there the file does not know the people"))]
-    fn among(passwd: &str, user: Uid) -> Option<Self> {
-        let mut lines = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    fn among(passwd: &[u8], user: Uid) -> Option<Self> {
+        let mut lines =
+            passwd.split(|byte| *byte == b'\n').map(|line| line.split(|byte| *byte == b':').collect::<Vec<_>>());
         let number = user.to_string();
-        let fields = lines.find(|fields| fields.len() == 7 && fields[2] == number)?;
-        Some(Self { name: fields[0].to_string(), home: PathBuf::from(fields[5]) })
+        let fields = lines.find(|fields| fields.len() == 7 && fields[2] == number.as_bytes())?;
+        let name = String::from_utf8_lossy(fields[0]).into_owned();
+        Some(Self { name, home: PathBuf::from(OsStr::from_bytes(fields[5])) })
     }
 }
 
@@ -35,17 +39,26 @@ impl User {
 #[cfg(target_os = "linux")]
 mod system {
     use std::fs;
+    use std::io::{self, Read};
     use std::process::{Command, Stdio};
 
     use super::{Uid, User};
 
     pub(super) fn user(user: Uid) -> Option<User> {
-        let here = fs::read_to_string("/etc/passwd").unwrap_or_default();
-        User::among(&here, user).or_else(|| {
-            let mut ask = Command::new("getent");
-            let asked = ask.args(["passwd", &user.to_string()]).stdin(Stdio::null()).output().ok()?;
-            User::among(&String::from_utf8_lossy(&asked.stdout), user)
-        })
+        let here = fs::read("/etc/passwd").unwrap_or_default();
+        User::among(&here, user).or_else(|| User::among(&asked(user).ok()?, user))
+    }
+
+    /// What the whole database says. How the asked one ended is not known where our children are reaped by the system, as
+    /// somebody who ignores SIGCHLD has it, and does not matter.
+    fn asked(user: Uid) -> io::Result<Vec<u8>> {
+        let mut ask = Command::new("getent");
+        ask.args(["passwd", &user.to_string()]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut asked = ask.spawn()?;
+        let mut answer = Vec::new();
+        asked.stdout.take().map_or(Ok(0), |mut output| output.read_to_end(&mut answer))?;
+        let _ = asked.wait();
+        Ok(answer)
     }
 }
 
@@ -65,8 +78,8 @@ mod tests {
 
     #[test]
     fn a_user_is_found_by_the_number_alone() {
-        let passwd = "root:x:0:0:root:/root:/bin/bash\n+::::::\nten:x:10:1000::/home/ten:/bin/sh\n\
-                      hundred:x:100:10:A, B:/srv/hundred:\ntorn:x:1000:10\n";
+        let passwd = b"root:x:0:0:root:/root:/bin/bash\n+::::::\nten:x:10:1000:J\xf6rg:/home/ten:/bin/sh\n\
+                       hundred:x:100:10:A, B:/srv/hundred:\ntorn:x:1000:10\n";
         let user = |number| User::among(passwd, Uid::from_raw(number)).map(|user| (user.name, user.home));
         assert_eq!(user(0), Some(("root".to_string(), "/root".into())));
         assert_eq!(user(10), Some(("ten".to_string(), "/home/ten".into())));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fencepost_core::artifact::Artifact;
 use fencepost_core::lease::{Facts, Honest, Rules, Standing};
 use fencepost_core::ledger::{Consumed, LISTED_MAX, Outcome, Status};
-use fencepost_core::record::{Lease, Record};
+use fencepost_core::record::{Holder, Lease, Record};
 use fencepost_core::time::{Boot, StoreClock, Wall};
 use fencepost_core::zone::Zone;
 use jiff::Timestamp;
@@ -74,12 +74,21 @@ pub fn remaining(record: &Record, clock: Option<&StoreClock>) -> Option<Duration
 /// One sentence about who holds a lease: host, process, since when, until when.
 pub fn holder(lease: &Lease, remaining: Option<Duration>, now: Wall) -> String {
     let zone = zone(&lease.zone);
-    let process = lease.holder.pid().map_or_else(|| "by hand".to_string(), |pid| format!("pid {pid}"));
+    let process = process(&lease.holder);
     let until = match remaining {
         Some(left) => format!("until {} unless renewed", second_in(now + left, &zone)),
         None => format!("for {} after its last renewal", duration::show(lease.ttl)),
     };
     format!("{} ({process}), since {}, {until}", lease.holder.host, time_for_people(lease.since, now, &zone))
+}
+
+/// What is behind a lease, in a few words.
+pub fn process(holder: &Holder) -> String {
+    match holder.pid() {
+        Some(pid) => format!("pid {pid}"),
+        None if holder.by_hand => "by hand".to_string(),
+        None => "what could not be ended".to_string(),
+    }
 }
 
 /// What `lease …` prints as JSON.

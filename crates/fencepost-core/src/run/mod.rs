@@ -531,6 +531,8 @@ impl<R: Rules> Run<R> {
     fn pause(&mut self, now: Now) {
         let most = if self.watched.is_some() { WATCH_PAUSE_MAX } else { LOOK_PAUSE_MAX };
         let pause = (LOOK_PAUSE_MIN * 2u32.pow(self.looks.min(10))).min(most);
+        // Many that began to wait together must not look together as well, and leave the lease alone in between.
+        let pause = pause - pause * self.terms.claim.run.spread() / 512;
         self.looks += 1;
         let look_at = now.boot + pause;
         self.phase = Phase::Waiting { look_at: self.wait_until.map_or(look_at, |until| look_at.min(until)) };

@@ -1,9 +1,9 @@
 //! Where a database may live, and the making of that place.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -98,7 +98,7 @@ fn refuse_unfit(path: &Path) -> Result<(), StoreError> {
     let stat = || fs::metadata(path).map_err(|error| unusable(path, &error));
     let found = stat()?;
     if !found.is_file() {
-        let detail = format!("{} is not a regular file. Name a file, for example sqlite:{0}/store.db.", path.display());
+        let detail = format!("{} is not a regular file, as a database is. Name another path.", path.display());
         return Err(StoreError::not_done(Trouble::Refused, detail));
     }
     if found.nlink() > 1 {
@@ -113,6 +113,10 @@ fn refuse_unfit(path: &Path) -> Result<(), StoreError> {
     // afterwards has lost its database. SQLite would delete it.
     if found.len() == 0 && log_path(path).exists() && stat()?.len() == 0 {
         return Err(foreign_content(path, "it is empty, but there is a write-ahead log beside it"));
+    }
+    // An empty file that others may read or write becomes a store, whose log and index take their modes from it.
+    if found.len() == 0 && found.mode() & 0o077 != 0 {
+        return fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(|error| unusable(path, &error));
     }
     Ok(())
 }

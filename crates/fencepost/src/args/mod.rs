@@ -424,16 +424,20 @@ impl Verb {
 /// parse.
 fn asked_for_run() -> bool {
     let words: Vec<OsString> = std::env::args_os().collect();
-    verb_asked_for(&words).is_some_and(|verb| words[verb] == "run" || words[verb] == "once")
+    verb_asked_for(&words, |_| true).is_some_and(|verb| words[verb] == "run" || words[verb] == "once")
 }
 
-/// The place of the first word that is neither an option nor an option's value.
-fn verb_asked_for(words: &[OsString]) -> Option<usize> {
+/// The place of the first word that is neither an option nor an option's value, if no option before it is out of place.
+fn verb_asked_for(words: &[OsString], may_precede: fn(&str) -> bool) -> Option<usize> {
     let mut words = words.iter().enumerate().skip(1);
     while let Some((place, word)) = words.next() {
         match word.to_str() {
             Some("--store" | "--config") => drop(words.next()),
-            Some(option) if option.starts_with('-') => {}
+            Some(option) if option.starts_with('-') => {
+                if !may_precede(option) {
+                    return None;
+                }
+            }
             _ => return Some(place),
         }
     }

@@ -189,7 +189,7 @@ impl Sink {
 /// understand is for the whole to explain.
 pub(super) fn read() -> Option<Arguments> {
     let mut words: Vec<OsString> = std::env::args_os().collect();
-    let verb = verb_asked_for(&words)?;
+    let verb = verb_asked_for(&words, is_global)?;
     if words.remove(verb) != "run" {
         return None;
     }
@@ -201,6 +201,14 @@ pub(super) fn read() -> Option<Arguments> {
         }
     };
     Some(Arguments { global, verb: Verb::Run(Box::new(options)) })
+}
+
+/// Whether an option stands on either side of a verb. Any other before it is for the whole grammar to refuse: without the verb
+/// it would look like one behind it.
+fn is_global(option: &str) -> bool {
+    matches!(option, "-q" | "-v" | "--quiet" | "--verbose" | "--json")
+        || option.starts_with("--store=")
+        || option.starts_with("--config=")
 }
 
 /// The part of the grammar that a run needs, once its verb is out of the way.
@@ -221,7 +229,11 @@ mod tests {
     fn readings(line: &str) -> [Option<(Global, RunOptions)>; 3] {
         let mut words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
         let whole = Arguments::try_parse_from(&words).ok();
-        assert_eq!(words.remove(verb_asked_for(&words).unwrap()), "run");
+        let Some(verb) = verb_asked_for(&words, is_global) else {
+            assert!(whole.is_none(), "{line}: {whole:?}");
+            return [None, None, None];
+        };
+        assert_eq!(words.remove(verb), "run");
         let basics = Part::<RunBasics>::try_parse_from(&words).ok();
         let run = Part::<RunOptions>::try_parse_from(&words).ok();
         [
@@ -244,6 +256,7 @@ mod tests {
             "fencepost run j",
             "fencepost -q run run -- run",
             "fencepost --config a --store run run j --json -- -h",
+            "fencepost --config=a --store=run --quiet run j -- true",
         ] {
             let [basics, run, whole] = readings(line);
             assert!(whole.is_some() && basics == whole && run == whole, "{line}: {basics:?} {run:?} {whole:?}");
@@ -260,6 +273,11 @@ mod tests {
             "fencepost run run j",
             "fencepost run -h",
             "fencepost run j --version",
+            "fencepost --ttl=5m run j -- true",
+            "fencepost -w3s run j -- true",
+            "fencepost --per-host run j -- true",
+            "fencepost -ctrue run j",
+            "fencepost -c run run j",
         ] {
             assert_eq!(readings(line), [None, None, None], "{line}");
         }

@@ -102,8 +102,11 @@ impl<'a> Desk<'a> {
         match self.transact(Intent::Renew(me(token))) {
             Ok(done) => {
                 let ttl = done.held.as_ref().and_then(|known| known.record.lease.as_ref()).map(|lease| lease.ttl);
-                let message = format!("{} renewed.", self.job);
-                Ok(self.granted(&done, ttl.unwrap_or_default(), |_| message.clone()))
+                if self.global.json {
+                    return Ok(self.granted(&done, ttl.unwrap_or_default(), |_| String::new()));
+                }
+                Voice::of(self.global).tell(&format!("{} renewed.", self.job));
+                Ok(Code::DONE)
             }
             Err(error) => self.refused(error),
         }

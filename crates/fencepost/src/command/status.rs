@@ -191,7 +191,7 @@ impl JobState {
         match &self.record.lease {
             Some(lease) if self.is_held() => match lease.holder.pid() {
                 Some(pid) => format!("{} (pid {pid})", lease.holder.host),
-                None => format!("{} (by hand)", lease.holder.host),
+                None => format!("{} ({})", lease.holder.host, show::process(&lease.holder)),
             },
             _ => "-".to_string(),
         }

@@ -353,6 +353,11 @@ fn the_store_is_the_flags_the_environments_or_the_configurations() {
     let said = project.say(&["status"]);
     assert_eq!(said.code, 2);
     assert!(!said.stderr.contains("s3cret"), "{said:?}");
+    contains(&said.stderr, &["fencepost.toml:1:9: \"store\": ", "names no kind of store"]);
+    project.write("fencepost.toml", "store = 'sqlit:/x'\n");
+    let said = project.say(&["validate"]);
+    assert_eq!(said.code, 1);
+    contains(&said.stderr, &["fencepost.toml:1:9: ", "did you mean sqlite"]);
 }
 
 #[test]

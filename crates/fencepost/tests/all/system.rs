@@ -28,14 +28,17 @@ fn a_user_whom_only_the_network_knows_is_asked_for() {
     install(BINARY, site.path("fencepost"), "755");
     fs::set_permissions(site.path(""), fs::Permissions::from_mode(0o755)).unwrap();
     std::os::unix::fs::chown(&home, Some(STRANGER), None).unwrap();
-    let status = |path: &str| {
-        let mut command = site.program(site.path("fencepost").to_str().unwrap(), &["status"]);
+    let program = site.path("fencepost");
+    let status_by = |script: &str, path: &str| {
+        let mut command = site.program("/bin/sh", &["-c", script, program.to_str().unwrap()]);
         command.env_remove("FENCEPOST_STATE_DIR").env("PATH", path).current_dir("/").uid(STRANGER);
         Said::of(command.output().unwrap())
     };
+    let status = |path: &str| status_by("exec \"$0\" status", path);
     let known = status(site.path("").to_str().unwrap());
     let store = format!("store   sqlite:{}/.local/state/fencepost/store.db", home.display());
     assert_eq!((known.code, known.stdout.lines().next()), (0, Some(store.as_str())), "{known:?}");
+    assert_eq!(status_by("trap '' CHLD; exec \"$0\" status", site.path("").to_str().unwrap()), known);
     // With nobody to ask there is no place for the store, and saying so is better than one that depends on `$HOME`.
     let unknown = status("/nonexistent");
     assert_eq!(unknown.code, 125, "{unknown:?}");
