@@ -12,7 +12,7 @@ use crate::said::Published;
 use crate::time::Wall;
 use crate::token::{RunId, Token};
 
-/// How many outcomes a job's record keeps at least.
+/// How many outcomes a job's record keeps, if they are not too long for it.
 pub const RING_OUTCOMES_KEPT: usize = 32;
 
 /// How many it has room for. Where one has to go, all go that it does not keep: one by one they would cost every run a
@@ -242,6 +242,13 @@ impl Outcome {
     /// What a run found missed is written down by it as well, under another slot.
     pub fn attempt(&self) -> Attempt {
         (self.slot, self.token, self.run)
+    }
+
+    /// What became of its slot, and no more.
+    pub fn bare(mut self) -> Self {
+        self.clipped |= self.note.is_some() || !self.artifacts.is_empty() || !self.upstreams.is_empty();
+        (self.note, self.artifacts, self.upstreams) = (None, Vec::new(), Vec::new());
+        self
     }
 
     /// As much of it as a record keeps.

@@ -280,15 +280,36 @@ impl Record {
     }
 
     /// Writes it down, in as many bytes as it may have: its oldest outcomes give way, and belong into the history first.
+    /// Those that are needed here give up all but how their slots ended, and only then their places.
     pub fn fitted(&mut self) -> (Vec<u8>, Vec<Outcome>) {
-        let mut given_up = Vec::new();
+        let mut aside = Vec::new();
         loop {
             let bytes = self.encode();
             if bytes.len() <= RECORD_BYTES_MAX || self.ledger.ring.is_empty() {
-                return (bytes, given_up);
+                return (bytes, aside);
             }
-            given_up.push(self.give_up_oldest());
+            match self.long_and_needed() {
+                Some(place) => {
+                    let bare = self.ledger.ring[place].clone().bare();
+                    let whole = core::mem::replace(&mut self.ledger.ring[place], bare);
+                    // One that was clipped before stands in the history as it was.
+                    aside.extend(Some(whole).filter(|whole| !whole.clipped));
+                }
+                None => aside.push(self.give_up_oldest()),
+            }
         }
+    }
+
+    /// The first outcome that can be made shorter, if one has to be because all are needed.
+    fn long_and_needed(&self) -> Option<usize> {
+        let ring = &self.ledger.ring;
+        let long = || ring.iter().position(|outcome| *outcome != outcome.clone().bare());
+        if self.is_needed(&ring[self.oldest()]) { long() } else { None }
+    }
+
+    /// Whether nothing but the ring tells that the slot needs no run any more: those up to it are not all accounted for.
+    fn is_needed(&self, outcome: &Outcome) -> bool {
+        self.timing.as_ref().is_some_and(|timing| timing.evaluated < Some(outcome.slot))
     }
 
     fn give_up_oldest(&mut self) -> Outcome {
@@ -299,9 +320,13 @@ impl Record {
     }
 
     /// The place of the outcome that is given up next. What became of the newest slot stays for as long as there is
-    /// anything else: whoever asks for the newest looks here, and older slots may be recorded after it.
+    /// anything else: whoever asks for the newest looks here, and older slots may be recorded after it. So does what is
+    /// needed.
     fn oldest(&self) -> usize {
         let ring = &self.ledger.ring;
+        if let Some(place) = ring.iter().position(|outcome| !self.is_needed(outcome)).filter(|place| *place > 0) {
+            return place;
+        }
         let newest = ring.iter().map(|outcome| outcome.slot).max();
         let last = ring.iter().rposition(|outcome| Some(outcome.slot) == newest);
         // Only the last attempt of the newest slot is worth more than its age.

@@ -1,9 +1,11 @@
 //! Records as bytes.
 
 use crate::common::*;
+use fencepost_core::artifact::{Artifact, Fingerprint};
 use fencepost_core::ledger::{EndedBy, Outcome, RING_OUTCOMES_MAX, Status, Trigger};
 use fencepost_core::name::{Job, Name};
 use fencepost_core::record::{FORMAT, Identity, RECORD_BYTES_MAX, Record, StopAsked, Unreadable, decode, encode};
+use fencepost_core::slot::Timing;
 
 /// A record with every field set.
 fn full() -> Record {
@@ -162,5 +164,43 @@ fn long_notes_push_the_oldest_outcomes_out_and_nothing_else() {
         let kept = read.ledger.ring.len();
         assert!(kept >= 7, "{note:?}: {kept}");
         assert_eq!([given_up, read.ledger.ring].concat(), whole);
+    }
+}
+
+/// Until all slots before it are accounted for, the ring alone knows that one is done: what made it long goes, and not it.
+#[test]
+fn what_is_not_accounted_for_yet_is_kept_in_short_however_long_it_was() {
+    let long = |number: u64, status| Outcome {
+        slot: wall(1_000 + number),
+        artifacts: (0..8)
+            .map(|part| Artifact {
+                path: format!("{part}").repeat(150),
+                size: 1,
+                sha256: Fingerprint([number as u8; 32]),
+            })
+            .collect(),
+        ..outcome(u128::from(number), status, Some("a note"))
+    };
+    let timing = |evaluated| Timing {
+        schedule: "every 5s".to_string(),
+        zone: "UTC".to_string(),
+        fingerprint: "f".to_string(),
+        since: wall(0),
+        evaluated,
+        settles: None,
+    };
+    for (evaluated, kept) in [(None, 24), (Some(wall(1_003)), 20), (Some(wall(2_000)), 0)] {
+        let mut record = Record { timing: Some(timing(evaluated)), ..held(5, 1) };
+        // The newest first, as they are caught up.
+        (0..24).rev().for_each(|number| record.ledger.push(long(number, Status::Error)));
+        let (bytes, aside) = record.fitted();
+        assert!(bytes.len() <= RECORD_BYTES_MAX, "{}", bytes.len());
+        let needed = |outcome: &&Outcome| evaluated < Some(outcome.slot);
+        assert_eq!(record.ledger.ring.iter().filter(needed).count(), kept, "{evaluated:?}");
+        for outcome in record.ledger.ring.iter().filter(|outcome| outcome.clipped) {
+            let whole = aside.iter().find(|whole| whole.attempt() == outcome.attempt()).expect("it is in the history");
+            assert_eq!((whole.artifacts.len(), whole.status, outcome.artifacts.len()), (8, outcome.status, 0));
+        }
+        assert_eq!(record.fitted().1, [], "once is enough");
     }
 }
