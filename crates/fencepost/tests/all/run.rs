@@ -378,6 +378,16 @@ fn events_are_json_lines_and_the_last_says_who_ended_it() {
     assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("ran\n", ""));
 }
 
+/// Whoever was killed left its output behind, for a while.
+#[test]
+fn output_that_was_left_behind_is_removed_when_it_is_old() {
+    let site = Site::new();
+    site.shell("mkdir -p \"$FENCEPOST_STATE_DIR/output\"; cd \"$FENCEPOST_STATE_DIR/output\"; touch new; touch -d '8 days ago' old");
+    assert_eq!(site.say(&["run", "j", "--output-on-failure", "--", "true"]).code, 0);
+    let left: Vec<_> = fs::read_dir(site.path("state/output")).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(left, ["new"]);
+}
+
 #[test]
 fn output_is_held_back_until_it_fails_and_leaves_no_file() {
     let site = Site::new();

@@ -2,7 +2,8 @@
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fencepost_core::register::StoreError;
 use fencepost_core::token::RunId;
@@ -28,6 +29,7 @@ impl Output {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).map_err(|error| {
             Failure::Other(format!("Cannot hold the output back in {}: {error}", directory.display()))
         })?;
+        forget_old(&directory);
         let file = |stream: &str| directory.join(format!("{run}.{stream}"));
         Ok(Some(Self { stdout: file("stdout"), stderr: file("stderr") }))
     }
@@ -39,6 +41,19 @@ impl Output {
             };
             let _ = copy(&self.stdout, &mut io::stdout().lock());
             let _ = copy(&self.stderr, &mut io::stderr().lock());
+        }
+    }
+}
+
+/// How long output is kept of a run whose wrapper was killed, for whoever looks for it.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// What is left there belongs to runs whose wrappers were killed. If it cannot be removed today, a later run does it.
+fn forget_old(directory: &Path) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let written = entry.metadata().and_then(|file| file.modified());
+        if written.is_ok_and(|written| written.elapsed().is_ok_and(|age| age > KEPT)) {
+            let _ = std::fs::remove_file(entry.path());
         }
     }
 }
