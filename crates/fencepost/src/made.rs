@@ -1,4 +1,4 @@
-//! Which stores this host has made: one that is gone is not made anew in silence.
+//! Which stores this host has used: one that is gone is not made anew in silence.
 //!
 //! A disk that is not mounted, or a file that somebody removed, would otherwise look like a first use: whoever asks
 //! next is granted the lease of a run that is still going, and all that was recorded is forgotten.
@@ -12,7 +12,7 @@ use fencepost_store::{Key, StoreError, Trouble, bare};
 use crate::exit::Failure;
 use crate::place::Place;
 
-/// Fails if a store that is still to be made was made before.
+/// Fails if a store that is still to be made was used before.
 pub fn must_not_be_gone(place: &Place) -> Result<(), Failure> {
     let mark = mark(place);
     // The mark comes after the store: whoever sees the one has to look for the other again.
@@ -28,9 +28,12 @@ pub fn must_not_be_gone(place: &Place) -> Result<(), Failure> {
     Err(Failure::Store(StoreError::not_done(Trouble::Unavailable, detail)))
 }
 
-/// Remembers that the store is made. If that cannot be kept, its loss would go unnoticed, and no more.
+/// Remembers that the store is there. If that cannot be kept, its loss would go unnoticed, and no more.
 pub fn remember(place: &Place) {
     let mark = mark(place);
+    if !place.is_path() || mark.exists() {
+        return;
+    }
     if let Some(directory) = mark.parent() {
         let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
     }
@@ -40,5 +43,5 @@ pub fn remember(place: &Place) {
 /// A store that is gone is known by its URL alone.
 fn mark(place: &Place) -> PathBuf {
     let key = Key::resource(&bare(&place.store));
-    place.state.join("memory/made").join(key.as_str().replace('/', "-"))
+    place.state.join("memory/stores").join(key.as_str().replace('/', "-"))
 }

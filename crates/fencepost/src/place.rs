@@ -129,15 +129,12 @@ impl Place {
 
     /// Opens the store to change something in it. A store that this host has never used is tried first.
     pub fn open(&self) -> Result<Arc<dyn Store>, Failure> {
-        let is_new = self.is_unmade();
-        if is_new {
+        if self.is_unmade() {
             made::must_not_be_gone(self)?;
         }
         let store = self.opened()?;
         canary::sing(self, store.as_ref())?;
-        if is_new {
-            made::remember(self);
-        }
+        made::remember(self);
         Ok(store)
     }
 

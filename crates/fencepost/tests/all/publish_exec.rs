@@ -31,7 +31,10 @@ impl Scene {
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FENCEPOST_")) {
             command.env_remove(name);
         }
-        command.env("FENCEPOST_STATE_DIR", self.path("state")).env("FENCEPOST", env!("CARGO_BIN_EXE_fencepost"));
+        command
+            .env("FENCEPOST_CONFIG", "")
+            .env("FENCEPOST_STATE_DIR", self.path("state"))
+            .env("FENCEPOST", env!("CARGO_BIN_EXE_fencepost"));
         command
     }
 

@@ -51,7 +51,10 @@ impl Scene {
         for (name, _) in std::env::vars_os().filter(|(name, _)| ours(&name.to_string_lossy())) {
             command.env_remove(name);
         }
-        command.env("FENCEPOST_STATE_DIR", self.path("state")).env("FENCEPOST", env!("CARGO_BIN_EXE_fencepost"));
+        command
+            .env("FENCEPOST_CONFIG", "")
+            .env("FENCEPOST_STATE_DIR", self.path("state"))
+            .env("FENCEPOST", env!("CARGO_BIN_EXE_fencepost"));
         command.env("URL", self.url());
         command
     }

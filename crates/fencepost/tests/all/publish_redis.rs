@@ -12,7 +12,11 @@ fn fencepost(state: &TempDir, arguments: &[&str], variables: &[(&str, &str)], in
     for variable in ["FENCEPOST_STORE", "FENCEPOST_RUN", "FENCEPOST_TOKEN", "FENCEPOST_REDIS_URL", "REDISCLI_AUTH"] {
         command.env_remove(variable);
     }
-    command.env("FENCEPOST_STATE_DIR", state.path()).envs(variables.iter().copied()).args(arguments);
+    command
+        .env("FENCEPOST_CONFIG", "")
+        .env("FENCEPOST_STATE_DIR", state.path())
+        .envs(variables.iter().copied())
+        .args(arguments);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // Whoever has nothing to read may have ended by now.
     let _ = child.stdin.take().unwrap().write_all(input);

@@ -31,7 +31,7 @@ impl Machine {
         for variable in inherited.iter().chain(&["FENCEPOST_OUTCOME", "FENCEPOST_STORE_ID", "PGPASSWORD"]) {
             command.env_remove(variable);
         }
-        command.env("FENCEPOST_STATE_DIR", self.state.path()).args(arguments);
+        command.env("FENCEPOST_CONFIG", "").env("FENCEPOST_STATE_DIR", self.state.path()).args(arguments);
         command
     }
 

@@ -24,9 +24,29 @@ fn a_database_removed_under_a_running_job() {
         assert!(words.contains("is gone") && words.contains("To begin anew"), "{words}");
     }
     stopped_in_time(&place, &mut run, &tree, broken);
-    fs::remove_dir_all(place.state().join("memory/made")).unwrap();
+    fs::remove_dir_all(place.state().join("memory/stores")).unwrap();
     assert_eq!(place.statuses("a"), Vec::<String>::new());
     place.next_token("a");
+}
+
+/// A file server that is not mounted is an empty directory, or none, also for those that have not made the store.
+#[test]
+fn a_shared_directory_that_is_not_mounted_is_not_made_anew() {
+    let place = Place::new();
+    let shared = place.path("shared");
+    let run = |state: &str| {
+        let store = format!("dir:{}", shared.display());
+        let mut command = place.fencepost(&["run", "a", "--store", &store, "-E", "99", "--", "true"]);
+        command.env("FENCEPOST_STATE_DIR", place.path(state)).output().unwrap().status.code()
+    };
+    assert_eq!((run("one"), run("other")), (Some(0), Some(0)));
+    fs::rename(&shared, place.path("away")).unwrap();
+    assert_eq!((run("one"), run("other"), shared.exists()), (Some(125), Some(125), false));
+    fs::create_dir(&shared).unwrap();
+    assert_eq!((run("one"), run("other")), (Some(125), Some(125)));
+    fs::remove_dir(&shared).unwrap();
+    fs::rename(place.path("away"), &shared).unwrap();
+    assert_eq!((run("one"), run("other")), (Some(0), Some(0)));
 }
 
 #[test]

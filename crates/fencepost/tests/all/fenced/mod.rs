@@ -48,6 +48,7 @@ impl Scene {
         command
             // Cargo sets it, and the loader would look for every library in every place it names.
             .env_remove("LD_LIBRARY_PATH")
+            .env("FENCEPOST_CONFIG", "")
             .env("FENCEPOST_STATE_DIR", self.aside("state"))
             .env("FENCEPOST_STORE", "dir:/nobody/asks")
             .env("FENCEPOST_STORE_ID", "00000000-0000-0000-0000-000000000001")

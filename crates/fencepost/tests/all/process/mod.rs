@@ -67,7 +67,9 @@ impl Place {
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FENCEPOST_")) {
             command.env_remove(name);
         }
-        command.env(STATE_VARIABLE, self.state()).current_dir(self.dir.path()).stdin(Stdio::null());
+        // No configuration: neither the user's nor one above the working directory.
+        command.env(STATE_VARIABLE, self.state()).env("FENCEPOST_CONFIG", "").current_dir(self.dir.path());
+        command.stdin(Stdio::null());
         command
     }
 

@@ -19,7 +19,7 @@ impl Cli<'_> {
     fn command(&self, directory: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));
         command.args(arguments).current_dir(directory);
-        command.env("FENCEPOST_STATE_DIR", self.scene.directory.path().join("state"));
+        command.env("FENCEPOST_CONFIG", "").env("FENCEPOST_STATE_DIR", self.scene.directory.path().join("state"));
         for name in ["FENCEPOST_RUN", "FENCEPOST_TOKEN", "FENCEPOST_JOB", "FENCEPOST_STORE"] {
             command.env_remove(name);
         }
