@@ -87,6 +87,9 @@ pub struct Transition<R: Rules> {
     unsettled: Option<Boot>,
     /// The attempts that are in the history by now, and since when they have been put there.
     set_aside: Vec<Attempt>,
+    /// Those of which the history has the whole, and the record what counts. Whoever reads the history alone does not
+    /// count them, so that they do not yet do without the record.
+    detailed: Vec<Attempt>,
     setting_aside_since: Option<Boot>,
     /// The clocks by which an outcome was put into the history, so that the record gets the very same.
     decided_by: Option<(Now, Option<Reference>)>,
@@ -121,6 +124,7 @@ impl<R: Rules> Transition<R> {
             sent: Boot(0),
             unsettled: None,
             set_aside: Vec::new(),
+            detailed: Vec::new(),
             setting_aside_since: None,
             decided_by: None,
             rules: PhantomData,
@@ -177,7 +181,7 @@ impl<R: Rules> Transition<R> {
             (Out::Identity | Out::NewIdentity, Reply::Read(entry)) => self.identity_seen(now, entry),
             (Out::NewIdentity, Reply::Swap(Swapped::Won(_))) => self.proceed(now),
             (Out::NewIdentity, Reply::Swap(Swapped::Lost(entry))) => self.identity_seen(now, entry),
-            (Out::Aside(outcome, ..), Reply::Swap(Swapped::Won(_))) => self.is_aside(now, &outcome),
+            (Out::Aside(outcome, kind, _), Reply::Swap(Swapped::Won(_))) => self.is_aside(now, &outcome, kind),
             (Out::Aside(outcome, kind, page), Reply::Swap(Swapped::Lost(entry))) => {
                 self.set_aside(now, outcome, kind, page, entry.as_ref())
             }
@@ -230,12 +234,15 @@ impl<R: Rules> Transition<R> {
                     aside.extend(given_up);
                     bytes
                 });
-                match aside.into_iter().find(|outcome| !self.set_aside.contains(&outcome.attempt())) {
+                let kind = |outcome: &Outcome| match &record {
+                    Some(record) if record.ledger.has(outcome.attempt()) => Kind::Detail,
+                    _ => Kind::Attempt,
+                };
+                match aside.into_iter().find(|outcome| !self.has_aside(outcome, kind(outcome))) {
                     Some(outcome) => {
+                        let kind = kind(&outcome);
                         self.keep_clocks(now);
                         self.setting_aside_since.get_or_insert(now.boot);
-                        let stays = record.as_ref().is_some_and(|record| record.ledger.has(outcome.attempt()));
-                        let kind = if stays { Kind::Detail } else { Kind::Attempt };
                         self.set_aside(now, Box::new(outcome), kind, 0, None)
                     }
                     None => self.swap(now, record, bytes),
@@ -257,7 +264,7 @@ impl<R: Rules> Transition<R> {
     fn set_aside(&mut self, now: Now, outcome: Box<Outcome>, kind: Kind, page: u32, entry: Option<&Entry>) -> Step {
         let bytes = entry.map(|entry| entry.bytes.as_slice());
         match Page::add(bytes, &self.job, &outcome, kind) {
-            Ok(Added::Known) => self.is_aside(now, &outcome),
+            Ok(Added::Known) => self.is_aside(now, &outcome, kind),
             Ok(Added::Full) => self.set_aside(now, outcome, kind, page + 1, None),
             Ok(Added::Page(new)) => {
                 let key = Key::history(&self.job, outcome.slot, page);
@@ -270,8 +277,16 @@ impl<R: Rules> Transition<R> {
         }
     }
 
-    fn is_aside(&mut self, now: Now, outcome: &Outcome) -> Step {
-        self.set_aside.push(outcome.attempt());
+    fn has_aside(&self, outcome: &Outcome, kind: Kind) -> bool {
+        let attempt = outcome.attempt();
+        self.set_aside.contains(&attempt) || kind == Kind::Detail && self.detailed.contains(&attempt)
+    }
+
+    fn is_aside(&mut self, now: Now, outcome: &Outcome, kind: Kind) -> Step {
+        match kind {
+            Kind::Attempt => self.set_aside.push(outcome.attempt()),
+            Kind::Detail => self.detailed.push(outcome.attempt()),
+        }
         self.proceed(now)
     }
 

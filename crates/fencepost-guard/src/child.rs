@@ -14,7 +14,7 @@ use fencepost_core::run::{Exit, Grant, Input, NotSpawned, Output, Passage};
 use fencepost_core::time::Boot;
 use fencepost_core::token::RunId;
 use fencepost_core::zone::Zone;
-use nix::libc::{EACCES, ENOENT, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
+use nix::libc::{EACCES, ENOENT, SIGCONT, SIGINT, SIGTSTP, SIGTTIN, SIGTTOU};
 
 use crate::artifact::Snapshot;
 use crate::clock;
@@ -132,9 +132,15 @@ impl Child {
         }
     }
 
-    /// Whether it was started in the terminal's foreground, so that ctrl-C was for it alone.
-    pub fn has_foreground(&self) -> bool {
-        self.foreground
+    /// Ends this process as the terminal's ctrl-C would have, had nobody dealt with it: together with the script that we are a
+    /// part of, which would otherwise go on with its next line. Does nothing without a terminal of ours.
+    pub fn end_like_ctrl_c(&self) {
+        let _ = match &self.terminal {
+            // It was started in the foreground, so that the signal was for it alone.
+            Some(_) if self.foreground => terminal::share(SIGINT),
+            Some(terminal) if terminal.is_ours() => terminal::end_by(SIGINT),
+            _ => Ok(()),
+        };
     }
 
     fn order(&mut self, order: Order) -> Vec<Input> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, killpg};
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
-use nix::unistd::{Pid, getpgrp, isatty, tcgetpgrp, tcsetpgrp};
+use nix::unistd::{Pid, getpgrp, getpid, isatty, tcgetpgrp, tcsetpgrp};
 
 use crate::sys;
 
@@ -100,9 +100,19 @@ impl Terminal {
 /// Returns when we are continued; also where nobody could continue us (the group is orphaned), for the kernel does not
 /// stop us then.
 pub fn share(signal: i32) -> io::Result<()> {
+    take(signal, 0)
+}
+
+/// Ends by a signal that our whole group has got already: who waits for us tells by our end whether it was dealt with.
+pub fn end_by(signal: i32) -> io::Result<()> {
+    take(signal, getpid().as_raw())
+}
+
+/// Sends the signal, and takes it as anybody would.
+fn take(signal: i32, to: i32) -> io::Result<()> {
     // The wrapper has a handler for it, and only the default action stops or ends. SIGSTOP has no other.
     sys::with_default(signal, || {
-        let sent = sys::send(0, signal);
+        let sent = sys::send(to, signal);
         // Another thread may be the one that takes the signal, a moment later.
         std::thread::sleep(TAKE_EFFECT);
         sent

@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// What is written at once where the reader takes anything: a pipe with room has room for so much.
@@ -38,8 +39,8 @@ impl Backlog {
 
     /// Writes what is left, and waits so long at most for its reader.
     pub fn pour(&mut self, to: &mut (impl Write + AsFd), patience: Duration) -> std::io::Result<()> {
-        let begun = Instant::now();
-        while !self.pending.is_empty() && takes_more(to, patience.saturating_sub(begun.elapsed())) {
+        let until = Instant::now() + patience;
+        while !self.pending.is_empty() && takes_more(to, until) {
             match to.write(&self.pending[..self.pending.len().min(PORTION_BYTES)]) {
                 Ok(written) => drop(self.pending.drain(..written)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -53,10 +54,16 @@ impl Backlog {
     }
 }
 
-/// Whether a write would not wait. One that fails does not either.
-fn takes_more(to: &impl AsFd, patience: Duration) -> bool {
+/// Whether a write does not wait, by then at last. One that fails does not either.
+fn takes_more(to: &impl AsFd, until: Instant) -> bool {
     let mut fds = [PollFd::new(to.as_fd(), PollFlags::POLLOUT)];
-    poll(&mut fds, PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX)).is_ok_and(|ready| ready > 0)
+    loop {
+        let patience = until.saturating_duration_since(Instant::now());
+        match poll(&mut fds, PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX)) {
+            Err(Errno::EINTR) => {}
+            ready => return ready.is_ok_and(|ready| ready > 0),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The run around us, as its environment tells it.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use fencepost_core::name::Job;
@@ -23,13 +24,19 @@ impl Inside {
 }
 
 /// The runs around that one, the outermost first.
-pub const OUTER_VARIABLE: &str = "FENCEPOST_OUTER_RUNS";
+const OUTER_VARIABLE: &str = "FENCEPOST_OUTER_RUNS";
 
 /// All runs inside which this command was called, the innermost last.
 pub fn runs() -> Vec<RunId> {
     let outer = variable(OUTER_VARIABLE).unwrap_or_default();
     let innermost = variable("FENCEPOST_RUN").unwrap_or_default();
     outer.split(',').chain([innermost.as_str()]).filter_map(|run| run.parse().ok()).collect()
+}
+
+/// The variable by which what is started here knows all runs around it but its own.
+pub fn around() -> (OsString, Option<OsString>) {
+    let runs: Vec<String> = runs().iter().map(RunId::to_string).collect();
+    (OUTER_VARIABLE.into(), Some(runs.join(",").into()).filter(|_| !runs.is_empty()))
 }
 
 /// A variable that is set to something.

@@ -12,11 +12,11 @@ use fencepost_store::{Key, StoreError, Trouble, bare};
 use crate::exit::Failure;
 use crate::place::Place;
 
-/// Fails if a store that is still to be made was used before.
+/// Fails if a store that is not there was used before.
 pub fn must_not_be_gone(place: &Place) -> Result<(), Failure> {
     let mark = mark(place);
     // The mark comes after the store: whoever sees the one has to look for the other again.
-    if !mark.exists() || !place.is_unmade() {
+    if !mark.exists() || !place.is_absent() {
         return Ok(());
     }
     let detail = format!(

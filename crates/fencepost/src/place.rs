@@ -93,15 +93,25 @@ impl Place {
         self.config.as_ref().map(|config| config.path.display().to_string())
     }
 
-    /// Whether the store is certainly still to be made, so that nobody can hold anything in it.
-    pub fn is_unmade(&self) -> bool {
+    /// Whether the store is certainly still to be made, so that nobody can hold anything in it. Fails if this host has used
+    /// it before: then it is gone.
+    pub fn is_unmade(&self) -> Result<bool, Failure> {
+        if !self.is_absent() {
+            return Ok(false);
+        }
+        made::must_not_be_gone(self)?;
+        Ok(true)
+    }
+
+    /// Whether there is certainly no store here.
+    pub fn is_absent(&self) -> bool {
         is_unmade(&self.store, &self.access_without_password())
     }
 
     /// For those whose answer would be the same from a store that is gone as from one that is well: a disk that is not
     /// mounted is no reason to say that all is fine.
     pub fn must_be_made(&self) -> Result<(), Failure> {
-        if !self.is_unmade() {
+        if !self.is_unmade()? {
             return Ok(());
         }
         let detail = format!(
@@ -129,9 +139,7 @@ impl Place {
 
     /// Opens the store to change something in it. A store that this host has never used is tried first.
     pub fn open(&self) -> Result<Arc<dyn Store>, Failure> {
-        if self.is_unmade() {
-            made::must_not_be_gone(self)?;
-        }
+        self.is_unmade()?;
         let store = self.opened()?;
         canary::sing(self, store.as_ref())?;
         made::remember(self);
@@ -140,11 +148,7 @@ impl Place {
 
     /// Opens the store to look at it. One that is not made yet is not made by being looked at.
     pub fn open_to_read(&self) -> Result<Arc<dyn Store>, Failure> {
-        if !self.is_unmade() {
-            return self.opened();
-        }
-        made::must_not_be_gone(self)?;
-        Ok(Arc::new(MemoryStore::new()))
+        if self.is_unmade()? { Ok(Arc::new(MemoryStore::new())) } else { self.opened() }
     }
 
     /// Opens the store, whatever it may be worth.

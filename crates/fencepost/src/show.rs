@@ -246,9 +246,14 @@ pub fn line(line: &str) {
 pub fn text(text: &str) {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => _ = FAILURE.set(error.to_string()),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => failed(&error),
         Ok(()) | Err(_) => {}
     }
+}
+
+/// Notes that something could not be printed.
+pub fn failed(why: &std::io::Error) {
+    let _ = FAILURE.set(why.to_string());
 }
 
 /// Why something could not be printed, if anything could not.

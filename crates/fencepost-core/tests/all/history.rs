@@ -3,13 +3,14 @@
 use crate::common::*;
 use fencepost_core::artifact::{Artifact, Fingerprint};
 use fencepost_core::history::{Added, Kind, Page};
-use fencepost_core::lease::{Facts, Honest, Intent};
+use fencepost_core::lease::{Claim, Facts, Honest, Intent};
 use fencepost_core::ledger::{
     Ending, LISTED_MAX, NOTE_BYTES_MAX, Outcome, RING_OUTCOMES_KEPT, RING_OUTCOMES_MAX, Status,
 };
 use fencepost_core::name::Key;
+use fencepost_core::record::{RECORD_BYTES_MAX, Record};
 use fencepost_core::register::{Fate, StoreError, Trouble};
-use fencepost_core::slot::Choice;
+use fencepost_core::slot::{Choice, Timing};
 use fencepost_core::time::Wall;
 use fencepost_core::transition::{Call, Done, Step, Transition};
 
@@ -212,4 +213,61 @@ fn attempt() -> Outcome {
     let mut store = Memory::with_identity();
     record(&mut store, 1, 5_000, good());
     store.record().ledger.ring.remove(0)
+}
+
+/// What the record keeps in short is in the history as a detail, which nobody counts. Should the record give it up after all,
+/// because another has accounted for its slot before the swap, it has to be there as an attempt.
+#[test]
+fn what_was_kept_in_short_and_is_given_up_after_all_is_an_attempt() {
+    let timing = |evaluated| Timing {
+        schedule: "every 5s".to_string(),
+        zone: "UTC".to_string(),
+        fingerprint: "f".to_string(),
+        since: wall(0),
+        evaluated,
+        settles: None,
+    };
+    let mut before = Record { timing: Some(timing(None)), ..free(5) };
+    for number in 0..24 {
+        let artifacts = (0..2).map(|part| Artifact {
+            path: format!("{part}").repeat(60),
+            size: 1,
+            sha256: Fingerprint([number as u8; 32]),
+        });
+        let slot = wall(1_000 + number);
+        let run = id(100 + u128::from(number));
+        before.ledger.push(Outcome { slot, run, artifacts: artifacts.collect(), ..attempt() });
+    }
+    while before.encode().len() < RECORD_BYTES_MAX - 200 {
+        before.ledger.ring[23].note.get_or_insert_default().push('x');
+    }
+    assert_eq!(before.clone().fitted().1, [], "it fits, and just so");
+    let mut store = Memory::with(&before);
+    let claim = Claim { slot: Choice::At(wall(5_000)), ..claim(1) };
+    let ending = Ending { note: Some("y".repeat(150)), ..good() };
+    let mut transition = Transition::<Honest>::new(job(), Intent::Record { claim, ending }, id(1), 0);
+    let mut step = transition.begin(now(6_000));
+    let mut swaps = 0;
+    loop {
+        step = match step {
+            Step::Call(call) => {
+                let is_swap = matches!(&call, Call::Swap { key, .. } if *key == Key::job(&job()));
+                swaps += u32::from(is_swap);
+                if is_swap && swaps == 1 {
+                    store.change(|record| record.timing = Some(timing(Some(wall(4_000)))));
+                }
+                transition.answered(now(6_000), Ok(store.answer(call, 6_000)))
+            }
+            Step::Consult(_) => transition.consulted(now(6_000), Facts::default()),
+            Step::Done(_) => break,
+            other => panic!("{other:?}"),
+        };
+    }
+    assert_eq!(swaps, 2);
+    for old in &before.ledger.ring {
+        let page = store.bytes(&Key::history(&job(), old.slot, 0)).map(|bytes| Page::decode(&bytes, &job()).unwrap());
+        let attempts = page.map(|page| page.attempts).unwrap_or_default();
+        let is_attempt = attempts.iter().any(|known| known.attempt() == old.attempt());
+        assert!(store.record().ledger.has(old.attempt()) || is_attempt, "{:?} is lost", old.slot);
+    }
 }

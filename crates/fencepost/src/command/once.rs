@@ -13,8 +13,8 @@ use fencepost_guard::clock;
 use fencepost_guard::transact::{TransactError, look, transact};
 use serde::Serialize;
 
-use super::run::Attempt;
 use super::run::again::{self, Again};
+use super::run::{Attempt, Outcome};
 use crate::args::{Global, OnceOptions};
 use crate::calendar::SlotRule;
 use crate::events::Events;
@@ -35,11 +35,15 @@ pub fn run(global: &Global, options: &OnceOptions) -> Result<Code, Failure> {
         (Choose::Halt | Choose::Verify(_), None) => OnUnknown::Halt,
     };
     let outcome = attempt(global, options, params, first)?;
-    match (&outcome, on_unknown) {
+    match (&outcome.finish, on_unknown) {
         (Finish::NotNow(NotNow::Lost { .. }), Choose::Verify(command)) if looked_at.is_none() => {
             verify(global, options, params, &command)
         }
-        _ => Ok(report(global, options, &outcome)),
+        _ => {
+            let code = report(global, options, &outcome.finish);
+            outcome.share_ctrl_c();
+            Ok(code)
+        }
     }
 }
 
@@ -78,7 +82,7 @@ fn attempt(
     options: &OnceOptions,
     params: Option<Fingerprint>,
     on_unknown: OnUnknown,
-) -> Result<Finish, Failure> {
+) -> Result<Outcome, Failure> {
     let place = Place::find(global)?;
     let settings = Settings::of_once(options, SlotRule::Once { params, on_unknown }, &place.store)?;
     let run = super::mint_run();
@@ -88,7 +92,7 @@ fn attempt(
     // What is printed as JSON is the item of work, not the run.
     let quiet = Global { json: false, ..global.clone() };
     let attempt = Attempt { global: &quiet, settings, place, job, run, again };
-    Ok(attempt.guard(&mut events)?.finish)
+    attempt.guard(&mut events)
 }
 
 /// Asks whether the effect is there: then it is written down as done, or else done now.

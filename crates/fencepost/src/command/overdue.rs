@@ -30,7 +30,7 @@ pub fn run(global: &Global, options: &OverdueOptions) -> Result<Code, Failure> {
     if place.config.is_none() {
         place.must_be_made()?;
     }
-    let store = if place.is_unmade() { None } else { Some(place.open()?) };
+    let store = if place.is_unmade()? { None } else { Some(place.open()?) };
     let desk = Desk { place: &place, store: store.as_deref(), grace: options.grace, now };
     let findings = match &place.config {
         Some(config) => desk.of_config(config)?,

@@ -205,6 +205,10 @@ fn a_run_inside_a_run_of_the_same_job_is_an_error_and_of_another_job_is_not() {
     let said = site.say(&["run", "outer", "-c", within]);
     assert_eq!(said.code, 125, "also where another job is in between: {said:?}");
     contains(&said.stderr, &["outer was started from inside its own run"]);
+    let within = r#"token=$("$BINARY" lease acquire other)
+        "$BINARY" publish exec --job other --token "$token" --resource r -- "$BINARY" run outer -w 1m -- true"#;
+    let said = site.say(&["run", "outer", "-c", within]);
+    assert_eq!(said.code, 125, "or a publish by hand: {said:?}");
     let said = site.say(&["run", "outer", "-c", r#""$BINARY" run inner -c 'echo $FENCEPOST_JOB'"#]);
     assert_eq!(said, Said { code: 0, stdout: "inner\n".to_string(), stderr: String::new() });
 }

@@ -17,7 +17,9 @@ fn a_database_removed_under_a_running_job() {
         fs::remove_file(place.state().join(name)).unwrap();
     }
     // Nobody is let in beside it, and nobody takes what is gone for something new.
-    for arguments in [&["run", "a", "--", "true"][..], &["status"], &["lease", "acquire", "a"]] {
+    for arguments in
+        [&["run", "a", "--", "true"][..], &["status"], &["lease", "acquire", "a"], &["overdue"], &["store", "check"]]
+    {
         let said = place.fencepost(arguments).output().unwrap();
         assert_eq!(said.status.code(), Some(125), "{said:?}");
         let words = String::from_utf8(said.stderr).unwrap();

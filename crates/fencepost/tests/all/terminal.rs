@@ -40,17 +40,18 @@ fn ctrl_c_means_the_job() {
 fn ctrl_c_ends_the_script_around_the_job() {
     let mut shell = Shell::new();
     let script = "$FENCEPOST run a -- sh -c 'echo is-\"ready\"; exec sleep 60'\necho went-\"on\"\n";
-    std::fs::write(shell.place.path("script"), script).unwrap();
     for interpreter in ["bash", "sh"] {
-        shell.say(&format!("{interpreter} {}\n", shell.place.path("script").display()));
-        shell.expect("is-ready");
-        shell.say("\x03");
-        shell.say("echo code-\"is\"-$?-\n");
-        let seen = shell.expect("code-is-130-");
-        assert!(!seen.contains("went-on"), "{seen}");
-        shell.has_its_terminal();
+        shell.interrupt_script(interpreter, script);
     }
     assert_eq!(shell.place.statuses("a"), ["error", "error"]);
+    shell.interrupt_script("bash", &script.replace("run a", "once a"));
+    shell.interrupt_script("bash", &script.replace("run a", "run --store sqlite:/proc/x --on-store-error run a"));
+    // Here the script has the terminal together with the wrapper, and goes by how that ends.
+    let mut holder = shell.place.run(&["held"], &["sleep", "600"]);
+    until("it is held", || shell.place.statuses("held") == ["running"]);
+    shell.interrupt_script("bash", "echo is-\"ready\"; $FENCEPOST run -w 1h held -- true\necho went-\"on\"\n");
+    holder.send(nix::sys::signal::Signal::SIGTERM);
+    holder.wait();
 }
 
 #[test]
@@ -282,6 +283,21 @@ impl Shell {
             assert!(begun.elapsed() < PATIENCE, "{question} never says {answer}");
             thread::sleep(Duration::from_millis(100));
         }
+    }
+
+    /// Ctrl-C ends the script, which would say that it went on.
+    fn interrupt_script(&mut self, interpreter: &str, script: &str) {
+        let path = self.place.path("script");
+        std::fs::write(&path, script).unwrap();
+        self.say(&format!("{interpreter} {}\n", path.display()));
+        self.expect("is-ready");
+        // What has just said so has to be asleep, or waiting.
+        thread::sleep(Duration::from_millis(300));
+        self.say("\x03");
+        self.say("echo code-\"is\"-$?-\n");
+        let seen = self.expect("code-is-130-");
+        assert!(!seen.contains("went-on"), "{seen}");
+        self.has_its_terminal();
     }
 
     /// Waits for the text, and returns all that came up to it.

@@ -4,9 +4,12 @@ use std::fs::{self, File};
 use std::io::{PipeReader, Read, Write, pipe};
 use std::os::fd::AsRawFd;
 use std::process::Stdio;
+use std::time::Duration;
 
 use crate::common::{Holder, Said, Site, contains, eventually, lines};
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 /// A pipe that takes no more, and the end that nobody reads.
@@ -39,6 +42,9 @@ fn events_that_nobody_reads_keep_no_job_waiting() {
     let mut run = run.stdin(Stdio::null()).spawn().unwrap();
     eventually("the job has run", || site.path("ran").exists());
     eventually("it is recorded", || site.runs(&["j"]).iter().any(|run| run["status"] == json!("ok")));
+    // A signal does not cut its patience short.
+    std::thread::sleep(Duration::from_millis(200));
+    kill(Pid::from_raw(run.id() as i32), Signal::SIGCONT).unwrap();
     drop(writer);
     let mut read = String::new();
     reader.read_to_string(&mut read).unwrap();
@@ -95,4 +101,7 @@ fn what_cannot_be_printed_is_a_failure_and_a_lease_nobody_knows_is_given_back() 
     }
     assert_eq!(site.json(&["lease", "show", "j"])["held"], false);
     assert_eq!(Holder::start(site.command(&["lease", "hold", "j"])).finish().code, 0);
+    let full = File::create("/dev/full").unwrap();
+    let said = Said::of(site.command(&["lease", "hold", "j"]).stdout(full).output().unwrap());
+    assert_eq!(said.code, 125, "{said:?}");
 }

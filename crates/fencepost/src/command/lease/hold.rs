@@ -1,6 +1,7 @@
 //! `fencepost lease hold`: a lease that is renewed for as long as somebody wants it, and told in lines of JSON.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use fencepost_core::lease::Refusal;
@@ -134,6 +135,10 @@ impl<'a> Lines<'a> {
         if let (Value::Object(line), Value::Object(more)) = (&mut line, more) {
             line.extend(more);
         }
-        let _ = self.backlog.put(&line.to_string(), &mut self.output);
+        match self.backlog.put(&line.to_string(), &mut self.output) {
+            // Whoever has read enough is no trouble; that nobody can is.
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => show::failed(&error),
+            Ok(()) | Err(_) => {}
+        }
     }
 }

@@ -8,6 +8,7 @@ use super::Desk;
 use crate::args::Global;
 use crate::args::publish::exec::ExecOptions;
 use crate::exit::{Code, Failure};
+use crate::inside;
 use crate::report::Voice;
 
 /// The default grace, and the share of the time-to-live that it may take at most.
@@ -37,8 +38,9 @@ pub fn run(global: &Global, options: &ExecOptions) -> Result<Code, Failure> {
         wait: options.wait,
         // A run around a publish by hand is not the one that writes.
         env: by_hand
-            .then(|| ("FENCEPOST_OUTCOME".into(), None))
+            .then(|| [("FENCEPOST_OUTCOME".into(), None), inside::around()])
             .into_iter()
+            .flatten()
             .chain(crate::password::kept_from_children())
             .collect(),
     };

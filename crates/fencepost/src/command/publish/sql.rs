@@ -9,6 +9,7 @@ use crate::args::Global;
 use crate::args::publish::SqlOptions;
 use crate::exit::{Code, Failure};
 use crate::report::Voice;
+use crate::show;
 
 const VARIABLE: &str = "FENCEPOST_SQL_URL";
 
@@ -39,7 +40,7 @@ fn install(global: &Global, options: &SqlOptions, database: &Database, action: A
     let installation =
         Installation { resource: options.common.resource.clone(), protect: options.protect.clone(), action };
     if options.common.dry_run {
-        print!("{}", installation.statements(database).map_err(failure)?);
+        show::text(&installation.statements(database).map_err(failure)?.to_string());
         return Ok(Code::DONE);
     }
     installation.perform(database).map_err(failure)?;

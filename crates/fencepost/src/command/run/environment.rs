@@ -22,8 +22,7 @@ use crate::settings::Settings;
 /// What the child is told. Whatever an outer run had told us is replaced or removed.
 pub fn environment(place: &Place, settings: &Settings, job: &Job, run: RunId) -> Environment {
     let job = job.to_string();
-    let outer: Vec<String> = inside::runs().iter().map(RunId::to_string).collect();
-    let outer = Some(outer.join(",")).filter(|runs| !runs.is_empty());
+    let around = inside::around();
     let said = place.said(run).into_os_string();
     let store = place.bare_store();
     let mut configured: Variables =
@@ -41,7 +40,6 @@ pub fn environment(place: &Place, settings: &Settings, job: &Job, run: RunId) ->
         let variables = [
             ("FENCEPOST_JOB", Some(job.clone())),
             ("FENCEPOST_RUN", value(|_, lease| lease.run.to_string())),
-            (inside::OUTER_VARIABLE, outer.clone()),
             ("FENCEPOST_TOKEN", value(|record, _| record.token.to_string())),
             ("FENCEPOST_SLOT", Some(zone.show(slot))),
             ("FENCEPOST_DATE", Some(zone.date(slot).to_string())),
@@ -60,7 +58,7 @@ pub fn environment(place: &Place, settings: &Settings, job: &Job, run: RunId) ->
         ];
         let outcome = (OsString::from("FENCEPOST_OUTCOME"), lease.map(|_| said.clone()));
         let told = variables.into_iter().map(|(name, value)| (name.into(), value.map(OsString::from)));
-        configured.iter().cloned().chain(told).chain([outcome]).chain(pinned(inputs)).collect()
+        configured.iter().cloned().chain(told).chain([outcome, around.clone()]).chain(pinned(inputs)).collect()
     })
 }
 

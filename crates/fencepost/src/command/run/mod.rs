@@ -23,7 +23,7 @@ use fencepost_guard::keeper::Keeper;
 use fencepost_guard::pin::Pins;
 use fencepost_guard::scout::Scout;
 use fencepost_guard::signals::Signals;
-use fencepost_guard::terminal::{self, Terminal};
+use fencepost_guard::terminal::Terminal;
 use fencepost_guard::transact::{count_skip, look, transact};
 use fencepost_guard::{clock, nudge, retention};
 use fencepost_store::Store;
@@ -69,10 +69,13 @@ pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
     }
     let outcome = result?;
     match outcome.next {
-        // Another attempt is another process: the keeper is forked before there are threads.
-        Some(next) => Err(next.exec()),
+        // Another attempt is another process: the keeper is forked before there are threads. This one's is gone first.
+        Some(next) => {
+            drop(outcome.child);
+            Err(next.exec())
+        }
         None => {
-            outcome.share_interrupt();
+            outcome.share_ctrl_c();
             Ok(outcome.code)
         }
     }
@@ -93,18 +96,28 @@ pub struct Outcome {
     pub code: Code,
     pub finish: Finish,
     next: Option<Next>,
-    /// Ctrl-C ended the command, which had the terminal for itself.
+    child: Child,
     is_interrupted: bool,
 }
 
 impl Outcome {
-    /// Ends by ctrl-C together with the script that we are a part of, which would otherwise go on with its next line. For
-    /// when everything is done and said.
-    pub fn share_interrupt(&self) {
+    /// Ends by ctrl-C if that ended the run. For when everything is done and said.
+    pub fn share_ctrl_c(&self) {
         if self.is_interrupted {
             report::flush();
-            let _ = terminal::share(SIGINT);
+            self.child.end_like_ctrl_c();
         }
+    }
+}
+
+/// Whether SIGINT ended the command, or the run before it had one.
+fn is_interrupted(finish: &Finish) -> bool {
+    match finish {
+        Finish::Ended { exit, .. } | Finish::WithoutLease { exit, .. } | Finish::Unrecorded { exit, .. } => {
+            *exit == Exit::Signal(SIGINT)
+        }
+        Finish::Interrupted(signal) => *signal == SIGINT,
+        _ => false,
     }
 }
 
@@ -226,8 +239,7 @@ impl Attempt<'_> {
         let status = status(&finish);
         events.end(&finish, status.as_str(), code.0);
         let ended = Ended { finish: &finish, status, code, slot: claimed_slot, took: begun.elapsed() };
-        let is_interrupted =
-            child.has_foreground() && matches!(finish, Finish::Ended { exit: Exit::Signal(SIGINT), .. });
+        let is_interrupted = is_interrupted(&finish);
         let next = again.next(&settings, &ended, |tried| is_more_due(store.as_ref(), &job, &settings, tried));
         let next = next.filter(|_| !is_interrupted);
         match &mut teller {
@@ -245,8 +257,11 @@ impl Attempt<'_> {
         // All that was written is flushed, and the system closes its files faster than a database does.
         std::mem::forget(store);
         match next.as_ref().map(|next| next.wait(&mut signals)) {
-            Some(Err(signal)) => Ok(Outcome { code: Code::of_signal(signal), finish, next: None, is_interrupted }),
-            _ => Ok(Outcome { code, finish, next, is_interrupted }),
+            Some(Err(signal)) => {
+                let (code, is_interrupted) = (Code::of_signal(signal), signal == SIGINT);
+                Ok(Outcome { code, finish, next: None, child, is_interrupted })
+            }
+            _ => Ok(Outcome { code, finish, next, child, is_interrupted }),
         }
     }
 }

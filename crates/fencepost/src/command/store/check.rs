@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::args::Global;
 use crate::exit::{Code, Failure};
 use crate::place::Place;
-use crate::{canary, show};
+use crate::{canary, made, show};
 
 /// How many calls a median is taken of.
 const CALLS: usize = 9;
@@ -94,6 +94,8 @@ pub fn run(global: &Global, place: &Place) -> Result<Report, Failure> {
 /// Checks the store, and says how far it is on a terminal.
 pub fn examine(global: &Global, place: &Place) -> Result<Report, Failure> {
     let access = place.access()?;
+    // What is gone must not be made anew by being looked at.
+    place.is_unmade()?;
     let open = || match open_with(&place.store, &access) {
         Ok(store) => Ok(store),
         Err(OpenError::Store(error)) => Err(error),
@@ -122,6 +124,7 @@ pub fn examine(global: &Global, place: &Place) -> Result<Report, Failure> {
     let report = Report { v: 1, url: place.shown_store(), verdict, checks };
     if report.is_ok() {
         canary::remember(place);
+        made::remember(place);
     }
     Ok(report)
 }

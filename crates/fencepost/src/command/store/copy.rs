@@ -46,7 +46,7 @@ pub fn run(global: &Global, from: &Place, to: &Place) -> Result<Code, Failure> {
     if bare(&from.store) == bare(&to.store) {
         return Err(Failure::Usage(format!("{shown_from} cannot be copied to itself.")));
     }
-    if from.is_unmade() {
+    if from.is_unmade()? {
         return Err(Failure::Usage(format!("There is no store at {shown_from}.")));
     }
     let (source, target) = (from.open()?, to.open()?);
