@@ -3,19 +3,16 @@
 //! That it did is remembered in the state directory, so that it costs nothing afterwards. The embedded store is proved by
 //! fencepost's own tests.
 
-use std::fs;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
-
 use fencepost_store::conformance::canary;
-use fencepost_store::{Key, Store, bare, redacted};
+use fencepost_store::{Store, redacted};
 
 use crate::exit::Failure;
+use crate::mark::Mark;
 use crate::place::Place;
 
 /// Tries a store that this host has not tried before.
 pub fn sing(place: &Place, store: &dyn Store) -> Result<(), Failure> {
-    if place.store.starts_with("sqlite:") || memory(place).exists() {
+    if place.store.starts_with("sqlite:") || memory(place).is_left() {
         return Ok(());
     }
     canary(store).map_err(|violation| match violation.failed {
@@ -33,15 +30,9 @@ pub fn sing(place: &Place, store: &dyn Store) -> Result<(), Failure> {
 
 /// Remembers that the store was tried. If that cannot be kept, it is tried again next time.
 pub fn remember(place: &Place) {
-    let memory = memory(place);
-    if let Some(directory) = memory.parent() {
-        let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
-    }
-    let _ = fs::write(memory, format!("{}\n", redacted(&place.store)));
+    memory(place).leave();
 }
 
-/// A store is known by its URL here: its identity is not known before it is asked.
-fn memory(place: &Place) -> PathBuf {
-    let key = Key::resource(&bare(&place.store));
-    place.state.join("cache/tried").join(key.as_str().replace('/', "-"))
+fn memory(place: &Place) -> Mark {
+    Mark::of(place, "cache/tried")
 }

@@ -16,6 +16,7 @@ mod file;
 mod inside;
 mod logs;
 mod made;
+mod mark;
 mod moment;
 mod notify;
 mod password;

@@ -1,8 +1,8 @@
 //! Where a shared directory may be, and the making of it.
 
-use std::fs::{self, DirBuilder, File, Permissions};
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::DirStore;
@@ -234,7 +234,9 @@ impl Memory {
         let Some(parent) = self.0.parent() else { return };
         let _ = DirBuilder::new().recursive(true).mode(0o700).create(parent);
         let draft = self.0.with_extension(format!("new-{}", std::process::id()));
-        let _ = fs::write(&draft, mark).and_then(|()| fs::rename(&draft, &self.0));
+        let written = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft);
+        let written = written.and_then(|mut file| file.write_all(mark.as_bytes()));
+        let _ = written.and_then(|()| fs::rename(&draft, &self.0));
     }
 }
 

@@ -45,6 +45,23 @@ fn a_user_whom_only_the_network_knows_is_asked_for() {
     assert!(unknown.stderr.contains("Set FENCEPOST_STATE_DIR"), "{unknown:?}");
 }
 
+/// What a run remembers is nobody else's, whatever the umask.
+#[test]
+fn everything_in_the_state_directory_is_its_owners_alone() {
+    let site = Site::new();
+    let store = format!("dir:{}", site.path("shared").display());
+    let script = format!(
+        "umask 0; export FENCEPOST_STATE_DIR=$FENCEPOST_STATE_DIR/new
+         {BINARY} run j --output-on-failure -- true && {BINARY} once k -- true && {BINARY} lease hold j </dev/null &&
+         {BINARY} run j --store {store} -- true ; cd \"$FENCEPOST_STATE_DIR\" &&
+         find . -type f ! -perm 600; find . -type d ! -perm 700; find . -type f | wc -l"
+    );
+    let said = site.shell(&script);
+    let count: usize = said.stdout.lines().last().unwrap().trim().parse().unwrap();
+    let open: Vec<&str> = said.stdout.lines().filter(|line| line.starts_with('.')).collect();
+    assert!(open.is_empty() && count > 6, "{said:?}");
+}
+
 /// A daemon that closes its streams and starts us must not have its next message written into the store.
 #[test]
 fn a_standard_stream_that_is_closed_is_no_file_of_ours() {
