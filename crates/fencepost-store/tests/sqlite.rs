@@ -268,6 +268,18 @@ fn a_long_value_without_a_length_is_as_long_as_it_is() {
     put(&store, &key("a"), Some(&version), &[8; 9_000]);
 }
 
+#[test]
+fn an_empty_file_that_others_may_write_becomes_a_store_of_its_owner_alone() {
+    let (_directory, path) = place();
+    fs::write(&path, "").unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
+    put(&store, &key("a"), None, b"1");
+    for name in ["store.db", "store.db-wal", "store.db-shm"] {
+        assert_eq!(fs::metadata(path.with_file_name(name)).unwrap().mode() & 0o777, 0o600, "{name}");
+    }
+}
+
 /// How much of the log is to be replayed.
 fn frames(path: &Path) -> i64 {
     let connection = Connection::open(path).unwrap();

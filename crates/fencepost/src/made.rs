@@ -1,7 +1,8 @@
 //! Whether this host has used its embedded store before: one that is gone is not made anew in silence.
 //!
-//! A directory that several hosts share remembers it by itself. A disk that is not mounted, or a file that somebody removed, would otherwise look like a first use: whoever asks
-//! next is granted the lease of a run that is still going, and all that was recorded is forgotten.
+//! A disk that is not mounted, or a file that somebody removed, would otherwise look like a first use: whoever asks next
+//! is granted the lease of a run that is still going, and all that was recorded is forgotten. A directory that hosts share
+//! sees to it by itself.
 
 use fencepost_store::{StoreError, Trouble, is_embedded};
 

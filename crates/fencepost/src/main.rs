@@ -41,7 +41,10 @@ fn run() -> Code {
     let code = match show::failure() {
         // What was asked for was done, and nobody knows what came of it.
         Some(why) if code == Code::DONE => {
-            report::say(&format!("Cannot write to standard output: {why}."));
+            report::say(&format!(
+                "Cannot write to standard output: {why}. What changes something may have done so all the same; make room, \
+                 and look by fencepost status."
+            ));
             Code::FAILED
         }
         _ => code,

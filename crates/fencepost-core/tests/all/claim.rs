@@ -35,6 +35,19 @@ fn a_run_inside_the_holder_is_an_error_of_its_own() {
     assert!(matches!(bench.finish(), Finish::Held { .. }));
 }
 
+/// Else one of them is served each time that all have looked.
+#[test]
+fn runs_that_wait_together_look_at_different_moments() {
+    let next_look = |spread: u128| {
+        let waiting = Terms { wait: Some(ms(10_000)), ..terms(2 + (spread << 48)) };
+        let mut bench = Bench::begun(waiting, Memory::with(&held(5, 1)));
+        bench.settle();
+        bench.run.wake_at().unwrap()
+    };
+    assert!(next_look(255) < next_look(128) && next_look(128) < next_look(0));
+    assert!(next_look(255) >= boot(50), "no sooner than after half of the pause");
+}
+
 #[test]
 fn a_waiting_run_starts_once_the_lease_is_free() {
     let mut bench = Bench::begun(Terms { wait: Some(ms(10_000)), ..terms(2) }, Memory::with(&held(5, 1)));

@@ -10,7 +10,7 @@ use fencepost_core::ledger::{
 use fencepost_core::name::Key;
 use fencepost_core::record::{RECORD_BYTES_MAX, Record};
 use fencepost_core::register::{Fate, StoreError, Trouble};
-use fencepost_core::slot::{Choice, Timing};
+use fencepost_core::slot::Choice;
 use fencepost_core::time::Wall;
 use fencepost_core::transition::{Call, Done, Step, Transition};
 
@@ -219,14 +219,6 @@ fn attempt() -> Outcome {
 /// because another has accounted for its slot before the swap, it has to be there as an attempt.
 #[test]
 fn what_was_kept_in_short_and_is_given_up_after_all_is_an_attempt() {
-    let timing = |evaluated| Timing {
-        schedule: "every 5s".to_string(),
-        zone: "UTC".to_string(),
-        fingerprint: "f".to_string(),
-        since: wall(0),
-        evaluated,
-        settles: None,
-    };
     let mut before = Record { timing: Some(timing(None)), ..free(5) };
     for number in 0..24 {
         let artifacts = (0..2).map(|part| Artifact {

@@ -5,7 +5,6 @@ use fencepost_core::artifact::{Artifact, Fingerprint};
 use fencepost_core::ledger::{EndedBy, Outcome, RING_OUTCOMES_MAX, Status, Trigger};
 use fencepost_core::name::{Job, Name};
 use fencepost_core::record::{FORMAT, Identity, RECORD_BYTES_MAX, Record, StopAsked, Unreadable, decode, encode};
-use fencepost_core::slot::Timing;
 
 /// A record with every field set.
 fn full() -> Record {
@@ -180,14 +179,6 @@ fn what_is_not_accounted_for_yet_is_kept_in_short_however_long_it_was() {
             })
             .collect(),
         ..outcome(u128::from(number), status, Some("a note"))
-    };
-    let timing = |evaluated| Timing {
-        schedule: "every 5s".to_string(),
-        zone: "UTC".to_string(),
-        fingerprint: "f".to_string(),
-        since: wall(0),
-        evaluated,
-        settles: None,
     };
     for (evaluated, kept) in [(None, 24), (Some(wall(1_003)), 20), (Some(wall(2_000)), 0)] {
         let mut record = Record { timing: Some(timing(evaluated)), ..held(5, 1) };

@@ -90,6 +90,8 @@ fn a_lease_by_hand_is_renewed_past_its_first_end() {
     let token = site.say(&["lease", "acquire", "j", "--ttl", "30s"]).stdout.trim().to_string();
     let first = site.json(&["lease", "show", "j"])["until"].as_str().unwrap().to_string();
     std::thread::sleep(std::time::Duration::from_millis(20));
+    let said = site.say(&["lease", "renew", "j", "--token", &token]);
+    assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (0, "", ""), "cron mails what is printed");
     let renewed = site.json(&["lease", "renew", "j", "--token", &token]);
     assert_eq!(renewed["held"], true);
     let later = site.json(&["lease", "show", "j"])["until"].as_str().unwrap().to_string();

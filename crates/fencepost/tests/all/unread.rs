@@ -93,7 +93,15 @@ fn a_descriptor_for_events_is_shared_with_its_owner() {
 fn what_cannot_be_printed_is_a_failure_and_a_lease_nobody_knows_is_given_back() {
     let site = Site::new();
     assert_eq!(site.say(&["run", "j", "--", "true"]).code, 0);
-    for arguments in [&["lease", "acquire", "j"][..], &["status"], &["status", "--json"], &["runs", "--json"]] {
+    fs::write(site.path("other.db"), "").unwrap();
+    let database = format!("sqlite:{}", site.path("other.db").display());
+    for arguments in [
+        &["lease", "acquire", "j"][..],
+        &["status"],
+        &["status", "--json"],
+        &["runs", "--json"],
+        &["publish", "sql", "--url", &database, "--resource", "r", "--install", "--dry-run"],
+    ] {
         let full = File::create("/dev/full").unwrap();
         let said = Said::of(site.command(arguments).stdout(full).output().unwrap());
         assert_eq!(said.code, 125, "{arguments:?}: {said:?}");

@@ -12,7 +12,7 @@ use fencepost_core::ledger::{EndedBy, Ending, Status, Trigger};
 use fencepost_core::name::{Job, Key, Name};
 use fencepost_core::record::{FORMAT, Holder, Identity, Lease, Process, Processes, Record, StopAsked, Until, encode};
 use fencepost_core::register::{Answer, Entry, StoreError, Swapped, Trouble, Version};
-use fencepost_core::slot::Choice;
+use fencepost_core::slot::{Choice, Timing};
 use fencepost_core::time::{Boot, Era, Reference, StoreClock, Wall};
 use fencepost_core::token::{Nonce, RunId, StoreId, Token};
 use fencepost_core::transition::{Call, Reply};
@@ -131,6 +131,18 @@ pub fn free(last: u64) -> Record {
 }
 
 /// A record held by `run` until one time-to-live after the start.
+/// A schedule of which so much is accounted for.
+pub fn timing(evaluated: Option<Wall>) -> Timing {
+    Timing {
+        schedule: "every 5s".to_string(),
+        zone: "UTC".to_string(),
+        fingerprint: "f".to_string(),
+        since: wall(0),
+        evaluated,
+        settles: None,
+    }
+}
+
 pub fn held(of: u64, run: u128) -> Record {
     let lease = Lease {
         run: id(run),

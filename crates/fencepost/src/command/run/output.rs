@@ -5,6 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fencepost_core::history::RETENTION;
 use fencepost_core::register::StoreError;
 use fencepost_core::token::RunId;
 use fencepost_store::{Answer, Entry, Key, Store, Swapped, Version};
@@ -45,10 +46,11 @@ impl Output {
     }
 }
 
-/// How long output is kept of a run whose wrapper was killed, for whoever looks for it.
-const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long output is kept of a run whose wrapper was killed, for whoever looks for it: as long as the run's outcome is, and
+/// longer than a run that is still going is silent.
+const KEPT: Duration = RETENTION;
 
-/// What is left there belongs to runs whose wrappers were killed. If it cannot be removed today, a later run does it.
+/// What is old there belongs to runs whose wrappers were killed. If it cannot be removed today, a later run does it.
 fn forget_old(directory: &Path) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let written = entry.metadata().and_then(|file| file.modified());
