@@ -46,20 +46,18 @@ use std::fmt;
 use std::time::Duration;
 
 use fencepost_core::artifact::Fingerprint;
-use fencepost_core::lease::{Claim, Honest, Intent, Me, Refusal, Rules};
+use fencepost_core::lease::{Claim, Intent, Refusal};
 use fencepost_core::ledger::{EndedBy, Ending, Status, Trigger};
 use fencepost_core::name::{Job, Name};
 use fencepost_core::register::StoreError;
 use fencepost_core::slot::{Choice, NotNow, OnUnknown};
-use fencepost_core::time::Boot;
 use fencepost_core::token::{RunId, Token};
 use fencepost_store::Store;
 use thiserror::Error;
 
-use crate::clock;
 use crate::host::Host;
 use crate::local::Local;
-use crate::transact::{TransactError, transact};
+use crate::transact::{Held, TakeError, TransactError, take, transact};
 
 /// An item of work, and on what terms it is begun.
 pub struct Once<'a> {
@@ -132,16 +130,19 @@ impl<'a> Once<'a> {
             trigger: Trigger::Manual,
         };
         let job = Job::once(self.key.clone());
-        match transact(self.store, self.local, &job, Intent::Claim(claim), run) {
-            Ok(done) => {
-                let Some(known) = done.held else { return Err(OnceError::Lost(self.key)) };
-                self.local.remember_grant(&known.record);
-                let me = Me { token: known.record.token, run: Some(run) };
-                let deadline = Honest::deadline(done.sent, clock::now().boot, self.ttl);
-                Ok(Begun::Run(Claimed { store: self.store, local: self.local, job, me, run, ttl: self.ttl, deadline }))
+        match take(self.store, self.local, &job, Intent::Claim(claim), run) {
+            Ok(held) => {
+                self.local.remember_grant(&held.record);
+                Ok(Begun::Run(Claimed { store: self.store, local: self.local, job, run, held }))
             }
-            Err(TransactError::Store(error)) => Err(OnceError::Store(error)),
-            Err(TransactError::Refused(refusal)) => self.refused(&job, refusal),
+            Err(TakeError::Late(me)) => {
+                // Nothing was done under this claim. Without an outcome the next attempt would be told that it is unknown.
+                let ending = never_started("the store granted the claim too late");
+                let _ = transact(self.store, self.local, &job, Intent::Complete { me, ending, escaped: false }, run);
+                Err(OnceError::Lost(self.key))
+            }
+            Err(TakeError::Transact(TransactError::Store(error))) => Err(OnceError::Store(error)),
+            Err(TakeError::Transact(TransactError::Refused(refusal))) => self.refused(&job, refusal),
         }
     }
 
@@ -154,6 +155,8 @@ impl<'a> Once<'a> {
             Refusal::NotNow { why: NotNow::Duplicate { exit_code, .. }, .. } => {
                 Ok(Begun::Done { exit_code: exit_code.unwrap_or(0) })
             }
+            // The claim was granted too late, and another had it by then.
+            Refusal::NotHolder { .. } => Err(OnceError::Lost(self.key)),
             Refusal::NotNow { why: NotNow::OtherParameters, .. } => Ok(Begun::OtherParameters),
             Refusal::NotNow { why: NotNow::Lost { .. }, .. } => {
                 let (record, _) = crate::transact::look(self.store, job).map_err(OnceError::Store)?;
@@ -170,15 +173,13 @@ pub struct Claimed<'a> {
     store: &'a dyn Store,
     local: &'a Local,
     job: Job,
-    me: Me,
     run: RunId,
-    ttl: Duration,
-    deadline: Boot,
+    held: Held,
 }
 
 impl fmt::Debug for Claimed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Claimed").field("job", &self.job).field("me", &self.me).finish_non_exhaustive()
+        f.debug_struct("Claimed").field("job", &self.job).field("held", &self.held).finish_non_exhaustive()
     }
 }
 
@@ -190,18 +191,18 @@ impl Claimed<'_> {
 
     /// The number of this attempt, greater than that of every one before: a fence for what it writes.
     pub fn token(&self) -> Token {
-        self.me.token
+        self.held.record.token
     }
 
     /// How long nobody else may begin, if it is not renewed.
     pub fn remaining(&self) -> Duration {
-        self.deadline.since(clock::now().boot)
+        self.held.remaining()
     }
 
     /// Makes the claim last a time-to-live longer.
     pub fn renew(&mut self) -> Result<(), OnceError> {
-        let done = self.transact(Intent::Renew(self.me))?;
-        self.deadline = Honest::deadline(done.sent, clock::now().boot, self.ttl);
+        let intent = Intent::Renew(self.held.me());
+        self.held = take(self.store, self.local, &self.job, intent, self.run).map_err(|error| self.failed(error))?;
         Ok(())
     }
 
@@ -210,17 +211,25 @@ impl Claimed<'_> {
     pub fn done(self, exit_code: i32) -> Result<(), OnceError> {
         let status = if exit_code == 0 { Status::Ok } else { Status::Error };
         let ending = Ending { exit_code: Some(exit_code), ..Ending::new(status, EndedBy::Child) };
-        self.transact(Intent::Complete { me: self.me, ending, escaped: false }).map(|_| ())
+        let intent = Intent::Complete { me: self.held.me(), ending, escaped: false };
+        let done = transact(self.store, self.local, &self.job, intent, self.run);
+        done.map(|_| ()).map_err(|error| self.failed(error.into()))
     }
 
-    fn transact(&self, intent: Intent) -> Result<Box<fencepost_core::transition::Done>, OnceError> {
-        match transact(self.store, self.local, &self.job, intent, self.run) {
-            Ok(done) => Ok(done),
-            Err(TransactError::Store(error)) => Err(OnceError::Store(error)),
-            Err(TransactError::Refused(Refusal::NotHolder { .. })) => Err(OnceError::Lost(self.job.name.clone())),
-            Err(TransactError::Refused(other)) => Err(OnceError::Refused(self.job.name.clone(), other)),
+    fn failed(&self, error: TakeError) -> OnceError {
+        let key = self.job.name.clone();
+        match error {
+            TakeError::Transact(TransactError::Store(error)) => OnceError::Store(error),
+            TakeError::Late(_) => OnceError::Lost(key),
+            TakeError::Transact(TransactError::Refused(Refusal::NotHolder { .. })) => OnceError::Lost(key),
+            TakeError::Transact(TransactError::Refused(other)) => OnceError::Refused(key, other),
         }
     }
+}
+
+/// The ending of a claim under which nothing was done.
+fn never_started(note: &str) -> Ending {
+    Ending { exit_code: Some(126), ..Ending::new(Status::Error, EndedBy::Fencepost).with_note(note) }
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! One change of a record, performed on the spot: the commands by hand.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use fencepost_core::lease::{Honest, Intent, Refusal};
+use fencepost_core::lease::{Honest, Intent, Me, Refusal, Rules};
 use fencepost_core::name::{Job, Key};
 use fencepost_core::record::{Record, decode};
 use fencepost_core::register::{StoreError, Trouble};
 use fencepost_core::skips::{Skip, Skips};
-use fencepost_core::time::StoreClock;
+use fencepost_core::time::{Boot, StoreClock};
 use fencepost_core::token::{Nonce, RunId};
 use fencepost_core::transition::{Done, Known, Step, Transition, unreadable};
 use fencepost_store::{Answer, Store, Swapped};
@@ -26,6 +27,56 @@ pub enum TransactError {
     Refused(Refusal),
     #[error(transparent)]
     Store(StoreError),
+}
+
+/// Why a lease is not held.
+#[derive(Debug, Error)]
+pub enum TakeError {
+    #[error(transparent)]
+    Transact(#[from] TransactError),
+    /// Every answer of the store arrived after the deadline of the lease that it granted.
+    #[error("the store answered only after the deadline of the lease")]
+    Late(Me),
+}
+
+/// A lease that this process holds, and until when it may rely on it.
+#[derive(Clone, Debug)]
+pub struct Held {
+    pub record: Arc<Record>,
+    pub deadline: Boot,
+}
+
+impl Held {
+    fn of(done: Done) -> Option<Self> {
+        let record = done.held?.record;
+        let ttl = record.lease.as_ref()?.ttl;
+        Some(Self { deadline: Honest::deadline(done.sent, clock::boot_now(), ttl), record })
+    }
+
+    /// How long the holder may rely on the lease from now on.
+    pub fn remaining(&self) -> Duration {
+        self.deadline.since(clock::boot_now())
+    }
+
+    /// The holder's identity.
+    pub fn me(&self) -> Me {
+        Me { token: self.record.token, run: self.record.lease.as_ref().map(|lease| lease.run) }
+    }
+}
+
+/// Claims or renews a lease, and confirms that it still holds when the answer arrives.
+///
+/// An answer that comes after the deadline says nothing about now: another holder may have the lease by then. It is
+/// renewed once more, and that renewal has to be answered in time.
+pub fn take(store: &dyn Store, local: &Local, job: &Job, intent: Intent, by: RunId) -> Result<Held, TakeError> {
+    let not_held = || TransactError::Refused(Refusal::NotHolder { record: None });
+    let held = Held::of(*transact(store, local, job, intent, by)?).ok_or_else(not_held)?;
+    if !held.remaining().is_zero() {
+        return Ok(held);
+    }
+    let me = held.me();
+    let held = Held::of(*transact(store, local, job, Intent::Renew(me), by)?).ok_or_else(not_held)?;
+    if held.remaining().is_zero() { Err(TakeError::Late(me)) } else { Ok(held) }
 }
 
 /// Carries an intent to its end: done, refused, or failed with the store's own words.

@@ -5,14 +5,14 @@ mod hold;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencepost_core::lease::{Claim, Honest, Intent, Me, Refusal, Rules};
+use fencepost_core::lease::{Claim, Intent, Me, Refusal};
 use fencepost_core::ledger::Trigger;
 use fencepost_core::name::Job;
 use fencepost_core::record::Record;
 use fencepost_core::slot::{Choice, NotNow};
 use fencepost_core::token::{RunId, Token};
 use fencepost_core::transition::Done;
-use fencepost_guard::transact::{TransactError, look, transact};
+use fencepost_guard::transact::{Held, TakeError, TransactError, look, take, transact};
 use fencepost_guard::{clock, nudge};
 use fencepost_store::Store;
 use serde_json::json;
@@ -73,42 +73,50 @@ impl<'a> Desk<'a> {
         transact(self.store.as_ref(), &self.place.local(), &self.job, intent, self.me)
     }
 
+    /// Claims or renews, confirmed at the moment it returns.
+    fn take(&self, intent: Intent) -> Result<Held, TakeError> {
+        take(self.store.as_ref(), &self.place.local(), &self.job, intent, self.me)
+    }
+
     fn acquire(&self, ttl: Duration, wait: Option<Duration>) -> Result<Code, Failure> {
         let give_up = wait.map(|wait| clock::boot_now() + wait);
         loop {
-            match self.transact(Intent::Claim(self.claim(ttl))) {
-                Ok(done) => {
-                    if let Some(known) = &done.held {
-                        self.place.local().remember_grant(&known.record);
+            match self.take(Intent::Claim(self.claim(ttl))) {
+                Ok(held) => {
+                    self.place.local().remember_grant(&held.record);
+                    self.granted(&held, |record| record.token.to_string());
+                    if show::failure().is_some() {
+                        // The token was not printed, so no command could release the lease.
+                        let _ = self.transact(Intent::Release(held.me()));
                     }
-                    let code = self.granted(&done, ttl, |record| record.token.to_string());
-                    if let (Some(_), Some(known)) = (show::failure(), &done.held) {
-                        // Nobody knows the token, so that nobody could release it.
-                        let _ = self.transact(Intent::Release(me(known.record.token)));
-                    }
-                    return Ok(code);
+                    return Ok(Code::DONE);
                 }
-                Err(TransactError::Refused(Refusal::Held { .. }))
+                Err(TakeError::Late(me)) => {
+                    let _ = self.transact(Intent::Release(me));
+                    return Ok(self.late());
+                }
+                Err(TakeError::Transact(TransactError::Refused(Refusal::Held { .. })))
                     if give_up.is_some_and(|at| clock::boot_now() < at) =>
                 {
                     std::thread::sleep(PAUSE);
                 }
-                Err(error) => return self.refused(error),
+                Err(TakeError::Transact(error)) => return self.refused(error),
             }
         }
     }
 
     fn renew(&self, token: Token) -> Result<Code, Failure> {
-        match self.transact(Intent::Renew(me(token))) {
-            Ok(done) => {
-                let ttl = done.held.as_ref().and_then(|known| known.record.lease.as_ref()).map(|lease| lease.ttl);
+        match self.take(Intent::Renew(me(token))) {
+            Ok(held) => {
                 if self.global.json {
-                    return Ok(self.granted(&done, ttl.unwrap_or_default(), |_| String::new()));
+                    self.granted(&held, |_| String::new());
+                } else {
+                    Voice::of(self.global).tell(&format!("{} renewed.", self.job));
                 }
-                Voice::of(self.global).tell(&format!("{} renewed.", self.job));
                 Ok(Code::DONE)
             }
-            Err(error) => self.refused(error),
+            Err(TakeError::Late(_)) => Ok(self.late()),
+            Err(TakeError::Transact(error)) => self.refused(error),
         }
     }
 
@@ -190,17 +198,13 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Says what was granted, with the time that its holder may rely on, which is a little less than the store's.
-    fn granted(&self, done: &Done, ttl: Duration, text: impl Fn(&Record) -> String) -> Code {
-        let Some(known) = &done.held else { return Code::FAILED };
+    /// Prints what was granted, with the time that its holder may rely on, which is a little less than the store's.
+    fn granted(&self, held: &Held, text: impl Fn(&Record) -> String) {
         if self.global.json {
-            let now = clock::now();
-            let left = Honest::deadline(done.sent, now.boot, ttl).since(now.boot);
-            show::json(&LeaseJson::new(&known.record, Some(left), now.wall));
+            show::json(&LeaseJson::new(&held.record, Some(held.remaining()), clock::now().wall));
         } else {
-            show::line(&text(&known.record));
+            show::line(&text(&held.record));
         }
-        Code::DONE
     }
 
     /// What a refusal means by hand: held is 11, lost is 12, everything else is a failure.
@@ -219,11 +223,26 @@ impl<'a> Desk<'a> {
             TransactError::Refused(Refusal::NotHolder { record }) => (Code::LOST, "lost", self.lost(record.as_deref())),
             TransactError::Refused(refusal) => return Err(Failure::Other(format!("{}: {refusal}", self.job))),
         };
+        Ok(self.failed(code, reason, &message))
+    }
+
+    fn failed(&self, code: Code, reason: &str, message: &str) -> Code {
         if self.global.json {
-            report::error_json(code, reason, &message);
+            report::error_json(code, reason, message);
         }
-        Voice::of(self.global).warn(&message);
-        Ok(code)
+        Voice::of(self.global).warn(message);
+        code
+    }
+
+    /// The lease is not confirmed. No token is printed, because scripts write `acquire && work`.
+    fn late(&self) -> Code {
+        let message = format!(
+            "{}: the lease is not confirmed: the store answered twice, each time after the deadline, when another holder \
+             may have the lease. Do nothing under it. Acquire it with a longer time-to-live than the store takes to answer: \
+             fencepost lease acquire {} --ttl 5m",
+            self.job, self.job.name
+        );
+        self.failed(Code::LOST, "lost", &message)
     }
 
     fn lost(&self, record: Option<&Record>) -> String {

@@ -1,6 +1,8 @@
 //! `fencepost lease`: by hand, for scripts and other languages.
 
-use crate::common::{Holder, Site, contains, keys, lines, sorted};
+use std::process::Stdio;
+
+use crate::common::{BINARY, Holder, Said, Site, contains, keys, lines, sorted};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use serde_json::{Value, json};
 
@@ -135,6 +137,50 @@ fn a_dead_holder_is_not_shown_as_holding() {
     check_fields(&shown);
     assert_eq!((&shown["held"], &shown["run"], &shown["until"]), (&json!(false), &json!(null), &json!(null)));
     contains(&site.say(&["lease", "show", "j"]).stdout, &["j is free: the process that held it is dead"]);
+}
+
+/// `fencepost lease …` on a store that takes longer for each write than a lease of one second lasts.
+fn slowly(site: &Site, arguments: &[&str]) -> Said {
+    let strace = ["-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync,fsync"];
+    let inject = ["-e", "inject=fdatasync,fsync:delay_exit=1300000", BINARY, "lease"];
+    let mut command = site.program("strace", &[&strace[..], &inject, arguments].concat());
+    Said::of(command.output().expect("strace is installed: apt-get install strace"))
+}
+
+/// Scripts write `acquire && work`: what cannot be confirmed has no token.
+#[test]
+fn an_answer_after_the_deadline_is_12_without_a_token() {
+    let site = Site::new();
+    let token = site.say(&["lease", "acquire", "other", "--ttl", "1s"]).stdout.trim().to_string();
+    let said = slowly(&site, &["acquire", "j", "--ttl", "1s"]);
+    assert_eq!((said.code, said.stdout.as_str()), (12, ""), "{said:?}");
+    contains(&said.stderr, &["not confirmed", "fencepost lease acquire j --ttl"]);
+    assert_eq!(site.json(&["lease", "show", "j"])["held"], false, "it was given back");
+    for arguments in [&["acquire", "j", "--ttl", "1s"][..], &["renew", "other", "--token", &token]] {
+        let said = slowly(&site, &[arguments, &["--json"]].concat());
+        assert_eq!(said.code, 12, "{said:?}");
+        let shown = lines(&said.stdout).remove(0);
+        assert_eq!((&shown["error"]["code"], &shown["error"]["reason"]), (&json!(12), &json!("lost")), "{shown}");
+        assert_eq!((shown.get("token"), lines(&said.stdout).len()), (None, 1), "{shown}");
+    }
+}
+
+#[test]
+fn an_answer_after_the_deadline_is_renewed_before_its_token_is_printed() {
+    let site = Site::new();
+    let token = site.say(&["lease", "acquire", "other", "--ttl", "1s"]).stdout.trim().to_string();
+    for arguments in [&["acquire", "j", "--ttl", "1s"][..], &["renew", "other", "--token", &token]] {
+        let mut connection = Connection::open(site.database()).unwrap();
+        let lock = Transaction::new(&mut connection, TransactionBehavior::Immediate).unwrap();
+        let mut command = site.command(&[&["lease"], arguments, &["--json"]].concat());
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        drop(lock);
+        let said = Said::of(child.wait_with_output().unwrap());
+        assert_eq!(said.code, 0, "{said:?}");
+        let left = lines(&said.stdout).remove(0)["remaining_ms"].as_u64().unwrap();
+        assert!((1..=950).contains(&left), "{said:?}");
+    }
 }
 
 fn hold(site: &Site, options: &[&str]) -> (Holder, Value) {
