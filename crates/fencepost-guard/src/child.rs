@@ -24,6 +24,7 @@ use crate::said;
 use crate::scout::{Inspection, Pinned, Scout};
 use crate::task::Task;
 use crate::terminal::{self, Terminal};
+use crate::unkept::Unkept;
 
 /// How long a keeper may say nothing when something has to be done about its deadline, before the wrapper ends the tree
 /// by itself. Half the grace, which leaves the other half for it, but within these bounds.
@@ -49,6 +50,8 @@ pub struct Plan {
     pub cwd: Option<OsString>,
     pub grace: Duration,
     pub leave_children: bool,
+    /// The run is only observed: nothing stops the command, not even the death of its keeper.
+    pub observe: bool,
     /// A signal that asks it to end is followed by KILL after the grace. Otherwise it is passed on, and the child does what
     /// it likes.
     pub ends_when_asked: bool,
@@ -75,6 +78,8 @@ pub struct Child {
     keeper: Option<Keeper>,
     /// It has nothing left to keep, and ends while the last swap is made.
     dismissed: Option<Dismissed>,
+    /// The command of a run that is only observed, once its keeper has died.
+    unkept: Option<Unkept>,
     terminal: Option<Terminal>,
     /// The child was started in the terminal's foreground.
     foreground: bool,
@@ -114,6 +119,7 @@ impl Child {
             plan,
             keeper: Some(keeper),
             dismissed: None,
+            unkept: None,
             terminal,
             foreground: false,
             is_ordered: false,
@@ -144,6 +150,9 @@ impl Child {
     }
 
     fn order(&mut self, order: Order) -> Vec<Input> {
+        if let (Some(unkept), Order::Signal(signal)) = (&self.unkept, &order) {
+            unkept.send(*signal);
+        }
         match self.keeper.as_mut().map(|keeper| keeper.send(&order)) {
             // It is gone. What it said before is heard first, and then that it is.
             Some(Err(error)) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
@@ -238,18 +247,65 @@ impl Child {
             deadline,
             grace: self.plan.grace,
             foreground: self.foreground,
-            leave_children: self.plan.leave_children && !self.is_preparing,
+            leave_children: (self.plan.leave_children || self.plan.observe) && !self.is_preparing,
             more_to_come: self.is_preparing,
+            observed: self.plan.observe,
         };
+        if self.keeper.is_none() && self.plan.observe {
+            return self.start_unkept(&spawn);
+        }
         self.order(Order::Spawn(Box::new(spawn)))
     }
 
     /// The tree fell to us when the keeper died, and is ended here.
     fn keeper_died(&mut self) -> Vec<Input> {
         let Some(keeper) = self.keeper.take() else { return Vec::new() };
+        if self.plan.observe {
+            return self.adopt(keeper);
+        }
         let escaped = keeper.sweep();
         self.take_terminal_back(true);
         vec![self.said(&mut |_| {}), Input::KeeperDied { escaped: named(&escaped) }]
+    }
+
+    /// Leaves an observed command running whose keeper died, and waits for it. One that is still to come starts without.
+    fn adopt(&mut self, keeper: Keeper) -> Vec<Input> {
+        let orphan = keeper.bury();
+        if !self.is_ordered {
+            return Vec::new();
+        }
+        match orphan.and_then(|pid| Unkept::adopt(pid).ok()) {
+            Some(unkept) => self.unkept = Some(unkept),
+            None => return vec![self.said(&mut |_| {}), Input::KeeperDied { escaped: Vec::new() }],
+        }
+        Vec::new()
+    }
+
+    fn start_unkept(&mut self, spawn: &Spawn) -> Vec<Input> {
+        match Unkept::start(spawn) {
+            Ok(unkept) => self.unkept = Some(unkept),
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(0);
+                let text = cannot_run(self.running().first(), errno, &error.to_string());
+                return vec![Input::NotSpawned(NotSpawned { not_found: errno == ENOENT, text })];
+            }
+        }
+        vec![Input::Spawned]
+    }
+
+    fn hear_unkept(&mut self, tell: &mut dyn FnMut(Note)) -> Vec<Input> {
+        let Some(ended) = self.unkept.as_ref().and_then(Unkept::ended) else { return Vec::new() };
+        self.unkept = None;
+        if self.is_preparing {
+            self.prepared();
+        } else {
+            self.take_terminal_back(true);
+        }
+        let said = self.said(tell);
+        match ended {
+            Some(exit) => vec![Input::ChildEnded(exit), said, Input::TreeEmpty { escaped: Vec::new() }],
+            None => vec![said, Input::KeeperDied { escaped: Vec::new() }],
+        }
     }
 
     fn report(&mut self, report: Report, tell: &mut dyn FnMut(Note)) -> Vec<Input> {
@@ -270,6 +326,9 @@ impl Child {
                     SpawnStep::Command => cannot_run(self.running().first(), errno, &text),
                 };
                 self.take_terminal_back(false);
+                if self.is_preparing {
+                    self.prepared();
+                }
                 vec![Input::NotSpawned(NotSpawned { not_found, text })]
             }
             Report::ChildStopped { signal } => {
@@ -415,6 +474,7 @@ impl Body for Child {
 
     fn hear(&mut self, tell: &mut dyn FnMut(Note)) -> Vec<Input> {
         let mut inputs = self.hear_scout();
+        inputs.extend(self.hear_unkept(tell));
         while let Some(keeper) = &mut self.keeper {
             match keeper.receive() {
                 Heard::Report(report) => inputs.extend(self.report(report, tell)),
@@ -463,7 +523,8 @@ impl Body for Child {
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
         let keeper = self.keeper.as_ref().map(Keeper::fd);
         let scout = [self.inspecting.as_ref().map(Task::fd), self.surveying.as_ref().map(Task::fd)];
-        keeper.into_iter().chain(scout.into_iter().flatten()).collect()
+        let unkept = self.unkept.as_ref().map(Unkept::fd);
+        keeper.into_iter().chain(unkept).chain(scout.into_iter().flatten()).collect()
     }
 }
 

@@ -46,6 +46,7 @@ pub mod transact;
 
 mod sys;
 mod task;
+mod unkept;
 mod worker;
 
 use std::io;

@@ -275,13 +275,17 @@ pub(crate) fn next_change() -> io::Result<Option<(Pid, Change)>> {
     }
 }
 
-/// Waits until this child has ended.
-pub(crate) fn wait_for(pid: Pid) {
+/// Waits until this child has ended, and says how; `None` if it is no child of ours.
+pub(crate) fn wait_for(pid: Pid) -> Option<Change> {
     let mut status = 0;
-    // SAFETY: `status` lives across the call, which writes nothing else.
-    while unsafe { libc::waitpid(pid.as_raw(), &raw mut status, 0) } == -1
-        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-    {}
+    loop {
+        // SAFETY: `status` lives across the call, which writes nothing else.
+        match unsafe { libc::waitpid(pid.as_raw(), &raw mut status, 0) } {
+            -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            -1 => return None,
+            _ => return Some(decode(status)),
+        }
+    }
 }
 
 /// Standard input, borrowed without setting up its buffer.

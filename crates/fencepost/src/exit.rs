@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use fencepost_core::contract::Judgement;
 use fencepost_core::ledger::Status;
-use fencepost_core::register::StoreError;
+use fencepost_core::register::{StoreError, Trouble};
 use fencepost_core::run::{Finish, Why};
 use fencepost_core::slot::NotNow;
 use fencepost_store::OpenError;
@@ -137,6 +137,16 @@ impl Failure {
         match self {
             Self::Usage(message) | Self::Other(message) => message,
             Self::Store(error) => &error.detail,
+        }
+    }
+}
+
+impl Failure {
+    /// The failure as an error of the store that could not be opened.
+    pub fn into_store_error(self) -> StoreError {
+        match self {
+            Self::Store(error) => error,
+            Self::Usage(message) | Self::Other(message) => StoreError::not_done(Trouble::Unavailable, message),
         }
     }
 }

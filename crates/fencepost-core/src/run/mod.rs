@@ -23,6 +23,7 @@ use crate::token::{RunId, Token};
 use crate::transition::{Done, Known, Step, Transition};
 
 mod ending;
+mod observe;
 mod stages;
 mod vocabulary;
 use stages::Stage;
@@ -155,6 +156,7 @@ impl<R: Rules> Run<R> {
             }
             Input::Tick => self.tick(now, &mut out),
             Input::Spawned => {}
+            Input::NotSpawned(why) if self.observes_prepare() => self.observe_unprepared(now, Some(why.text), &mut out),
             Input::NotSpawned(why) => {
                 self.child.not_spawned = Some(why);
                 self.complete(now, &mut out);
@@ -271,7 +273,7 @@ impl<R: Rules> Run<R> {
                 out.extend(missed.map(|missed| Output::Tell(Event::Missed { missed })));
                 match self.not_now.take() {
                     Some(why) if self.terms.observe => {
-                        self.observe_skip(now, &Refusal::NotNow { why, account: false }, out);
+                        self.observe_refusal(now, &Refusal::NotNow { why, account: false }, out);
                     }
                     Some(why) => self.finish(Finish::NotNow(why), out),
                     None => {}
@@ -403,7 +405,7 @@ impl<R: Rules> Run<R> {
             Phase::Waiting { look_at } if now.boot >= *look_at => self.look(now, out),
             Phase::Running => self.tick_running(now, out),
             Phase::Claiming if self.must_give_up(now) => self.give_up_claim(now, out),
-            Phase::Completing if self.must_give_up(now) => self.finish_child(false, out),
+            Phase::Completing if self.must_give_up(now) => self.give_up_completion(out),
             Phase::Completing => self.retry_if_due(now, out),
             Phase::Waiting { .. } | Phase::Claiming | Phase::Finished => {}
         }
@@ -416,6 +418,7 @@ impl<R: Rules> Run<R> {
     fn give_up_claim(&mut self, now: Now, out: &mut Vec<Output>) {
         match self.interrupted {
             Some(signal) => self.finish(Finish::Interrupted(signal), out),
+            None if self.terms.observe => self.observe_failure(now, &silent_store(), out),
             // The call is still out, so that nothing can be asked of this store again.
             None if self.may_run_without_lease(&silent_store()) => self.run_without_lease(now, silent_store(), out),
             None => self.finish(Finish::StoreFailed(silent_store()), out),
@@ -451,11 +454,11 @@ impl<R: Rules> Run<R> {
 
     fn refused(&mut self, now: Now, refusal: Refusal, out: &mut Vec<Output>) {
         match (&self.phase, refusal) {
-            (Phase::Claiming, refusal) if self.terms.observe && refusal.is_a_skip() && !refusal.accounts() => {
-                self.observe_skip(now, &refusal, out);
+            (Phase::Claiming, Refusal::NobodyHolds | Refusal::NotHolder { .. }) => self.look(now, out),
+            (Phase::Claiming, refusal) if self.terms.observe && (!refusal.accounts() || self.not_now.is_some()) => {
+                self.observe_refusal(now, &refusal, out);
             }
             (Phase::Claiming, Refusal::Held { record, remaining }) => self.held(now, record, remaining, out),
-            (Phase::Claiming, Refusal::NobodyHolds | Refusal::NotHolder { .. }) => self.look(now, out),
             (Phase::Claiming, Refusal::NotNow { why, account }) => self.not_now(now, why, account, out),
             (Phase::Claiming, other) => self.finish(Finish::Refused(other), out),
             (Phase::Running, Refusal::NotHolder { record }) => self.taken(record, out),
@@ -465,8 +468,7 @@ impl<R: Rules> Run<R> {
                     Refusal::NotHolder { record } => record,
                     _ => None,
                 };
-                self.child.stopped.get_or_insert(Why::Taken { record });
-                self.finish_child(true, out);
+                self.lost_at_the_end(Why::Taken { record }, out);
             }
             (Phase::Waiting { .. } | Phase::Finished, _) => {}
         }
@@ -540,6 +542,9 @@ impl<R: Rules> Run<R> {
 
     fn failed(&mut self, now: Now, error: StoreError, out: &mut Vec<Output>) {
         match self.phase {
+            Phase::Claiming if self.terms.observe && self.interrupted.is_none() => {
+                self.observe_failure(now, &error, out);
+            }
             Phase::Claiming if self.may_run_without_lease(&error) => self.run_without_lease(now, error, out),
             Phase::Claiming if self.may_wait_for_store(now, &error) => {
                 self.transition = None;
@@ -587,25 +592,6 @@ impl<R: Rules> Run<R> {
         self.phase = Phase::Running;
         self.give_up_at = None;
         self.advance(now, out);
-    }
-
-    /// Somebody only wants to know what would be decided: it is said, and the job runs all the same.
-    fn observe_skip(&mut self, now: Now, refusal: &Refusal, out: &mut Vec<Output>) {
-        let status = match refusal {
-            Refusal::NotNow { why, .. } => why.status(),
-            _ => Status::SkippedOverlap,
-        };
-        let reason = match refusal {
-            Refusal::NotNow { why, .. } => why.words(),
-            other => format!("{other}"),
-        };
-        self.observed(status, reason, out);
-        self.begin_without_lease(now, out);
-    }
-
-    fn observed(&mut self, status: Status, reason: String, out: &mut Vec<Output>) {
-        self.observed.push(format!("{status}: {reason}"));
-        out.push(Output::Tell(Event::Observed { status, reason }));
     }
 
     /// Whoever waits for a lease also waits for the store, if it may come back by itself.

@@ -94,6 +94,10 @@ impl<R: Rules> Run<R> {
                 self.interrupt_look(now, self.interrupted.unwrap_or_default(), out);
             }
             Stage::Preparing if stands && self.child.exit == Some(Exit::Code(0)) => self.advance(now, out),
+            Stage::Preparing if self.observes_prepare() => {
+                self.child.escaped.clear();
+                self.observe_unprepared(now, None, out);
+            }
             Stage::Working if stands && !refused && self.terms.stages.survey && self.ended_well() => {
                 self.stage = Stage::Surveying;
                 self.child.timeout_at = None;

@@ -445,3 +445,58 @@ fn a_record_that_cannot_be_read_is_no_reason_to_run_without_a_lease() {
     bench.fail(corrupt.clone());
     assert_eq!(bench.finish(), Finish::StoreFailed(corrupt));
 }
+
+// Observed only.
+
+/// Whether the job was started though it holds no lease, and the job's own exit code is what comes out.
+fn runs_without_lease(mut bench: Bench) {
+    assert!(bench.put_out(&Output::Spawn { grant: None }), "{:?}", bench.out);
+    bench.end_child(Exit::Code(7));
+    assert!(matches!(bench.finish(), Finish::WithoutLease { exit: Exit::Code(7), .. }));
+}
+
+fn observing() -> Terms {
+    Terms { observe: true, ..terms(2) }
+}
+
+#[test]
+fn observed_only_a_store_that_fails_stops_nothing() {
+    for error in [unavailable(), StoreError::not_done(Trouble::Corrupt, "not a record")] {
+        let mut bench = Bench::begun(observing(), Memory::with(&free(5)));
+        bench.fail(error);
+        runs_without_lease(bench);
+    }
+}
+
+#[test]
+fn observed_only_a_store_that_is_silent_stops_nothing() {
+    let mut bench = Bench::begun(observing(), Memory::with(&free(5)));
+    bench.wake();
+    runs_without_lease(bench);
+}
+
+#[test]
+fn observed_only_no_refusal_stops_anything() {
+    let mut sealed = free(5);
+    sealed.moved_to = Some("redis://elsewhere".to_string());
+    for record in [sealed, held(5, 1)] {
+        let mut bench = Bench::begun(observing(), Memory::with(&record));
+        bench.settle();
+        runs_without_lease(bench);
+    }
+}
+
+#[test]
+fn observed_only_an_end_that_cannot_be_recorded_keeps_the_exit_code() {
+    let mut bench = Bench::running(observing());
+    bench.end_child(Exit::Code(7));
+    bench.wait(6_000);
+    bench.step(Input::Tick);
+    assert!(matches!(bench.finish(), Finish::WithoutLease { exit: Exit::Code(7), .. }));
+    // Another took the lease over meanwhile.
+    let mut bench = Bench::running(observing());
+    bench.store.put(&held(9, 3));
+    bench.end_child(Exit::Code(7));
+    bench.settle();
+    assert!(matches!(bench.finish(), Finish::WithoutLease { exit: Exit::Code(7), .. }));
+}

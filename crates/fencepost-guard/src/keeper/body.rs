@@ -102,6 +102,7 @@ struct Job {
     grace: Duration,
     leave_children: bool,
     more_to_come: bool,
+    observed: bool,
     /// The wrapper was told that the job is stopped.
     told_stopped: bool,
     /// The wrapper's death was what ended it.
@@ -236,6 +237,7 @@ impl Body {
             grace: job.grace,
             leave_children: job.leave_children,
             more_to_come: job.more_to_come,
+            observed: job.observed,
             ..Job::default()
         };
         self.is_new = true;
@@ -263,6 +265,9 @@ impl Body {
 
     fn be_orphaned(&mut self) {
         self.wrapper_died = true;
+        if self.job.observed {
+            return;
+        }
         self.job.orphaned = !matches!(self.phase, Phase::Waiting | Phase::Empty);
         match self.phase {
             Phase::Running | Phase::Lingering { .. } => self.end(),

@@ -176,6 +176,15 @@ impl Keeper {
         Vec::new()
     }
 
+    /// Buries a dead keeper and leaves the job alone that it kept. Returns the job's process, if it fell to this one.
+    pub(crate) fn bury(mut self) -> Option<i32> {
+        self.channel = None;
+        let _ = sys::send(self.pid(), Signal::SIGKILL as i32);
+        sys::wait_for(self.pid);
+        let of_job = |pid: &i32| !self.tree.bystanders.contains(pid);
+        self.tree.group.map(Pid::as_raw).or_else(|| tree::children().into_iter().find(of_job))
+    }
+
     fn note(&mut self, report: &Report) {
         match report {
             // Where orphans do not come to the wrapper, the group is all that a sweep can go by.

@@ -54,6 +54,8 @@ pub struct Spawn {
     pub leave_children: bool,
     /// Another command comes after this one, so that what it inherited is kept, and its own input is empty.
     pub more_to_come: bool,
+    /// The run is only observed: the job goes on if its wrapper or its keeper dies.
+    pub observed: bool,
 }
 
 /// What the keeper has seen or done.

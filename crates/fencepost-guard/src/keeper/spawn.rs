@@ -72,7 +72,9 @@ pub(super) fn spawn(job: &Spawn, inherited: &Inherited) -> Result<Pid, Report> {
         if let Some(directory) = &cwd {
             chdir(directory.as_c_str())?;
         }
-        tree::die_with_parent(keeper)?;
+        if !job.observed {
+            tree::die_with_parent(keeper)?;
+        }
         if job.foreground {
             // SIGTTOU is still ignored here. Without the terminal the job still runs, as it would in the background.
             let _ = tcsetpgrp(sys::stdin(), getpid());
@@ -113,7 +115,11 @@ impl Streams {
         let append = |path: &OsString| OpenOptions::new().append(true).create(true).mode(0o600).open(path);
         let outputs =
             || Ok((job.stdout.as_ref().map(append).transpose()?, job.stderr.as_ref().map(append).transpose()?));
-        let (stdout, stderr) = outputs().map_err(|error| (SpawnStep::Output, error))?;
+        let (stdout, stderr) = match outputs() {
+            // Without a file for its output, an observed job prints where the wrapper does.
+            Err(_) if job.observed => (None, None),
+            opened => opened.map_err(|error| (SpawnStep::Output, error))?,
+        };
         let stdin = job.more_to_come.then(|| File::open("/dev/null")).transpose();
         Ok(Self { stdin: stdin.map_err(|error| (SpawnStep::Command, error))?, stdout, stderr })
     }

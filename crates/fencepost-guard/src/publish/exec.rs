@@ -96,6 +96,7 @@ pub fn publish(
         cwd: None,
         grace: task.grace,
         leave_children: false,
+        observe: false,
         ends_when_asked: false,
         stdout: None,
         stderr: None,

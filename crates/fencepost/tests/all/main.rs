@@ -17,6 +17,7 @@ mod ledger;
 mod logs;
 mod names;
 mod notify;
+mod observe;
 mod once;
 mod outcome;
 mod overdue;

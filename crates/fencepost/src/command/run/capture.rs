@@ -65,7 +65,8 @@ impl Capture {
     /// Makes the pipes, if the output is to be kept. What cannot be made keeps no job from running.
     pub fn prepare(settings: &Settings, place: &Place, job: &Job, run: RunId) -> io::Result<Option<Self>> {
         // What is left running writes for as long as it likes, and nobody is there to read it.
-        let is_wanted = Shelf::is_wanted(&settings.keys.logs, settings.by_up) && !settings.leave_children;
+        let leaves_children = settings.leave_children || settings.observe;
+        let is_wanted = Shelf::is_wanted(&settings.keys.logs, settings.by_up) && !leaves_children;
         if !is_wanted || settings.output_on_failure {
             return Ok(None);
         }

@@ -4,6 +4,7 @@ pub mod again;
 mod capture;
 mod environment;
 mod output;
+mod unguarded;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use self::again::{Again, Ended, Next};
 use self::capture::{Capture, keep_files};
 use self::environment::environment;
 use self::output::{OutOfReach, Output};
+use self::unguarded::Unguarded;
 use crate::args::{Global, OverlapChoice, RunOptions, Sink, StoreErrorChoice};
 use crate::config;
 use crate::events::Events;
@@ -58,16 +60,21 @@ pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
     let again = Again::from_environment(&settings);
     let run = super::mint_run();
     let sink = options.more.events.as_ref().map(Sink::parse).transpose().map_err(Failure::Usage)?;
-    let mut events = Events::open(sink, job.to_string(), run.to_string())?;
     let mut teller = Teller::of(global, &settings, &place, &job, run);
+    let unguarded = settings.observe.then(|| Unguarded::of(&settings, environment(&place, &settings, &job, run)));
+    let label = job.to_string();
     let attempt = Attempt { global, settings, place, job, run, again };
-    let result = attempt.guard(&mut events);
+    let result = Events::open(sink, label.clone(), run.to_string()).and_then(|mut events| {
+        let result = attempt.guard(&mut events);
+        result.inspect_err(|failure| events.fail(failure, Code::of(failure, true).0))
+    });
     if let Err(failure) = &result {
-        let code = Code::of(failure, true);
-        events.fail(failure, code.0);
-        teller.iter_mut().for_each(|teller| teller.fail(failure, code));
+        teller.iter_mut().for_each(|teller| teller.fail(failure, Code::of(failure, true)));
     }
-    let outcome = result?;
+    let outcome = match (result, unguarded) {
+        (Err(failure), Some(unguarded)) => return Err(unguarded.exec(Voice::of(global), &label, &failure)),
+        (result, _) => result?,
+    };
     match outcome.next {
         // Another attempt is another process: the keeper is forked before there are threads. This one's is gone first.
         Some(next) => {
@@ -161,6 +168,7 @@ impl Attempt<'_> {
             cwd: settings.working_directory.clone().map(PathBuf::into_os_string),
             grace: settings.grace,
             leave_children: settings.leave_children,
+            observe: settings.observe,
             ends_when_asked: config::is_under_up(),
             stdout: held_back(|output| &output.stdout).or_else(|| kept(|capture| &capture.stdout)),
             stderr: held_back(|output| &output.stderr).or_else(|| kept(|capture| &capture.stderr)),
@@ -314,6 +322,7 @@ fn scout(
 
 fn opened(place: &Place, settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
     match (place.open(), settings.on_store_error) {
+        (Err(failure), _) if settings.observe => Ok(Arc::new(OutOfReach(failure.into_store_error()))),
         (Err(Failure::Store(error)), StoreErrorChoice::Run) => Ok(Arc::new(OutOfReach(error))),
         (opened, _) => opened,
     }
