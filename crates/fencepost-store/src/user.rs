@@ -21,6 +21,12 @@ impl User {
         CURRENT.get_or_init(|| system::user(geteuid())).as_ref()
     }
 
+    /// A user's name and number for a message, or the number alone where the database does not have it.
+    pub fn shown(number: u32) -> String {
+        let user = system::user(Uid::from_raw(number));
+        user.map_or(format!("uid {number}"), |user| format!("{} (uid {number})", user.name))
+    }
+
     /// The user with this number among lines of `/etc/passwd`.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "there the file does not know the people"))]
     fn among(passwd: &[u8], user: Uid) -> Option<Self> {

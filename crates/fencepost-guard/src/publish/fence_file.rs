@@ -1,16 +1,17 @@
 //! A fence as a file: one line of JSON, and one with the checksum of the first. A flipped bit is noticed.
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write as _};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 
 use fencepost_core::fence::Fence;
 use fencepost_core::record::Unreadable;
-use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
+use nix::fcntl::OFlag;
 use thiserror::Error;
 
 use super::digest;
+use super::folder::Folder;
 
 /// Nothing that we wrote is longer.
 const FENCE_BYTES_MAX: u64 = 64 * 1024;
@@ -40,8 +41,8 @@ impl Trouble {
 }
 
 /// Reads a fence, strictly: torn, empty, too long or not a plain file is never "no fence".
-pub(super) fn read(path: &Path) -> Result<Fence, Trouble> {
-    let file = match OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path) {
+pub(super) fn read(folder: &Folder, name: impl AsRef<OsStr>) -> Result<Fence, Trouble> {
+    let file = match folder.open_file(name, OFlag::O_RDONLY) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Err(Trouble::Missing),
         opened => opened?,
     };
@@ -51,15 +52,15 @@ pub(super) fn read(path: &Path) -> Result<Fence, Trouble> {
 }
 
 /// Writes a fence into an empty file, durably but for its name.
-pub(super) fn write(file: &mut File, fence: &Fence, directory: &Path) -> io::Result<()> {
+pub(super) fn write(file: &mut File, fence: &Fence, folder: &Folder) -> io::Result<()> {
     file.write_all(&encode(fence))?;
-    share(file, directory)?;
+    share(file, folder)?;
     file.sync_all()
 }
 
-/// Gives a file of ours to whoever may write in its directory: its owner, and its group where that may write.
-pub(super) fn share(file: &File, directory: &Path) -> io::Result<()> {
-    let above = fs::metadata(directory)?;
+/// Gives a file of ours to the users that may write in its directory: its owner, and its group where that may write.
+pub(super) fn share(file: &File, folder: &Folder) -> io::Result<()> {
+    let above = folder.metadata()?;
     let own = file.metadata()?;
     if (own.uid(), own.gid()) != (above.uid(), above.gid()) {
         let _ = fchown(file, Some(above.uid()), Some(above.gid())).or_else(|_| fchown(file, None, Some(above.gid())));
@@ -142,12 +143,13 @@ mod tests {
     fn a_link_or_a_pipe_in_the_fences_place_is_not_read() {
         let directory = tempfile::tempdir().unwrap();
         let [real, link, pipe] = ["real", "link", "pipe"].map(|name| directory.path().join(name));
+        let folder = Folder::open(directory.path()).unwrap();
         fs::write(&real, encode(&fence())).unwrap();
-        assert_eq!(read(&real).unwrap(), fence());
+        assert_eq!(read(&folder, "real").unwrap(), fence());
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        assert!(matches!(read(&link), Err(Trouble::Io(_))));
+        assert!(matches!(read(&folder, "link"), Err(Trouble::Io(_))));
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert!(read(&pipe).is_err());
-        assert!(matches!(read(&directory.path().join("none")), Err(Trouble::Missing)));
+        assert!(read(&folder, "pipe").is_err());
+        assert!(matches!(read(&folder, "none"), Err(Trouble::Missing)));
     }
 }

@@ -6,17 +6,17 @@
 
 mod draft;
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::OsString;
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use fencepost_core::fence::{Fence, Strict, Verdict, judge};
+use nix::fcntl::OFlag;
 
 use super::fence_file::{self, Trouble};
 use super::lock::{Lock, is_marked};
-use super::place::{Place, failed, sync_directory};
+use super::place::{Place, failed};
 use super::{PublishError, Receipt, Request, digest};
 use draft::{Draft, sweep};
 
@@ -30,14 +30,16 @@ pub fn publish(
     patience: Duration,
 ) -> Result<Receipt, PublishError> {
     let target = Target::new(Place::of_file(path)?);
+    target.place.check_trust()?;
     if request.dry_run {
         return dry_run(request, &target, payload);
     }
     // Before anything is written: what was left behind may be what fills the disk.
     sweep(&target.place);
     let draft = Draft::write(&target.place, payload)?;
-    let mut lock = Lock::take(&target.lock, &target.place.target, patience)?;
-    let _ = fs::remove_file(&target.fence_draft);
+    let folder = &target.place.folder;
+    let mut lock = Lock::take(folder, &target.lock, &target.place.target, patience)?;
+    let _ = folder.unlink(&target.fence_draft);
     let mut remarks = target.place.remarks();
     remarks.extend(draft.remarks.iter().cloned());
     let seen = target.seen(request.adopt)?;
@@ -46,9 +48,8 @@ pub fn publish(
     match judge::<Strict>(seen.as_ref(), &request.write(draft.digest.clone(), true)) {
         Err(refused) => Err(PublishError::Refused { refused, level }),
         Ok(Verdict::AlreadyApplied(fence)) if target.holds(&fence) => {
-            // Whoever put it there may have died before the flush.
-            sync_directory(&target.place.directory)
-                .map_err(|error| failed("flush", &target.place.directory, &error))?;
+            // The writer that put it there may have died before the flush.
+            folder.sync().map_err(|error| failed("flush", folder.path(), &error))?;
             Ok(receipt(fence, true))
         }
         // A crash came between the fence and the content. The fence is written once more, because nobody knows whether
@@ -81,22 +82,22 @@ fn dry_run(request: &Request, target: &Target, payload: &mut dyn Read) -> Result
 /// A file with what stands beside it.
 struct Target {
     place: Place,
-    fence: PathBuf,
-    fence_draft: PathBuf,
-    lock: PathBuf,
+    fence: OsString,
+    fence_draft: OsString,
+    lock: OsString,
 }
 
 impl Target {
     fn new(place: Place) -> Self {
-        let [fence, fence_draft, lock] = ["fence", "fence-new", "lock"].map(|suffix| place.beside(suffix));
+        let [fence, fence_draft, lock] = ["fence", "fence-new", "lock"].map(|suffix| place.hidden(suffix));
         Self { place, fence, fence_draft, lock }
     }
 
     /// What the fence remembers. Torn, empty, foreign or missing where it was: none of these is "no fence".
     fn seen(&self, adopt: bool) -> Result<Option<Fence>, PublishError> {
         // Asked first: without the lock a first write may come between the two looks.
-        let marked = is_marked(&self.lock);
-        match fence_file::read(&self.fence) {
+        let marked = is_marked(&self.place.folder, &self.lock);
+        match fence_file::read(&self.place.folder, &self.fence) {
             Ok(fence) => Ok(Some(fence)),
             Err(Trouble::Missing) if !marked => Ok(None),
             Err(trouble) if adopt && trouble.may_be_adopted() => Ok(None),
@@ -105,27 +106,28 @@ impl Target {
                  which token wrote last. Restore it together with the file; or, if no older run can still be alive, \
                  publish once with --adopt.",
                 self.place.target.display(),
-                self.fence.display()
+                self.place.folder.shown(&self.fence).display()
             ))),
         }
     }
 
     /// Whether the content is what the fence says.
     fn holds(&self, fence: &Fence) -> bool {
-        let content = || digest::read(&mut File::open(&self.place.target)?);
-        content().is_ok_and(|digest: String| digest == fence.digest)
+        let content = self.place.folder.open_file(&self.place.name, OFlag::O_RDONLY);
+        content.and_then(|mut content| digest::read(&mut content)).is_ok_and(|digest| digest == fence.digest)
     }
 
     /// Makes the new fence durable, before anything of the content is touched.
     fn put_fence(&self, fence: &Fence, lock: &mut Lock) -> Result<(), PublishError> {
+        let folder = &self.place.folder;
         let put = || -> io::Result<()> {
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.fence_draft)?;
-            fence_file::write(&mut file, fence, &self.place.directory)?;
-            fs::rename(&self.fence_draft, &self.fence)?;
-            sync_directory(&self.place.directory)
+            let mut file = folder.create(&self.fence_draft, OFlag::O_WRONLY, 0o600)?;
+            fence_file::write(&mut file, fence, folder)?;
+            folder.rename(&self.fence_draft, folder, &self.fence)?;
+            folder.sync()
         };
         put().and_then(|()| lock.mark()).map_err(|error| {
-            let _ = fs::remove_file(&self.fence_draft);
+            let _ = folder.unlink(&self.fence_draft);
             failed("write the fence of", &self.place.target, &error)
         })
     }

@@ -1,15 +1,17 @@
 //! The lock that spans check and write of a target in the file system.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::ffi::OsStr;
+use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
 use fencepost_core::time::Boot;
-use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
+use nix::fcntl::OFlag;
 
+use super::folder::Folder;
 use super::{PublishError, fence_file, place};
 use crate::clock;
 
@@ -27,16 +29,17 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    pub fn take(path: &Path, target: &Path, patience: Duration) -> Result<Self, PublishError> {
-        let failed = |error: io::Error| place::failed("take the lock", path, &error);
+    pub fn take(folder: &Folder, name: &OsStr, target: &Path, patience: Duration) -> Result<Self, PublishError> {
+        let path = folder.shown(name);
+        let failed = |error: io::Error| place::failed("take the lock", &path, &error);
         let give_up = clock::boot_now() + patience;
         loop {
-            let file = open(path).map_err(failed)?;
+            let file = open(folder, name).map_err(failed)?;
             if !wait_for(&file, give_up).map_err(failed)? {
-                return Err(held_too_long(path, target, patience));
+                return Err(held_too_long(&path, target, patience));
             }
-            // If somebody removed the file meanwhile, the next writer locks another one.
-            if has_name(&file, path).map_err(failed)? {
+            // If the file was removed meanwhile, the next writer locks another one.
+            if has_name(&file, folder, name).map_err(failed)? {
                 return Ok(Self { file });
             }
         }
@@ -52,15 +55,15 @@ impl Lock {
     }
 }
 
-/// Whether there ever was a fence, as far as the lock's file at this path remembers.
-pub(super) fn is_marked(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|lock| lock.len() > 0)
+/// Whether there ever was a fence, as far as the lock's file remembers.
+pub(super) fn is_marked(folder: &Folder, name: impl AsRef<OsStr>) -> bool {
+    folder.metadata_of(name).is_ok_and(|lock| lock.len() > 0)
 }
 
-/// Whether the open file is still what the path names.
-pub(super) fn has_name(file: &File, path: &Path) -> io::Result<bool> {
+/// Whether the open file is still what the name means.
+pub(super) fn has_name(file: &File, folder: &Folder, name: impl AsRef<OsStr>) -> io::Result<bool> {
     let held = file.metadata()?;
-    match fs::symlink_metadata(path) {
+    match folder.metadata_of(name) {
         Ok(named) => Ok((named.dev(), named.ino()) == (held.dev(), held.ino())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
@@ -69,29 +72,26 @@ pub(super) fn has_name(file: &File, path: &Path) -> io::Result<bool> {
 
 /// Locks what a writer that lives would hold a lock on: then it was left behind. The lock is to be held until it is
 /// removed, because its writer may be just about to lock it.
-pub(super) fn left_behind(path: &Path) -> Option<File> {
-    let open = |write| OpenOptions::new().read(true).write(write).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path);
+pub(super) fn left_behind(folder: &Folder, name: impl AsRef<OsStr>) -> Option<File> {
+    let name = name.as_ref();
     // Over NFS only a file that is open for writing can be locked; elsewhere its mode need not allow that.
-    let file = open(true).or_else(|_| open(false)).ok()?;
+    let opened = folder.open_file(name, OFlag::O_RDWR).or_else(|_| folder.open_file(name, OFlag::O_RDONLY));
+    let file = opened.ok()?;
     file.try_lock().is_ok().then_some(file)
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    let options = || {
-        let mut options = OpenOptions::new();
-        options.read(true).append(true).mode(0o600).custom_flags(O_NOFOLLOW);
-        options
-    };
+fn open(folder: &Folder, name: &OsStr) -> io::Result<File> {
+    let flags = OFlag::O_RDWR | OFlag::O_APPEND;
     loop {
-        match options().open(path) {
+        match folder.open_file(name, flags) {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             opened => return opened,
         }
-        match options().create_new(true).open(path) {
+        match folder.create(name, flags, 0o600) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
             Ok(file) => {
-                fence_file::share(&file, path.parent().unwrap_or(Path::new("/")))?;
+                fence_file::share(&file, folder)?;
                 return Ok(file);
             }
         }
@@ -123,39 +123,45 @@ fn held_too_long(path: &Path, target: &Path, patience: Duration) -> PublishError
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+
+    fn take(folder: &Folder, patience: Duration) -> Result<Lock, PublishError> {
+        Lock::take(folder, OsStr::new("lock"), Path::new("/target"), patience)
+    }
 
     #[test]
     fn a_lock_is_waited_for_and_not_for_ever() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("lock");
-        let held = Lock::take(&path, &path, PATIENCE).unwrap();
-        let refused = Lock::take(&path, &path, Duration::from_millis(50)).unwrap_err().to_string();
+        let folder = Folder::open(directory.path()).unwrap();
+        let held = take(&folder, PATIENCE).unwrap();
+        let refused = take(&folder, Duration::from_millis(50)).unwrap_err().to_string();
         assert!(refused.contains("fuser"), "{refused}");
         drop(held);
-        Lock::take(&path, &path, Duration::ZERO).unwrap();
+        take(&folder, Duration::ZERO).unwrap();
     }
 
     #[test]
     fn a_lock_whose_file_was_removed_is_not_taken_for_the_lock() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("lock");
-        let first = Lock::take(&path, &path, PATIENCE).unwrap();
+        let folder = Folder::open(directory.path()).unwrap();
+        let first = take(&folder, PATIENCE).unwrap();
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| Lock::take(&path, &path, PATIENCE).unwrap());
+            let waiting = scope.spawn(|| take(&folder, PATIENCE).unwrap());
             sleep(Duration::from_millis(30));
-            fs::remove_file(&path).unwrap();
+            fs::remove_file(directory.path().join("lock")).unwrap();
             drop(first);
-            assert!(has_name(&waiting.join().unwrap().file, &path).unwrap());
+            assert!(has_name(&waiting.join().unwrap().file, &folder, "lock").unwrap());
         });
     }
 
     #[test]
     fn a_link_in_the_locks_place_is_not_followed() {
         let directory = tempfile::tempdir().unwrap();
-        let [other, path] = ["other", "lock"].map(|name| directory.path().join(name));
+        let folder = Folder::open(directory.path()).unwrap();
+        let other = directory.path().join("other");
         fs::write(&other, "").unwrap();
-        std::os::unix::fs::symlink(&other, &path).unwrap();
-        assert!(Lock::take(&path, &path, Duration::ZERO).is_err());
+        std::os::unix::fs::symlink(&other, directory.path().join("lock")).unwrap();
+        assert!(take(&folder, Duration::ZERO).is_err());
         assert_eq!(fs::read(&other).unwrap(), b"");
     }
 }

@@ -7,6 +7,7 @@ pub mod digest;
 pub mod exec;
 mod fence_file;
 pub mod file;
+mod folder;
 pub mod git;
 #[cfg(feature = "http")]
 pub mod http;
@@ -17,6 +18,7 @@ pub mod redis;
 #[cfg(feature = "sql")]
 pub mod sql;
 pub mod tree;
+mod walk;
 
 use fencepost_core::fence::{Fence, Level, Mode, Refused, Write};
 use fencepost_core::name::Job;

@@ -1,7 +1,6 @@
 //! Where a file or a tree is published, and what may be said of that place.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -11,6 +10,8 @@ use fencepost_store::file_system::{shared_file_system, sync_folder};
 use nix::sys::statvfs::statvfs;
 
 use super::PublishError;
+use super::folder::Folder;
+use super::walk::{Distrust, Walk, walk};
 
 /// What our own files beside a target have in their names.
 const OURS: &str = ".fencepost-";
@@ -18,13 +19,13 @@ const OURS: &str = ".fencepost-";
 /// The longest of our names beside a target is so much longer than the target's own: `.`, `.fencepost-new-` and 32 digits.
 const LONGER_BYTES: usize = 48;
 
-/// How many symbolic links are followed before they are taken for a circle, as the kernel does.
-const LINKS_MAX: usize = 40;
-
 /// The place of one target. What belongs to it stands in the same directory, so that a rename is all it takes.
 pub(super) struct Place {
+    /// For messages. Every operation uses the open directory and the name.
     pub target: PathBuf,
-    pub directory: PathBuf,
+    pub folder: Folder,
+    pub name: OsString,
+    distrust: Option<Distrust>,
     /// The sort of shared file system it is on, where `flock` may mean nothing to other machines.
     shared: Option<&'static str>,
     in_work_tree: bool,
@@ -33,25 +34,28 @@ pub(super) struct Place {
 impl Place {
     /// The place of a file. Symbolic links are followed first, so that all names of a file share a fence.
     pub fn of_file(path: &Path) -> Result<Self, PublishError> {
-        let target = followed(path)?;
-        match fs::symlink_metadata(&target) {
+        let walked = walk(path, true)?;
+        match walked.folder.metadata_of(&walked.name) {
             Ok(found) if found.is_dir() => {
                 return Err(usage(path, "it is a directory. Use publish tree for a directory"));
             }
             Ok(found) if !found.is_file() => return Err(usage(path, "it is not a regular file")),
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed("look at", &target, &error)),
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(failed("look at", &walked.folder.shown(&walked.name), &error));
+            }
             _ => {}
         }
-        Self::at(target)
+        Self::at(walked)
     }
 
     /// The place of a tree. Its name is itself a symbolic link, which is switched; only what leads to it is followed.
     pub fn of_tree(path: &Path) -> Result<Self, PublishError> {
-        Self::at(in_real_directory(path)?)
+        Self::at(walk(path, false)?)
     }
 
-    fn at(target: PathBuf) -> Result<Self, PublishError> {
-        let directory = target.parent().unwrap_or(Path::new("/")).to_path_buf();
+    fn at(walked: Walk) -> Result<Self, PublishError> {
+        let Walk { folder, name, distrust } = walked;
+        let (target, directory) = (folder.shown(&name), folder.path().to_path_buf());
         check_name(&target, &directory)?;
         if let Some((service, sign)) = sync_folder(&directory) {
             return Err(PublishError::Usage(format!(
@@ -64,7 +68,12 @@ impl Place {
         }
         let shared = shared_file_system(&directory).map_err(|error| failed("look at", &directory, &error))?;
         let in_work_tree = directory.ancestors().any(|above| above.join(".git").exists());
-        Ok(Self { target, shared, in_work_tree, directory })
+        Ok(Self { target, folder, name, distrust, shared, in_work_tree })
+    }
+
+    /// Refuses a place where another user could redirect the write.
+    pub fn check_trust(&self) -> Result<(), PublishError> {
+        self.distrust.as_ref().map_or(Ok(()), |distrust| Err(distrust.refusal(&self.target)))
     }
 
     /// Whether the lock holds wherever the target can be written from.
@@ -73,13 +82,9 @@ impl Place {
     }
 
     /// A hidden name of ours beside the target.
-    pub fn beside(&self, suffix: &str) -> PathBuf {
-        self.directory.join(self.hidden(suffix))
-    }
-
     pub fn hidden(&self, suffix: &str) -> OsString {
         let mut hidden = OsString::from(".");
-        hidden.push(self.target.file_name().unwrap_or_default());
+        hidden.push(&self.name);
         hidden.push(OURS);
         hidden.push(suffix);
         hidden
@@ -131,31 +136,6 @@ pub(super) fn usage(path: &Path, why: impl std::fmt::Display) -> PublishError {
     PublishError::Usage(format!("Cannot publish to {}: {why}.", path.display()))
 }
 
-/// Makes the names in a directory durable.
-pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
-    fs::File::open(directory)?.sync_all()
-}
-
-/// Follows symbolic links to the file that would be written, which need not exist yet.
-fn followed(path: &Path) -> Result<PathBuf, PublishError> {
-    let mut at = in_real_directory(path)?;
-    for _ in 0..LINKS_MAX {
-        let Ok(leads_to) = fs::read_link(&at) else { return Ok(at) };
-        at = in_real_directory(&at.parent().unwrap_or(Path::new("/")).join(leads_to))?;
-    }
-    Err(usage(path, "its symbolic links lead round in a circle"))
-}
-
-/// The path with every symbolic link but a last one followed.
-fn in_real_directory(path: &Path) -> Result<PathBuf, PublishError> {
-    let bytes = path.as_os_str().as_bytes();
-    let name = path.file_name().filter(|_| !bytes.ends_with(b"/") && !bytes.ends_with(b"/."));
-    let name = name.ok_or_else(|| usage(path, "it does not end in a name"))?;
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let parent = fs::canonicalize(parent).map_err(|error| usage(path, format!("its directory: {error}")))?;
-    Ok(parent.join(name))
-}
-
 /// Refuses names that are ours, or that leave no room for ours.
 fn check_name(target: &Path, directory: &Path) -> Result<(), PublishError> {
     let name = target.file_name().unwrap_or_default();
@@ -183,6 +163,7 @@ fn check_name(target: &Path, directory: &Path) -> Result<(), PublishError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn refusal(place: Result<Place, PublishError>) -> String {
         match place {
@@ -280,7 +261,8 @@ mod tests {
 
     #[test]
     fn on_a_shared_file_system_the_check_is_only_gated_and_that_is_said() {
-        let place = |shared| Place { target: "/a/b".into(), directory: "/a".into(), shared, in_work_tree: false };
+        let directory = tempfile::tempdir().unwrap();
+        let place = |shared| Place { shared, ..Place::of_file(&directory.path().join("b")).unwrap() };
         assert_eq!(place(None).level(), Level::Atomic);
         assert!(place(None).remarks().is_empty());
         assert_eq!(place(Some("NFS")).level(), Level::Gated);

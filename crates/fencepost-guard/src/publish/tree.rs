@@ -9,16 +9,17 @@ mod remove;
 mod versions;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use fencepost_core::fence::{Strict, Verdict, judge};
 
+use super::folder::Folder;
 use super::lock::{Lock, PATIENCE};
-use super::place::{Place, failed, sync_directory, usage};
+use super::place::{Place, failed, usage};
 use super::{PublishError, Receipt, Request};
 use copy::Copied;
-use versions::{Draft, Versions};
+use versions::{Draft, LOCK, Versions};
 
 /// How a tree is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,20 +38,20 @@ impl Default for Options {
 
 /// Makes `path` lead to a copy of the directory `source`, if the fence allows that.
 pub fn publish(request: &Request, source: &Path, path: &Path, options: Options) -> Result<Receipt, PublishError> {
-    let versions = Versions::of(Place::of_tree(path)?);
+    let mut versions = Versions::of(Place::of_tree(path)?)?;
     let source = source_of(source, &versions)?;
     versions.current()?;
     if request.dry_run {
         return dry_run(request, &source, &versions);
     }
-    versions.prepare()?;
-    let (draft, copied) = Draft::copy(&versions, &source)?;
-    let mut lock = Lock::take(&versions.lock, &versions.place.target, options.patience)?;
+    let home = versions.prepare()?;
+    let (draft, copied) = Draft::copy(&home, &source)?;
+    let mut lock = Lock::take(&home, LOCK.as_ref(), &versions.place.target, options.patience)?;
     let verdict = switch(request, &versions, draft, &copied, &mut lock);
     let gone = if verdict.is_ok() { versions.prune(options.keep) } else { Vec::new() };
     drop(lock);
-    // The slow part needs no lock: nobody looks for what has no place among the versions any more.
-    gone.iter().for_each(|path| remove::tree(path));
+    // The slow part needs no lock: nothing leads to what has no place among the versions any more.
+    gone.iter().for_each(|name| remove::tree(&home, name));
     verdict
 }
 
@@ -68,9 +69,9 @@ fn switch(
     let receipt = match judge::<Strict>(seen.as_ref(), &request.write(copied.digest.clone(), true)) {
         Err(refused) => return Err(PublishError::Refused { refused, level }),
         Ok(Verdict::AlreadyApplied(fence)) if versions.holds(&fence) => {
-            // Whoever switched may have died before the flush.
-            let directory = &versions.place.directory;
-            sync_directory(directory).map_err(|error| failed("flush", directory, &error))?;
+            // The writer that switched may have died before the flush.
+            let folder = &versions.place.folder;
+            folder.sync().map_err(|error| failed("flush", folder.path(), &error))?;
             receipt(fence, true)
         }
         Ok(Verdict::AlreadyApplied(fence) | Verdict::Accept(fence)) => {
@@ -88,7 +89,7 @@ fn switch(
     Ok(receipt)
 }
 
-fn dry_run(request: &Request, source: &Path, versions: &Versions) -> Result<Receipt, PublishError> {
+fn dry_run(request: &Request, source: &Folder, versions: &Versions) -> Result<Receipt, PublishError> {
     let copied = copy::look(source)?;
     let seen = versions.seen(request.adopt)?;
     let level = versions.place.level();
@@ -101,18 +102,18 @@ fn dry_run(request: &Request, source: &Path, versions: &Versions) -> Result<Rece
 }
 
 /// The directory to copy, which must not hold its own copies.
-fn source_of(source: &Path, versions: &Versions) -> Result<PathBuf, PublishError> {
+fn source_of(source: &Path, versions: &Versions) -> Result<Folder, PublishError> {
     let refuse = |why: String| Err(PublishError::Usage(format!("Cannot publish {}: {why}.", source.display())));
     let real = match fs::canonicalize(source) {
         Ok(real) if real.is_dir() => real,
         Ok(_) => return refuse("it is not a directory. Use publish file for a file".to_string()),
         Err(error) => return refuse(error.to_string()),
     };
-    if versions.directory.starts_with(&real) {
+    if versions.place.target.starts_with(&real) {
         return Err(usage(
             &versions.place.target,
             format!("it stands inside of {}, which would be copied into itself", source.display()),
         ));
     }
-    Ok(real)
+    Folder::open(&real).map_err(|error| failed("read", &real, &error))
 }

@@ -30,6 +30,7 @@ mod publish_http;
 mod publish_redis;
 mod publish_sql;
 mod publish_tree;
+mod publish_trust;
 mod race;
 mod records;
 mod run;

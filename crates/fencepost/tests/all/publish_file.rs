@@ -240,7 +240,7 @@ fn one_that_stops_between_its_check_and_its_write_is_waited_for_and_overwritten(
     fs::write(scene.aside("two"), "two").unwrap();
     let from = scene.aside("two");
     // The first rename is the fence's: the check is over, and the content has not been touched.
-    let stopped = Stopped::at(&scene, "rename", 1, 2, &["file", "report", "--from", from.to_str().unwrap()]);
+    let stopped = Stopped::at(&scene, "renameat", 1, 2, &["file", "report", "--from", from.to_str().unwrap()]);
     let begun = Instant::now();
     let newer = with_input(&mut scene.publish(3, &["file", "report", "--wait=300ms"]), "three");
     assert_code(&newer, 125, "held its lock for 300ms; nothing was changed");
@@ -279,9 +279,9 @@ fn the_fence_is_flushed_with_its_name_before_the_content_gets_its_own() {
     let expected = [
         "fsync work/.report.fencepost-new",
         "fsync work/.report.fencepost-fence-new",
-        "rename work/.report.fencepost-fence-new work/.report.fencepost-fence",
+        "renameat work/.report.fencepost-fence-new work/.report.fencepost-fence",
         "fsync WORK",
-        "rename work/.report.fencepost-new work/report",
+        "renameat work/.report.fencepost-new work/report",
         "fsync WORK",
     ];
     let work = scene.path("");
@@ -365,5 +365,5 @@ fn failed_at_every_call() {
 
 #[test]
 fn no_room_at_every_call_that_needs_some() {
-    assert!(faults(&["openat", "write", "fsync", "rename"], "error=ENOSPC", false) > 10);
+    assert!(faults(&["openat", "write", "fsync", "renameat"], "error=ENOSPC", false) > 10);
 }

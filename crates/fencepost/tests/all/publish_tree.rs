@@ -157,7 +157,7 @@ fn one_that_stops_between_its_check_and_its_switch_is_waited_for_and_overwritten
     fill(&scene, 2);
     let source = scene.aside("source");
     // The first rename gives the version its name: the check is over, and the link has not been touched.
-    let stopped = Stopped::at(&scene, "rename", 1, 2, &["tree", source.to_str().unwrap(), "site"]);
+    let stopped = Stopped::at(&scene, "renameat", 1, 2, &["tree", source.to_str().unwrap(), "site"]);
     assert_code(&publish(&scene, 3, &["--wait=200ms"]), 125, "nothing was changed");
     assert_eq!(assert_sound(&scene, "stopped"), 1);
     std::thread::scope(|scope| {
@@ -177,11 +177,11 @@ fn everything_is_flushed_before_the_link_is_switched() {
     let source = scene.aside("source");
     let around = scene.path("").parent().unwrap().file_name().unwrap().to_str().unwrap().to_string();
     let last = [
-        "rename .site.fencepost-versions/new .site.fencepost-versions/1-1".to_string(),
+        "renameat .site.fencepost-versions/new .site.fencepost-versions/1-1".to_string(),
         "fsync work/.site.fencepost-versions".to_string(),
         // Only the first time: nobody has made sure of the versions' own directory.
         format!("fsync {around}/work"),
-        "rename .site.fencepost-versions/link work/site".to_string(),
+        "renameat .site.fencepost-versions/link work/site".to_string(),
         format!("fsync {around}/work"),
         "fsync .site.fencepost-versions/lock".to_string(),
     ];
@@ -282,6 +282,6 @@ fn failed_at_every_call() {
 
 #[test]
 fn no_room_at_every_call_that_needs_some() {
-    let needy = ["openat", "write", "fsync", "rename", "mkdir", "symlink", "copy_file_range"];
+    let needy = ["openat", "write", "fsync", "renameat", "mkdirat", "symlinkat", "copy_file_range"];
     assert!(faults(&needy, "error=ENOSPC", false) > 10);
 }

@@ -1,29 +1,33 @@
 //! New content of a file, before it lands.
 
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::ffi::OsString;
+use std::fs::{File, Metadata, Permissions};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 
+use nix::fcntl::OFlag;
+
+use crate::publish::folder::Folder;
 use crate::publish::lock::{has_name, left_behind};
-use crate::publish::place::{Place, failed, next, sync_directory};
+use crate::publish::place::{Place, failed, next};
 use crate::publish::{PublishError, digest};
 
 /// The new content, complete and flushed, under a name that nobody reads. It is gone unless it lands.
-pub(super) struct Draft {
-    path: PathBuf,
+pub(super) struct Draft<'a> {
+    folder: &'a Folder,
+    name: OsString,
     pub digest: String,
     /// What people should know of it.
     pub remarks: Vec<String>,
-    /// Locked for as long as its writer lives, so that whoever comes later can tell what was left behind.
+    /// Locked for as long as its writer lives: a later writer removes an unlocked one as left behind.
     file: File,
     landed: bool,
 }
 
-impl Draft {
-    pub fn write(place: &Place, payload: &mut dyn Read) -> Result<Self, PublishError> {
+impl<'a> Draft<'a> {
+    pub fn write(place: &'a Place, payload: &mut dyn Read) -> Result<Self, PublishError> {
         let failed_beside = |error: io::Error| failed("write the new content beside", &place.target, &error);
-        let old = fs::metadata(&place.target).ok();
+        let old = place.folder.metadata_of(&place.name).ok().filter(Metadata::is_file);
         let mut draft = Self::create(place, old.is_none()).map_err(failed_beside)?;
         let mut payload = Watched { payload, failed: false };
         (draft.digest, _) = digest::copy(&mut payload, &mut &draft.file).map_err(|error| match payload.failed {
@@ -39,15 +43,16 @@ impl Draft {
 
     /// A new file gets the mode that any new file gets; what takes the place of an old one is nobody's business before
     /// it has the old one's mode.
-    fn create(place: &Place, is_new: bool) -> io::Result<Self> {
+    fn create(place: &'a Place, is_new: bool) -> io::Result<Self> {
+        let folder = &place.folder;
         loop {
-            let path = place.beside(&format!("new-{}", uuid::Uuid::now_v7().simple()));
+            let name = place.hidden(&format!("new-{}", uuid::Uuid::now_v7().simple()));
             let mode = if is_new { 0o666 } else { 0o600 };
-            let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&path)?;
-            let draft = Self { path, digest: String::new(), remarks: Vec::new(), file, landed: false };
+            let file = folder.create(&name, OFlag::O_WRONLY, mode)?;
+            let draft = Self { folder, name, digest: String::new(), remarks: Vec::new(), file, landed: false };
             draft.file.lock()?;
-            // Somebody who sweeps may have come between the two, and taken it for left behind.
-            if has_name(&draft.file, &draft.path)? {
+            // Another writer may have removed it between the two, as left behind.
+            if has_name(&draft.file, folder, &draft.name)? {
                 return Ok(draft);
             }
         }
@@ -55,7 +60,7 @@ impl Draft {
 
     /// Puts the content in place, durably.
     pub fn land(mut self, place: &Place) -> Result<(), PublishError> {
-        fs::rename(&self.path, &place.target).map_err(|error| {
+        self.folder.rename(&self.name, self.folder, &place.name).map_err(|error| {
             PublishError::Failed(format!(
                 "Cannot put the content in place at {} ({error}); it is as it was, and the fence stands at this token \
                  already. {}",
@@ -64,7 +69,7 @@ impl Draft {
             ))
         })?;
         self.landed = true;
-        sync_directory(&place.directory).map_err(|error| {
+        self.folder.sync().map_err(|error| {
             PublishError::Failed(format!(
                 "{} was replaced, but its directory could not be flushed ({error}); after a power cut the old content \
                  may be back. Check the disk, then publish again.",
@@ -74,10 +79,10 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for Draft<'_> {
     fn drop(&mut self) {
         if !self.landed {
-            let _ = fs::remove_file(&self.path);
+            let _ = self.folder.unlink(&self.name);
         }
     }
 }
@@ -85,13 +90,11 @@ impl Drop for Draft {
 /// Removes what writers that died have left. A living one holds a lock on its own.
 pub(super) fn sweep(place: &Place) {
     let prefix = place.hidden("new-");
-    let Ok(entries) = fs::read_dir(&place.directory) else { return };
-    for entry in entries.flatten() {
-        let path = entry.path();
-        if entry.file_name().as_encoded_bytes().starts_with(prefix.as_encoded_bytes())
-            && let Some(_locked) = left_behind(&path)
+    for name in place.folder.names().unwrap_or_default() {
+        if name.as_encoded_bytes().starts_with(prefix.as_encoded_bytes())
+            && let Some(_locked) = left_behind(&place.folder, &name)
         {
-            let _ = fs::remove_file(&path);
+            let _ = place.folder.unlink(&name);
         }
     }
 }

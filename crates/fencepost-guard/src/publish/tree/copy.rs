@@ -4,19 +4,21 @@
 //! `dir MODE - PATH`, `file MODE SHA256 PATH` or `link - SHA256-OF-ITS-TEXT PATH`, where MODE is in octal and without the
 //! bits beyond `rwxrwxrwx`, and the directory itself has the path `.`. Owners and times are not part of it.
 
-use std::fs::{self, DirBuilder, File, FileTimes, Metadata, OpenOptions, Permissions};
-use std::io::{self, ErrorKind, Seek};
+use std::ffi::OsStr;
+use std::fs::{File, FileTimes, Metadata, Permissions};
+use std::io::{self, Seek};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown, lchown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
+use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 use sha2::{Digest, Sha256};
 
 use super::remove;
-use crate::publish::place::{failed, sync_directory};
+use crate::publish::folder::{Folder, is_gone};
+use crate::publish::place::failed;
 use crate::publish::{PublishError, digest};
 
 /// How often a copy is begun again because the directory changed under it.
@@ -30,18 +32,18 @@ pub(super) struct Copied {
     pub leads_out: Option<PathBuf>,
 }
 
-/// Copies the directory to a place that does not exist yet, every file and directory of it flushed. What is copied is
-/// one state of it, not a mixture of two: if it changes meanwhile, the copy is made again.
-pub(super) fn copy(source: &Path, to: &Path) -> Result<Copied, PublishError> {
-    attempt(source, Some(to))
+/// Copies the directory to an entry `to` of `home` that does not exist yet, every file and directory of it flushed.
+/// The copy is one state of the directory, not a mixture of two: if it changes meanwhile, the copy is made again.
+pub(super) fn copy(source: &Folder, home: &Folder, to: &str) -> Result<Copied, PublishError> {
+    attempt(source, Some((home, to)))
 }
 
 /// The digest of a directory that stays where it is.
-pub(super) fn look(source: &Path) -> Result<Copied, PublishError> {
+pub(super) fn look(source: &Folder) -> Result<Copied, PublishError> {
     attempt(source, None)
 }
 
-fn attempt(source: &Path, to: Option<&Path>) -> Result<Copied, PublishError> {
+fn attempt(source: &Folder, to: Option<(&Folder, &str)>) -> Result<Copied, PublishError> {
     for _ in 0..ATTEMPTS_MAX {
         let entries = scan(source)?;
         if let Some(copied) = take(&entries, source, to)?
@@ -49,12 +51,38 @@ fn attempt(source: &Path, to: Option<&Path>) -> Result<Copied, PublishError> {
         {
             return Ok(copied);
         }
-        to.into_iter().for_each(remove::tree);
+        to.into_iter().for_each(|(home, name)| remove::tree(home, name));
     }
     Err(PublishError::Failed(format!(
-        "{} changed every time it was copied; nothing was published. Publish it when whoever writes to it is done.",
-        source.display()
+        "{} changed every time it was copied; nothing was published. Publish it when the program that writes to it is \
+         done.",
+        source.path().display()
     )))
+}
+
+/// Opens directories below a root, part by part. The last one stays open, because its entries come one after another.
+struct Below<'a> {
+    root: &'a Folder,
+    last: Option<(PathBuf, Folder)>,
+}
+
+impl<'a> Below<'a> {
+    fn new(root: &'a Folder) -> Self {
+        Self { root, last: None }
+    }
+
+    fn directory(&mut self, path: &Path) -> io::Result<&Folder> {
+        if self.last.as_ref().is_none_or(|(opened, _)| opened != path) {
+            self.last = Some((path.to_path_buf(), self.root.descend(path)?));
+        }
+        Ok(self.last.as_ref().map_or(self.root, |(_, folder)| folder))
+    }
+
+    /// The directory that an entry stands in, and its name there.
+    fn parent<'b>(&mut self, path: &'b Path) -> io::Result<(&Folder, &'b OsStr)> {
+        let parent = path.parent().unwrap_or(Path::new(""));
+        Ok((self.directory(parent)?, path.file_name().unwrap_or(OsStr::new("."))))
+    }
 }
 
 /// One thing in the directory, with everything by which a change of it would show.
@@ -112,8 +140,7 @@ impl Entry {
 
     /// Whether an error says that something else, or nothing, is in this place now.
     fn is_gone(&self, error: &io::Error) -> bool {
-        let other = if self.kind == Kind::Link { Errno::EINVAL } else { Errno::ELOOP };
-        [Errno::ENOENT as i32, Errno::ENOTDIR as i32, other as i32].contains(&error.raw_os_error().unwrap_or(0))
+        is_gone(error) || self.kind == Kind::Link && error.raw_os_error() == Some(Errno::EINVAL as i32)
     }
 
     /// Whether this relative link leads out of the tree, read as text.
@@ -132,70 +159,101 @@ impl Entry {
 }
 
 /// Everything in the directory, sorted by path, so that a directory comes before what is in it.
-fn scan(source: &Path) -> Result<Vec<Entry>, PublishError> {
-    let unread = |path: &Path, error: io::Error| failed("read", path, &error);
+fn scan(source: &Folder) -> Result<Vec<Entry>, PublishError> {
     let mut entries = Vec::new();
     let mut ahead = vec![PathBuf::new()];
+    let mut below = Below::new(source);
     while let Some(path) = ahead.pop() {
-        let here = at(source, &path);
-        let found = match fs::symlink_metadata(&here) {
-            // It went away after its directory was read, which the next look at everything will show.
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            found => found.map_err(|error| unread(&here, error))?,
-        };
-        let entry = Entry::new(path.clone(), &found).ok_or_else(|| {
-            PublishError::Usage(format!(
-                "Cannot publish {}: it is a pipe, a socket or a device, and only directories, files and symbolic links \
-                 can be copied. Remove it from the tree.",
-                here.display()
-            ))
-        })?;
-        if entry.kind == Kind::Directory {
-            for inner in fs::read_dir(&here).map_err(|error| unread(&here, error))? {
-                ahead.push(path.join(inner.map_err(|error| unread(&here, error))?.file_name()));
+        let here = at(source.path(), &path);
+        match scan_entry(&mut below, &path, &mut ahead) {
+            Ok(Some(entry)) => entries.push(entry),
+            Ok(None) => {
+                return Err(PublishError::Usage(format!(
+                    "Cannot publish {}: it is a pipe, a socket or a device, and only directories, files and symbolic \
+                     links can be copied. Remove it from the tree.",
+                    here.display()
+                )));
             }
+            // It went away after its directory was read, which the next look at everything will show.
+            Err(error) if is_gone(&error) && !path.as_os_str().is_empty() => {}
+            Err(error) => return Err(failed("read", &here, &error)),
         }
-        entries.push(entry);
     }
     entries.sort_unstable_by(|a, b| a.path.as_os_str().as_bytes().cmp(b.path.as_os_str().as_bytes()));
     Ok(entries)
 }
 
+/// Looks at one entry. What a directory holds is still ahead. `None`: it cannot be copied.
+fn scan_entry(below: &mut Below<'_>, path: &Path, ahead: &mut Vec<PathBuf>) -> io::Result<Option<Entry>> {
+    let (parent, name) = below.parent(path)?;
+    let entry = Entry::new(path.to_path_buf(), &parent.metadata_of(name)?);
+    if entry.as_ref().is_some_and(|entry| entry.kind == Kind::Directory) {
+        let names = below.directory(path)?.names()?;
+        ahead.extend(names.into_iter().map(|name| path.join(name)));
+    }
+    Ok(entry)
+}
+
 /// Reads every entry, copying it if there is a place to copy it to. `None`: it is not as it was when it was scanned.
-fn take(entries: &[Entry], source: &Path, to: Option<&Path>) -> Result<Option<Copied>, PublishError> {
+fn take(entries: &[Entry], source: &Folder, to: Option<(&Folder, &str)>) -> Result<Option<Copied>, PublishError> {
     let mut hash = Sha256::new();
     let mut leads_out = None;
+    let mut from = Below::new(source);
+    let mut into = to.map(|(home, name)| (Below::new(home), name));
     for entry in entries {
-        let from = at(source, &entry.path);
-        let taken = match (entry.kind, to.map(|to| at(to, &entry.path))) {
-            (Kind::Directory, Some(to)) => DirBuilder::new().mode(0o700).create(&to).map(|()| Some(String::new())),
-            (Kind::Directory, None) => Ok(Some(String::new())),
-            (Kind::File, to) => take_file(entry, &from, to.as_deref()),
-            (Kind::Link, to) => take_link(entry, &from, to.as_deref(), &mut leads_out),
-        };
-        match taken.map_err(|error| failed("copy", &from, &error))? {
+        let here = at(source.path(), &entry.path);
+        let taken = take_entry(entry, &mut from, into.as_mut(), &mut leads_out);
+        match taken.map_err(|error| failed("copy", &here, &error))? {
             Some(content) => hash.update(entry.line(&content)),
             None => return Ok(None),
         }
     }
-    if let Some(to) = to {
-        finish_directories(entries, to)?;
+    if let Some((home, name)) = to {
+        finish_directories(entries, home, name)?;
     }
+    let leads_out = leads_out.map(|path| at(source.path(), &path));
     Ok(Some(Copied { digest: digest::shown(&hash.finalize()), leads_out }))
+}
+
+/// Where an entry is copied to, if it is copied: a directory, and the name in it.
+type To<'a> = Option<(&'a Folder, &'a OsStr)>;
+
+fn take_entry(
+    entry: &Entry,
+    from: &mut Below<'_>,
+    into: Option<&mut (Below<'_>, &str)>,
+    leads_out: &mut Option<PathBuf>,
+) -> io::Result<Option<String>> {
+    let copy = into.as_ref().map(|(_, root)| at(Path::new(root), &entry.path));
+    let to: To<'_> = match (into, &copy) {
+        (Some((below, _)), Some(path)) => Some(below.parent(path)?),
+        _ => None,
+    };
+    if entry.kind == Kind::Directory {
+        return to.map_or(Ok(()), |(to, name)| to.create_dir(name, 0o700)).map(|()| Some(String::new()));
+    }
+    let (parent, name) = match from.parent(&entry.path) {
+        Err(error) if is_gone(&error) => return Ok(None),
+        parent => parent?,
+    };
+    match entry.kind {
+        Kind::Link => take_link(entry, (parent, name), to, leads_out),
+        _ => take_file(entry, (parent, name), to),
+    }
 }
 
 /// The digest of a file's content, which is copied by the kernel where there is a place for it: a file system that can
 /// share blocks does. The digest is of the copy.
-fn take_file(entry: &Entry, from: &Path, to: Option<&Path>) -> io::Result<Option<String>> {
-    let mut source = match OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(from) {
+fn take_file(entry: &Entry, (from, name): (&Folder, &OsStr), to: To<'_>) -> io::Result<Option<String>> {
+    let mut source = match from.open_file(name, OFlag::O_RDONLY) {
         Err(error) if entry.is_gone(&error) => return Ok(None),
         opened => opened?,
     };
     if Entry::new(entry.path.clone(), &source.metadata()?).as_ref() != Some(entry) {
         return Ok(None);
     }
-    let Some(to) = to else { return digest::read(&mut source).map(Some) };
-    let mut copy = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(to)?;
+    let Some((to, name)) = to else { return digest::read(&mut source).map(Some) };
+    let mut copy = to.create(name, OFlag::O_RDWR, 0o600)?;
     io::copy(&mut source, &mut copy)?;
     copy.rewind()?;
     let digest = digest::read(&mut copy)?;
@@ -207,41 +265,41 @@ fn take_file(entry: &Entry, from: &Path, to: Option<&Path>) -> io::Result<Option
 
 fn take_link(
     entry: &Entry,
-    from: &Path,
-    to: Option<&Path>,
+    (from, name): (&Folder, &OsStr),
+    to: To<'_>,
     leads_out: &mut Option<PathBuf>,
 ) -> io::Result<Option<String>> {
-    let text = match fs::read_link(from) {
+    let text = match from.read_link(name) {
         Err(error) if entry.is_gone(&error) => return Ok(None),
         text => text?,
     };
     if entry.leads_out(&text) {
-        *leads_out = Some(from.to_path_buf());
+        *leads_out = Some(entry.path.clone());
     }
-    if let Some(to) = to {
-        symlink(&text, to)?;
+    if let Some((to, name)) = to {
+        to.symlink(&text, name)?;
         if geteuid().is_root() {
-            lchown(to, Some(entry.owner.0), Some(entry.owner.1))?;
+            to.give(name, entry.owner)?;
         }
     }
     Ok(Some(digest::of(text.as_os_str().as_bytes())))
 }
 
 /// Directories last, and the inner ones first: one that may not be written to could not have been filled.
-fn finish_directories(entries: &[Entry], to: &Path) -> Result<(), PublishError> {
+fn finish_directories(entries: &[Entry], home: &Folder, name: &str) -> Result<(), PublishError> {
     for entry in entries.iter().rev().filter(|entry| entry.kind == Kind::Directory) {
-        let path = at(to, &entry.path);
+        let path = at(Path::new(name), &entry.path);
         let finish = || -> io::Result<()> {
-            let directory = File::open(&path)?;
-            dress(&directory, entry)?;
-            directory.sync_all()
+            let directory = home.descend(&path)?;
+            dress(directory.file(), entry)?;
+            directory.sync()
         };
-        finish().map_err(|error| failed("finish", &path, &error))?;
+        finish().map_err(|error| failed("finish", &home.shown(&path), &error))?;
     }
-    to.parent().map_or(Ok(()), sync_directory).map_err(|error| failed("flush", to, &error))
+    home.sync().map_err(|error| failed("flush", home.path(), &error))
 }
 
-/// Gives a copy the mode of the original, and its owner where we may. Nobody else's file runs with our rights.
+/// Gives a copy the mode of the original, and its owner if root copies. Another user's setuid bit is not copied.
 fn dress(copy: &File, entry: &Entry) -> io::Result<()> {
     let (user, group) = entry.owner;
     if geteuid().is_root() {

@@ -1,26 +1,73 @@
-//! Removes a tree, also one whose directories nobody may write to.
+//! Removes a tree, also one whose directories may not be written to. No symbolic link in it is followed.
 
-use std::fs::{self, Permissions};
-use std::io::ErrorKind;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::ffi::OsStr;
+use std::fs::Permissions;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use crate::publish::folder::Folder;
+
+/// One descriptor is open for each level. A tree that is deeper stays.
+const DEPTH_MAX: usize = 512;
 
 /// Removes as much as can be removed. What stays is tried again by the next write.
-pub(super) fn tree(path: &Path) {
-    if let Err(error) = fs::remove_dir_all(path)
-        && error.kind() == ErrorKind::PermissionDenied
-    {
-        open_up(path);
-        let _ = fs::remove_dir_all(path);
-    }
+pub(super) fn tree(folder: &Folder, name: impl AsRef<OsStr>) {
+    remove(folder, name.as_ref(), DEPTH_MAX);
 }
 
-/// A published directory keeps the mode it had, and without the right to write nothing in it can be removed.
-fn open_up(directory: &Path) {
-    let _ = fs::set_permissions(directory, Permissions::from_mode(0o700));
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            open_up(&entry.path());
+fn remove(folder: &Folder, name: &OsStr, depth: usize) {
+    if depth == 0 || !folder.metadata_of(name).is_ok_and(|found| found.is_dir()) {
+        let _ = folder.unlink(name);
+        return;
+    }
+    if let Ok(inner) = open_up(folder, name) {
+        for name in inner.names().unwrap_or_default() {
+            remove(&inner, &name, depth - 1);
         }
+    }
+    let _ = folder.remove_dir(name);
+}
+
+/// Opens a directory. A published one keeps the mode it had, and without the right to write nothing in it can be removed.
+fn open_up(folder: &Folder, name: &OsStr) -> io::Result<Folder> {
+    let inner = match folder.enter(name) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            folder.set_mode(name, 0o700)?;
+            folder.enter(name)?
+        }
+        entered => entered?,
+    };
+    if inner.metadata()?.mode() & 0o700 != 0o700 {
+        let _ = inner.file().set_permissions(Permissions::from_mode(0o700));
+    }
+    Ok(inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn closed_directories_are_removed_and_links_are_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let kept = directory.path().join("kept");
+        fs::create_dir(&kept).unwrap();
+        fs::write(kept.join("file"), "").unwrap();
+        let inner = directory.path().join("gone/closed/dark");
+        fs::create_dir_all(&inner).unwrap();
+        fs::write(inner.join("file"), "").unwrap();
+        symlink(&kept, inner.join("link")).unwrap();
+        fs::set_permissions(&inner, Permissions::from_mode(0o000)).unwrap();
+        fs::set_permissions(directory.path().join("gone/closed"), Permissions::from_mode(0o555)).unwrap();
+        symlink(&kept, directory.path().join("gone-1")).unwrap();
+        let before = fs::metadata(&kept).unwrap().mode();
+        let folder = Folder::open(directory.path()).unwrap();
+        tree(&folder, "gone");
+        tree(&folder, "gone-1");
+        assert_eq!(folder.names().unwrap(), ["kept"]);
+        assert_eq!(fs::metadata(&kept).unwrap().mode(), before);
+        assert!(kept.join("file").exists());
     }
 }

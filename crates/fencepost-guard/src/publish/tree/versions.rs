@@ -1,18 +1,21 @@
 //! The versions of a tree, and the link that says which one is current.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use fencepost_core::fence::Fence;
+use nix::fcntl::OFlag;
+use nix::unistd::geteuid;
 
 use super::copy::{self, Copied};
 use super::remove;
 use crate::publish::PublishError;
 use crate::publish::fence_file::{self, Trouble};
+use crate::publish::folder::Folder;
 use crate::publish::lock::{has_name, is_marked, left_behind};
-use crate::publish::place::{Place, failed, next, sync_directory, usage};
+use crate::publish::place::{Place, failed, next, usage};
+use crate::publish::walk::{of_root, planted};
 
 /// The names inside of one version: what readers see, what guards it, and which version came before.
 const TREE: &str = "tree";
@@ -23,50 +26,89 @@ const PREVIOUS: &str = "previous";
 const NEW: &str = "new-";
 const GONE: &str = "gone-";
 const LINK: &str = "link";
+pub(super) const LOCK: &str = "lock";
 
 /// A version's own name: `<token>-<seq>-<8 digits>`, the last because an adopted tree may count from the start again.
 type Version = String;
 
 pub(super) struct Versions {
     pub place: Place,
-    pub directory: PathBuf,
-    pub lock: PathBuf,
+    /// Their directory, once there is one.
+    home: Option<Folder>,
 }
 
 impl Versions {
-    pub fn of(place: Place) -> Self {
-        let directory = place.beside("versions");
-        Self { lock: directory.join("lock"), directory, place }
+    /// Opens the directory of the versions, if there is one. Refuses a place where another user could redirect the write.
+    pub fn of(place: Place) -> Result<Self, PublishError> {
+        place.check_trust()?;
+        let mut versions = Self { place, home: None };
+        versions.home = match versions.open() {
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            opened => Some(opened.map_err(|error| failed("open", &versions.directory(), &error))?),
+        };
+        versions.check_trust()?;
+        Ok(versions)
     }
 
     /// Makes the directory for the versions, and removes what writers that died have left in it.
-    pub fn prepare(&self) -> Result<(), PublishError> {
-        let made = match fs::create_dir(&self.directory) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                match fs::symlink_metadata(&self.directory).is_ok_and(|found| found.is_dir()) {
-                    true => Ok(()),
-                    false => Err(error),
-                }
+    pub fn prepare(&mut self) -> Result<Folder, PublishError> {
+        let make = || -> io::Result<(Folder, Folder)> {
+            match self.place.folder.create_dir(self.place.hidden("versions"), directory_mode()) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
             }
-            made => made,
+            let home = self.open()?;
+            Ok((home.try_clone()?, home))
         };
-        made.map_err(|error| failed("make the directory", &self.directory, &error))?;
-        for (name, path) in self.entries() {
+        let (home, own) = make().map_err(|error| failed("make the directory", &self.directory(), &error))?;
+        self.home = Some(own);
+        self.check_trust()?;
+        for name in self.entries() {
             if name.starts_with(GONE) {
-                remove::tree(&path);
-            } else if name.starts_with(NEW) && fs::remove_dir(&path).is_err() {
+                remove::tree(&home, name);
+            } else if name.starts_with(NEW) && home.remove_dir(&name).is_err() {
                 // One that is empty has gone by now, and its writer begins again if it lives.
-                left_behind(&path.join(FENCE)).inspect(|_locked| remove::tree(&path));
+                let draft = home.enter(&name).ok();
+                draft.and_then(|draft| left_behind(&draft, FENCE)).inspect(|_locked| remove::tree(&home, &name));
             }
         }
-        Ok(())
+        Ok(home)
+    }
+
+    fn open(&self) -> io::Result<Folder> {
+        self.place.folder.enter(self.place.hidden("versions"))
+    }
+
+    fn check_trust(&self) -> Result<(), PublishError> {
+        let Some(home) = &self.home else { return Ok(()) };
+        let look = || Ok(of_root(home, true)?.or(planted(&self.place.folder, &self.place.hidden("versions"))?));
+        match look().map_err(|error: io::Error| failed("look at", &self.directory(), &error))? {
+            Some(distrust) => Err(distrust.refusal(&self.place.target)),
+            None => Ok(()),
+        }
+    }
+
+    /// For messages.
+    fn directory(&self) -> PathBuf {
+        self.place.folder.shown(self.place.hidden("versions"))
+    }
+
+    fn is_marked(&self) -> bool {
+        self.home.as_ref().is_some_and(|home| is_marked(home, LOCK))
+    }
+
+    /// Opens a directory of the versions' own.
+    fn inside(&self, path: impl AsRef<Path>) -> io::Result<Folder> {
+        let home = self.home.as_ref().ok_or_else(|| io::Error::from(ErrorKind::NotFound))?;
+        home.descend(path.as_ref())
     }
 
     /// The version that the link names, if there is one, it is a link and it is ours.
     pub fn current(&self) -> Result<Current, PublishError> {
         let path = &self.place.target;
         let shown = path.display();
-        match fs::symlink_metadata(path) {
+        let (folder, name) = (&self.place.folder, &self.place.name);
+        match folder.metadata_of(name) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Current::Absent),
             Err(error) => return Err(failed("look at", path, &error)),
             Ok(found) if found.is_symlink() => {}
@@ -79,13 +121,13 @@ impl Versions {
             }
             Ok(_) => return Err(usage(path, "it is neither a directory nor a link of fencepost's")),
         }
-        let leads_to = fs::read_link(path).map_err(|error| failed("read the link", path, &error))?;
+        let leads_to = folder.read_link(name).map_err(|error| failed("read the link", path, &error))?;
         Ok(self.version_in(&leads_to).map_or(Current::Foreign(leads_to), Current::Version))
     }
 
     /// What the fence of the current version remembers. A link or a fence that is lost is never "no fence".
     pub fn seen(&self, adopt: bool) -> Result<Option<Fence>, PublishError> {
-        let marked = is_marked(&self.lock);
+        let marked = self.is_marked();
         let refuse = |trouble: String| {
             Err(PublishError::Failed(format!(
                 "The fence of {} cannot be read: {trouble}. Nothing was changed, because without it nobody knows which \
@@ -108,7 +150,7 @@ impl Versions {
             Current::Version(version) => match self.fence_of(&version) {
                 Ok(fence) => Ok(Some(fence)),
                 Err(trouble) if adopt && trouble.may_be_adopted() => Ok(None),
-                Err(trouble) => refuse(format!("{}/{FENCE} ({trouble})", self.directory.join(version).display())),
+                Err(trouble) => refuse(format!("{}/{FENCE} ({trouble})", self.directory().join(version).display())),
             },
         }
     }
@@ -116,25 +158,26 @@ impl Versions {
     /// Whether the current tree is what the fence says.
     pub fn holds(&self, fence: &Fence) -> bool {
         let Ok(Current::Version(version)) = self.current() else { return false };
-        copy::look(&self.directory.join(version).join(TREE)).is_ok_and(|found| found.digest == fence.digest)
+        let tree = self.inside(Path::new(&version).join(TREE));
+        tree.is_ok_and(|tree| copy::look(&tree).is_ok_and(|found| found.digest == fence.digest))
     }
 
     /// Takes every version away that is neither current nor one of the last few before it, and returns what is to be
     /// removed. Also what was switched to never: nothing leads there.
-    pub fn prune(&self, keep: usize) -> Vec<PathBuf> {
-        let Ok(Current::Version(current)) = self.current() else { return Vec::new() };
+    pub fn prune(&self, keep: usize) -> Vec<String> {
+        let (Ok(Current::Version(current)), Some(home)) = (self.current(), &self.home) else { return Vec::new() };
         let mut kept = vec![current];
         while kept.len() <= keep
             && let Some(previous) = kept.last().and_then(|last| self.previous_of(last))
         {
             kept.push(previous);
         }
-        let _ = fs::remove_file(self.directory.join(LINK));
-        let unused = self.entries().into_iter().filter(|(name, _)| is_version(name) && !kept.contains(name));
+        let _ = home.unlink(LINK);
+        let unused = self.entries().into_iter().filter(|name| is_version(name) && !kept.contains(name));
         unused
-            .filter_map(|(_, path)| {
-                let gone = self.directory.join(format!("{GONE}{}", uuid::Uuid::now_v7().simple()));
-                fs::rename(path, &gone).ok().map(|()| gone)
+            .filter_map(|name| {
+                let gone = format!("{GONE}{}", uuid::Uuid::now_v7().simple());
+                home.rename(name, home, &gone).ok().map(|()| gone)
             })
             .collect()
     }
@@ -151,7 +194,11 @@ impl Versions {
     }
 
     fn fence_of(&self, version: &str) -> Result<Fence, Trouble> {
-        let fence = fence_file::read(&self.directory.join(version).join(FENCE))?;
+        let version_folder = match self.inside(version) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(Trouble::Missing),
+            opened => opened?,
+        };
+        let fence = fence_file::read(&version_folder, FENCE)?;
         match version.starts_with(&format!("{}-{}-", fence.token, fence.seq)) {
             true => Ok(fence),
             false => Err(Trouble::OfAnother),
@@ -159,9 +206,9 @@ impl Versions {
     }
 
     fn previous_of(&self, version: &str) -> Option<Version> {
-        let leads_to = fs::read_link(self.directory.join(version).join(PREVIOUS)).ok()?;
+        let leads_to = self.inside(version).ok()?.read_link(PREVIOUS).ok()?;
         let previous = leads_to.strip_prefix("..").ok()?.to_str()?.to_string();
-        (is_version(&previous) && self.directory.join(&previous).is_dir()).then_some(previous)
+        (is_version(&previous) && self.inside(&previous).is_ok()).then_some(previous)
     }
 
     /// The version in a link's text, which is exactly as we write it or not ours.
@@ -175,9 +222,9 @@ impl Versions {
         Path::new(&self.place.hidden("versions")).join(version).join(TREE)
     }
 
-    fn entries(&self) -> Vec<(String, PathBuf)> {
-        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
-        entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path()))).collect()
+    fn entries(&self) -> Vec<String> {
+        let names = self.home.as_ref().and_then(|home| home.names().ok()).unwrap_or_default();
+        names.into_iter().filter_map(|name| name.into_string().ok()).collect()
     }
 }
 
@@ -190,38 +237,43 @@ pub(super) enum Current {
 }
 
 /// A new version before it lands, complete and flushed. It is gone unless it lands.
-pub(super) struct Draft {
-    path: PathBuf,
-    /// Locked for as long as its writer lives, so that whoever comes later can tell what was left behind.
+pub(super) struct Draft<'a> {
+    home: &'a Folder,
+    name: String,
+    folder: Folder,
+    /// Locked for as long as its writer lives: a later writer removes an unlocked one as left behind.
     fence: File,
     landed: bool,
 }
 
-impl Draft {
-    pub fn copy(versions: &Versions, source: &Path) -> Result<(Self, Copied), PublishError> {
-        let draft =
-            Self::create(versions).map_err(|error| failed("write the new version in", &versions.directory, &error))?;
-        let copied = copy::copy(source, &draft.path.join(TREE))?;
+impl<'a> Draft<'a> {
+    pub fn copy(home: &'a Folder, source: &Folder) -> Result<(Self, Copied), PublishError> {
+        let draft = Self::create(home).map_err(|error| failed("write the new version in", home.path(), &error))?;
+        let copied = copy::copy(source, &draft.folder, TREE)?;
         Ok((draft, copied))
     }
 
-    fn create(versions: &Versions) -> io::Result<Self> {
+    fn create(home: &'a Folder) -> io::Result<Self> {
         loop {
-            let path = versions.directory.join(format!("{NEW}{}", uuid::Uuid::now_v7().simple()));
-            DirBuilder::new().create(&path)?;
-            let fence = path.join(FENCE);
-            // Somebody who sweeps may come between any two steps, and take it for left behind.
-            let file = match OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&fence) {
+            let name = format!("{NEW}{}", uuid::Uuid::now_v7().simple());
+            home.create_dir(&name, directory_mode())?;
+            let create = || -> io::Result<(Folder, File)> {
+                let folder = home.enter(&name)?;
+                let fence = folder.create(FENCE, OFlag::O_RDWR | OFlag::O_APPEND, 0o600)?;
+                Ok((folder, fence))
+            };
+            // Another writer may come between any two steps, and remove it as left behind.
+            let (folder, fence) = match create() {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => {
-                    let _ = fs::remove_dir(&path);
+                    let _ = home.remove_dir(&name);
                     return Err(error);
                 }
-                Ok(file) => file,
+                Ok(created) => created,
             };
-            let draft = Self { path, fence: file, landed: false };
+            let draft = Self { home, name, folder, fence, landed: false };
             draft.fence.lock()?;
-            if has_name(&draft.fence, &fence)? {
+            if draft.folder.metadata_of(FENCE).is_ok() && has_name(draft.folder.file(), home, &draft.name)? {
                 return Ok(draft);
             }
         }
@@ -233,7 +285,7 @@ impl Draft {
         let version = format!("{}-{}-{}", fence.token, fence.seq, &uuid::Uuid::now_v7().simple().to_string()[24..]);
         self.complete(versions, fence).map_err(|error| failed("write the fence of", target, &error))?;
         self.switch(versions, &version).map_err(|error| failed("switch", target, &error))?;
-        sync_directory(&versions.place.directory).map_err(|error| {
+        versions.place.folder.sync().map_err(|error| {
             PublishError::Failed(format!(
                 "{} was switched, but its directory could not be flushed ({error}); after a power cut the old version \
                  may be back. {}",
@@ -244,27 +296,29 @@ impl Draft {
     }
 
     fn complete(&mut self, versions: &Versions, fence: &Fence) -> io::Result<()> {
-        fence_file::write(&mut self.fence, fence, &versions.directory)?;
+        fence_file::write(&mut self.fence, fence, self.home)?;
         if let Ok(Current::Version(current)) = versions.current() {
-            symlink(Path::new("..").join(current), self.path.join(PREVIOUS))?;
+            self.folder.symlink(&Path::new("..").join(current), PREVIOUS)?;
         }
-        sync_directory(&self.path)
+        self.folder.sync()
     }
 
     fn switch(&mut self, versions: &Versions, version: &str) -> io::Result<()> {
-        let place = versions.directory.join(version);
-        fs::rename(&self.path, &place)?;
-        // From here on it is this place that is removed if something fails.
-        self.path = place;
-        sync_directory(&versions.directory)?;
-        // The first time, nobody has made sure of the versions' own directory.
-        if !is_marked(&versions.lock) {
-            sync_directory(&versions.place.directory)?;
+        let home = self.home;
+        home.rename(&self.name, home, version)?;
+        // From here on it is this name that is removed if something fails.
+        self.name = version.to_string();
+        home.sync()?;
+        // The first time, the name of the versions' own directory is not durable yet.
+        if !versions.is_marked() {
+            versions.place.folder.sync()?;
         }
-        let link = versions.directory.join(LINK);
-        let _ = fs::remove_file(&link);
-        symlink(versions.link_to(version), &link)?;
-        let switched = fs::rename(&link, &versions.place.target);
+        if !has_name(home.file(), &versions.place.folder, versions.place.hidden("versions"))? {
+            return Err(io::Error::other("the directory of its versions was replaced meanwhile"));
+        }
+        let _ = home.unlink(LINK);
+        home.symlink(&versions.link_to(version), LINK)?;
+        let switched = home.rename(LINK, &versions.place.folder, &versions.place.name);
         // A network file system may have made a rename that it says has failed. What may be current is not removed.
         let elsewhere = versions.current().is_ok_and(|current| current != Current::Version(version.to_string()));
         self.landed = switched.is_ok() || !elsewhere;
@@ -272,12 +326,17 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for Draft<'_> {
     fn drop(&mut self) {
         if !self.landed {
-            remove::tree(&self.path);
+            remove::tree(self.home, &self.name);
         }
     }
+}
+
+/// The mode of our directories before the umask. Under a wide umask root's would be open to its group.
+fn directory_mode() -> u32 {
+    if geteuid().is_root() { 0o755 } else { 0o777 }
 }
 
 fn is_version(name: &str) -> bool {

@@ -13,24 +13,22 @@ pub const CHANGING: &[&str] = &[
     "write",
     "fsync",
     "fdatasync",
-    "rename",
+    "renameat",
     "renameat2",
     "fchmod",
     "fchown",
-    "lchown",
+    "fchownat",
     "flock",
-    "unlink",
     "unlinkat",
-    "rmdir",
     "ftruncate",
-    "mkdir",
-    "symlink",
+    "mkdirat",
+    "symlinkat",
     "copy_file_range",
     "utimensat",
 ];
 
 /// Calls that can fail, besides.
-pub const LOOKING: &[&str] = &["read", "statx", "readlink", "getdents64", "statfs", "lseek", "close"];
+pub const LOOKING: &[&str] = &["read", "statx", "readlinkat", "getdents64", "statfs", "lseek", "close"];
 
 /// Runs the command once for every call of these kinds, each time with the fault at another one, and hands every result
 /// to `judge`. Returns how many faults there were.
@@ -67,7 +65,7 @@ pub fn at_every(
 pub fn order(scene: &Scene, token: u64, arguments: &[&str]) -> Vec<String> {
     let log = scene.aside("order.log");
     let mut strace = Command::new("strace");
-    strace.args(["-f", "-qq", "-y", "-s", "4096", "-e", "trace=fsync,fdatasync,rename,renameat2", "-o"]).arg(&log);
+    strace.args(["-f", "-qq", "-y", "-s", "4096", "-e", "trace=fsync,fdatasync,renameat,renameat2", "-o"]).arg(&log);
     scene.as_run(&mut strace, token);
     let output = strace.arg(super::FENCEPOST).arg("publish").args(arguments).output().expect("strace is installed");
     assert!(output.status.success(), "{output:?}");
@@ -77,7 +75,9 @@ pub fn order(scene: &Scene, token: u64, arguments: &[&str]) -> Vec<String> {
 
 fn shown(call: &str) -> String {
     let (name, rest) = call.split_once('(').expect("a call");
-    let paths = rest.split(['"', '<', '>']).filter(|part| part.starts_with('/'));
+    // A directory is shown as `5</path>`, and a name in it as `5</path>, "name"`.
+    let rest = rest.replace(">, \"", "/").replace('"', ">");
+    let paths = rest.split(['<', '>']).filter(|part| part.starts_with('/'));
     let short = paths.map(|path| {
         let parts: Vec<_> = path.rsplit('/').take(2).map(without_digits).collect();
         parts.into_iter().rev().collect::<Vec<_>>().join("/")
