@@ -62,6 +62,15 @@ impl Schedule {
         &self.zone
     }
 
+    /// Whether it follows real time: `every 45m`, or a time of day that begins with a star. Fixed times follow the clock
+    /// on the wall.
+    pub fn is_interval(&self) -> bool {
+        match &self.kind {
+            Kind::Every(_) => true,
+            Kind::Cron(cron) => cron.is_interval,
+        }
+    }
+
     /// The first instant after `at`.
     pub fn after(&self, at: Wall) -> Option<Wall> {
         match &self.kind {

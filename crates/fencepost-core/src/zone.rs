@@ -41,6 +41,12 @@ impl Zone {
         named.ok_or_else(|| ZoneError { text: text.to_string(), reason: why_not(text) })
     }
 
+    /// The zone that a machine is set to, which may be an abbreviation of the database (`EST`).
+    pub fn of_machine(name: &str) -> Result<Self, ZoneError> {
+        let place = ABBREVIATIONS.iter().find(|(short, _)| short.eq_ignore_ascii_case(name));
+        Self::parse(place.map_or(name, |(_, place)| place))
+    }
+
     /// The names of all zones.
     pub fn names() -> impl Iterator<Item = String> {
         let names: alloc::vec::Vec<_> = TimeZoneDatabase::bundled().available().map(|name| name.to_string()).collect();
@@ -75,17 +81,58 @@ impl Zone {
     /// Reads an instant (`2026-03-08T07:30:00Z`, `2026-03-08T02:30-05:00`), a local date and time in this zone
     /// (`2026-03-08T02:30`), or a date, which is its first instant.
     ///
-    /// A local time that the clocks skip is the first instant after the gap; one that they show twice, the first.
+    /// Of a local time that the clocks show twice it is the first. A local time that the clocks skip and a day that the
+    /// zone left out are refused: the slot of another time is not the one that was meant.
     pub fn parse_time(&self, text: &str) -> Result<Wall, TimeError> {
+        match self.read_time(text)? {
+            Read::Instant(at) => Ok(at),
+            Read::Local(local) if text.trim().len() == DATE_BYTES => {
+                self.day(Date(local.date())).map(|(first, _)| first)
+            }
+            Read::Local(local) => match self.gap(local) {
+                None => Ok(self.instant(local)),
+                Some(after) => Err(self.skipped(text, after)),
+            },
+        }
+    }
+
+    /// The same, but a local time that the clocks skip is the first instant after the gap, and a day that the zone left
+    /// out begins with the day after it.
+    pub fn parse_time_or_next(&self, text: &str) -> Result<Wall, TimeError> {
+        Ok(match self.read_time(text)? {
+            Read::Instant(at) => at,
+            Read::Local(local) => self.instant(local),
+        })
+    }
+
+    fn read_time(&self, text: &str) -> Result<Read, TimeError> {
         let text = text.trim();
         if let Ok(at) = text.parse::<Timestamp>() {
-            return Ok(Wall(at.as_millisecond()));
+            return Ok(Read::Instant(Wall(at.as_millisecond())));
         }
         let is_local = !text.contains(['[', 'Z', 'z']);
         match text.parse::<DateTime>() {
-            Ok(local) if is_local => Ok(self.instant(local)),
-            _ => Err(TimeError { text: text.to_string() }),
+            Ok(local) if is_local => Ok(Read::Local(local)),
+            _ => Err(TimeError::unread(text)),
         }
+    }
+
+    /// The first instant of a day and the first after it. A day that the zone left out has neither.
+    pub fn day(&self, date: Date) -> Result<(Wall, Wall), TimeError> {
+        let (first, end) = (self.start_of_day(date), self.start_of_day(date.tomorrow()));
+        if first < end { Ok((first, end)) } else { Err(self.skipped(&date.to_string(), first)) }
+    }
+
+    fn skipped(&self, text: &str, after: Wall) -> TimeError {
+        let (zone, after) = (&self.name, self.show(after));
+        let reason = format!("does not exist in {zone}: the clocks skip it. The first instant after it is {after}");
+        TimeError { text: text.trim().to_string(), reason }
+    }
+
+    /// The first instant after the gap that a local time falls into.
+    fn gap(&self, local: DateTime) -> Option<Wall> {
+        let is_gap = matches!(self.rules.to_ambiguous_timestamp(local).offset(), AmbiguousOffset::Gap { .. });
+        is_gap.then(|| self.instant(local))
     }
 
     /// The instant of a local time: right after the gap if it is skipped, the first if it comes twice.
@@ -208,7 +255,7 @@ impl Date {
         let shaped = text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
         match text.parse() {
             Ok(date) if shaped => Ok(Self(date)),
-            _ => Err(TimeError { text: text.to_string() }),
+            _ => Err(TimeError::unread(text)),
         }
     }
 
@@ -255,19 +302,64 @@ pub struct ZoneError {
     reason: String,
 }
 
-/// A text that is neither an instant nor a local time nor a date.
+/// Why a text is not a time: it cannot be read, or the clocks of the zone skip it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error(
-    "{text:?} is not a time: write an instant such as 2026-03-08T07:30:00Z, a local time such as 2026-03-08T02:30, or \
-     a date such as 2026-03-08"
-)]
+#[error("{text:?} {reason}")]
 pub struct TimeError {
     text: String,
+    reason: String,
 }
 
+impl TimeError {
+    fn unread(text: &str) -> Self {
+        let reason = "is not a time: write an instant such as 2026-03-08T07:30:00Z, a local time such as \
+                      2026-03-08T02:30, or a date such as 2026-03-08";
+        Self { text: text.to_string(), reason: reason.to_string() }
+    }
+}
+
+/// A time as it is written.
+enum Read {
+    Instant(Wall),
+    Local(DateTime),
+}
+
+/// The length of `2026-03-08`.
+const DATE_BYTES: usize = 10;
+
 /// Names in the database that stand for the lack of a zone.
+const NO_PLACES: [&str; 3] = ["Etc/Unknown", "Factory", "localtime"];
+
+/// Abbreviations and rules that the database has for old systems, each with the place whose clocks they name there.
+/// They are refused like those that it does not have: `EST` is not where the reader of a schedule thinks it is.
+const ABBREVIATIONS: [(&str, &str); 17] = [
+    ("CET", "Europe/Brussels"),
+    ("CST6CDT", "America/Chicago"),
+    ("EET", "Europe/Athens"),
+    ("EST", "America/Panama"),
+    ("EST5EDT", "America/New_York"),
+    ("GMT", "UTC"),
+    ("GMT+0", "UTC"),
+    ("GMT-0", "UTC"),
+    ("GMT0", "UTC"),
+    ("HST", "Pacific/Honolulu"),
+    ("MET", "Europe/Brussels"),
+    ("MST", "America/Phoenix"),
+    ("MST7MDT", "America/Denver"),
+    ("PST8PDT", "America/Los_Angeles"),
+    ("UCT", "UTC"),
+    ("WET", "Europe/Lisbon"),
+    ("Zulu", "UTC"),
+];
+
 fn is_a_place(name: &str) -> bool {
-    !["Etc/Unknown", "Factory", "localtime"].iter().any(|other| name.eq_ignore_ascii_case(other))
+    let abbreviations = ABBREVIATIONS.iter().map(|(name, _)| name);
+    !NO_PLACES.iter().chain(abbreviations).any(|other| name.eq_ignore_ascii_case(other))
+}
+
+/// Whether it is short for a zone, as `JST` and `CEST` are.
+fn is_abbreviation(text: &str) -> bool {
+    text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
 fn why_not(text: &str) -> String {
@@ -281,7 +373,7 @@ fn why_not(text: &str) -> String {
     if text.contains([',', '<', ':']) || is_posix(text) {
         return format!("rules of the form of TZ differ from machine to machine. {EXAMPLE}");
     }
-    if text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+    if is_abbreviation(text) {
         return format!("an abbreviation means different zones to different people. {EXAMPLE}");
     }
     match meant(text) {

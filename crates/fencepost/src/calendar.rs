@@ -82,9 +82,9 @@ pub fn asked_slot(slot: Option<&str>, date: Option<&str>, zone: &Zone, now: Wall
             Ok(Some(parsed))
         }
         (None, Some(date)) => {
-            let date = Date::parse(date).map_err(|error| Failure::Usage(format!("--date: {error}")))?;
-            let end = zone.start_of_day(date.tomorrow());
-            Ok(Some(Wall(end.0 - 1).min(now.max(zone.start_of_day(date)))))
+            let day = Date::parse(date).and_then(|date| zone.day(date));
+            let (first, end) = day.map_err(|error| Failure::Usage(format!("--date: {error}")))?;
+            Ok(Some(Wall(end.0 - 1).min(now.max(first))))
         }
         (None, None) => Ok(None),
     }
@@ -267,7 +267,7 @@ fn named_slot(text: &str, again: bool, on_lost: OnLost, zone: &Zone) -> Result<S
     }
     let slot = zone
         .parse_time(text)
-        .map_err(|error| Failure::Usage(format!("--slot is day, hour, minute or a time, and {error}")))?;
+        .map_err(|error| Failure::Usage(format!("--slot is day, hour, minute or a time: {error}")))?;
     Ok(SlotRule::Instant { slot, again, on_lost })
 }
 

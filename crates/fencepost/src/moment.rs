@@ -32,7 +32,7 @@ impl Moment {
     pub fn first(&self, zone: &Zone) -> Wall {
         match self {
             Self::Day(date) => zone.start_of_day(*date),
-            Self::Time(text) => zone.parse_time(text).unwrap_or_default(),
+            Self::Time(text) => zone.parse_time_or_next(text).unwrap_or_default(),
         }
     }
 

@@ -22,7 +22,7 @@ const CYCLE_MONTHS: usize = 400 * 12;
 pub struct Cron {
     pub times: Times,
     pub days: Days,
-    /// Whether second, minute or hour is written as a star or a step: then it follows real time.
+    /// Whether the field of seconds, minutes or hours begins with a star: then it follows real time.
     pub is_interval: bool,
 }
 
@@ -148,7 +148,7 @@ impl Times {
         u64::from(self.hours.count_ones()) * self.per_hour()
     }
 
-    fn per_hour(&self) -> u64 {
+    pub fn per_hour(&self) -> u64 {
         u64::from(self.minutes.count_ones()) * self.per_minute()
     }
 

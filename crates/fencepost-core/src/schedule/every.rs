@@ -1,7 +1,7 @@
 //! `every 45m from T`: one instant after the other, in real time, whatever the clocks on the wall do.
 
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use core::time::Duration;
 
 use jiff::{Span, SpanRelativeTo};
@@ -24,7 +24,7 @@ impl Every {
     pub fn parse(text: &str, zone: &Zone) -> Result<Self, String> {
         let (length, from) = match text.split_once(" from ") {
             None => (text, Wall(0)),
-            Some((length, from)) => (length, zone.parse_time(from).map_err(|error| format!("{error}"))?),
+            Some((length, from)) => (length, zone.parse_time_or_next(from).map_err(|error| format!("{error}"))?),
         };
         Ok(Self { length: length_of(length.trim())?, from })
     }
@@ -66,10 +66,12 @@ impl Every {
 fn length_of(text: &str) -> Result<Duration, String> {
     let example = "write for example: every 45m";
     match text.to_ascii_lowercase().as_str() {
-        "minute" | "hour" | "day" | "week" | "month" | "year" => {
-            let word = if text.eq_ignore_ascii_case("day") { "dai" } else { text };
-            return Err(format!("did you mean @{}ly, or every 1{}?", word, text.get(..1).unwrap_or("h")));
+        unit @ ("minute" | "hour" | "week") => {
+            return Err(format!("did you mean @{unit}ly, or every 1{}?", unit.get(..1).unwrap_or("h")));
         }
+        "day" => return Err("did you mean @daily, or every 1d?".to_string()),
+        // Months and years have no fixed length.
+        unit @ ("month" | "year") => return Err(format!("did you mean @{unit}ly?")),
         _ => {}
     }
     let span: Span = text.parse().map_err(|_| format!("{text:?} is not a length of time; {example}"))?;

@@ -4,7 +4,9 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 use super::cron::{Cron, Days, OfMonth, OfWeek, Times};
+use super::every::Every;
 use crate::nearest::nearest;
+use crate::zone::Zone;
 
 const MONTHS: [&str; 12] = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
 const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
@@ -21,7 +23,9 @@ pub fn cron(text: &str) -> Result<Cron, String> {
     let is_interval = seconds.is_interval || minutes.is_interval || hours.is_interval;
     let times = Times { seconds: seconds.bits, minutes: minutes.bits, hours: hours.bits };
     let months = MONTH.read(rest[3])?.bits;
-    let days = Days { months, of_month: days_of_month(rest[2])?, of_week: days_of_week(rest[4])? };
+    let of_days = days_of_month(rest[2]).and_then(|of_month| Ok((of_month, days_of_week(rest[4])?)));
+    let (of_month, of_week) = of_days.map_err(|error| nth_weekday(&fields).unwrap_or(error))?;
+    let days = Days { months, of_month, of_week };
     let cron = Cron { times, days, is_interval };
     if cron.comes() { Ok(cron) } else { Err(never(rest[2], &MONTH, months)) }
 }
@@ -35,6 +39,26 @@ fn wrong_count(count: usize, text: &str) -> String {
         7 => format!("it has 7 fields, {expected}; a year is not supported"),
         _ => format!("it has {count} field{}, {expected}", if count == 1 { "" } else { "s" }),
     }
+}
+
+/// The hint for two idioms of Vixie's cron, where a star in one field of days makes both fields match: `1-7 * */7` and
+/// `*/100,1-7 * MON` are the first Sunday and the first Monday of the month.
+fn nth_weekday(fields: &[&str]) -> Option<String> {
+    let [times @ .., day, month, week] = fields else { return None };
+    let long_step = |text: &str, longest: u32| {
+        let step = text.strip_prefix("*/").and_then(|step| step.parse::<u32>().ok());
+        step.is_some_and(|step| step > longest)
+    };
+    let (days, weekdays) = match day.split_once(',') {
+        None if long_step(week, 6) => (*day, "SUN"),
+        Some((star, days)) if long_step(star, 30) => (days, *week),
+        _ => return None,
+    };
+    let nth = ["1-7", "8-14", "15-21", "22-28", "29-31"].iter().position(|&range| range == days)? + 1;
+    let week = weekdays.split(',').map(|day| format!("{day}#{nth}")).collect::<alloc::vec::Vec<_>>().join(",");
+    let instead = [times, &["*", month, week.as_str()]].concat().join(" ");
+    cron(&instead).ok()?;
+    Some(format!("the days are {day:?} and {:?}: write {week}, as in: {instead}", fields[fields.len() - 1]))
 }
 
 fn never(days: &str, field: &Field, months: u64) -> String {
@@ -65,16 +89,14 @@ const DAY_OF_WEEK: Field = Field { name: "day-of-week", low: 0, high: 7, star: 6
 #[derive(Default)]
 struct Set {
     bits: u64,
-    /// Whether any part of it is a star or a step.
+    /// Whether it begins with a star. A stepped range (`0-22/2`) names fixed times, as in every cron.
     is_interval: bool,
 }
 
 impl Field {
     fn read(&self, text: &str) -> Result<Set, String> {
-        text.split(',').try_fold(Set::default(), |set, item| {
-            let bits = set.bits | self.item(item)?;
-            Ok(Set { bits, is_interval: set.is_interval || item.contains(['*', '?', '/']) })
-        })
+        let bits = text.split(',').try_fold(0, |bits, item| Ok::<u64, String>(bits | self.item(item)?))?;
+        Ok(Set { bits, is_interval: is_star(text) })
     }
 
     /// Reads one part of a list: `*`, `7`, `1-5`, `*/10`, `1-31/2`.
@@ -85,11 +107,13 @@ impl Field {
         };
         let (low, high) = match base.split_once('-') {
             _ if base == "*" || base == "?" => (self.low, self.star),
-            Some((low, high)) => self.range(item, low, high)?,
+            Some((low, high)) => self.range(item, (low, high), step.unwrap_or(1))?,
             None => {
                 let value = self.value(item, base)?;
                 if let Some(step) = step {
-                    let instead = format!("{base}-{}/{step}", self.star);
+                    // A step that leads out of the field leaves the number itself.
+                    let is_alone = value + step > self.star;
+                    let instead = if is_alone { base.to_string() } else { format!("{base}-{}/{step}", self.star) };
                     return Err(self.wrong(item, &format!("a step needs a star or a range; write {instead}")));
                 }
                 (value, value)
@@ -116,25 +140,51 @@ impl Field {
             "hour" => "h",
             _ => "",
         };
-        let every = if unit.is_empty() {
-            String::new()
-        } else {
-            format!("; for every {step}{unit}, write: every {step}{unit}")
+        let every = format!("every {step}{unit}");
+        let is_every = is_star(item) && !unit.is_empty() && Every::parse(&every[6..], &Zone::utc()).is_ok();
+        let instead = match is_star(item) {
+            true if is_every => format!("; for {every}, write: {every}"),
+            true => String::new(),
+            false => format!("; write {low}"),
         };
-        self.wrong(item, &format!("a step of {step} leaves only {low} of {low} to {high}{every}"))
+        self.wrong(item, &format!("a step of {step} leaves only {low} of {low} to {high}{instead}"))
     }
 
-    fn range(&self, item: &str, low: &str, high: &str) -> Result<(u32, u32), String> {
+    fn range(&self, item: &str, (low, high): (&str, &str), step: u32) -> Result<(u32, u32), String> {
         let (first, mut last) = (self.value(item, low)?, self.value(item, high)?);
         // Sunday as the end of a week is its seventh day.
         if self.high == 7 && last == 0 && first > 0 && high.eq_ignore_ascii_case("SUN") {
             last = 7;
         }
         if first > last {
-            let instead = format!("{low}-{},{}-{high}", self.star, self.low);
+            let instead = self.wrapped((first, low), (last, high), step);
             return Err(self.wrong(item, &format!("the range goes backwards; write {instead}")));
         }
         Ok((first, last))
+    }
+
+    /// A backward range as a list that can be typed: `22-2` is `22-23,0-2`, and `22-2/2` is `22,0,2`.
+    fn wrapped(&self, (first, low): (u32, &str), (last, high): (u32, &str), step: u32) -> String {
+        let size = self.star - self.low + 1;
+        let name = |value: u32, as_text: &str| match as_text.parse::<u32>() {
+            Ok(_) => value.to_string(),
+            Err(_) => self.names.get((value - self.low) as usize).map_or(value.to_string(), ToString::to_string),
+        };
+        // Sunday is 0 as well as 7: a range that begins with 7 does not go over the end of the week.
+        let (first, end) = if first > self.star { (self.low, last) } else { (first, last + size) };
+        let value = |at: u32| self.low + (at - self.low) % size;
+        if step > 1 {
+            let values = (first..=end).step_by(step as usize).map(|at| name(value(at), low));
+            return values.collect::<alloc::vec::Vec<_>>().join(",");
+        }
+        let span = |from: u32, to: u32| match to - from {
+            0 => name(from, low),
+            _ => format!("{}-{}", name(from, low), name(to, high)),
+        };
+        if end <= self.star {
+            return span(first, end);
+        }
+        format!("{},{}", span(first, self.star), span(self.low, last))
     }
 
     fn value(&self, item: &str, text: &str) -> Result<u32, String> {
@@ -243,7 +293,9 @@ pub fn alias(text: &str) -> Result<&'static str, String> {
         );
     }
     if let Some(length) = text.strip_prefix("@every") {
-        return Err(format!("write: every {}", length.trim()));
+        let length = length.trim();
+        let length = if Every::parse(length, &Zone::utc()).is_ok() { length } else { "45m, for example" };
+        return Err(format!("write: every {length}"));
     }
     match nearest(text, KNOWN.iter().map(|(name, _)| *name)) {
         Some(name) => Err(format!("did you mean {name}?")),

@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::cron::{Cron, OfMonth, OfWeek, Times, bits};
+use super::cron::{Cron, Days, OfMonth, OfWeek, Times, bits};
 
 const MONTHS: [&str; 12] = [
     "January",
@@ -29,30 +29,35 @@ const LISTED_MAX: u64 = 6;
 impl Cron {
     /// When it fires, as in "at 07:00 on Monday to Friday".
     pub fn words(&self) -> String {
-        let days = self.days_in_words();
+        let (days, months) = (self.days.words(), self.months_in_words());
         let times = self.times.words();
-        if self.times.per_day() == 1 && days.is_empty() {
-            format!("{times} every day")
-        } else {
-            format!("{times}{days}")
+        match days {
+            None if self.times.per_day() == 1 => format!("{times} every day{months}"),
+            None => format!("{times}{months}"),
+            Some(days) => format!("{times} on {days}{months}"),
         }
     }
 
-    fn days_in_words(&self) -> String {
-        let (of_month, of_week) = (self.days.of_month.words(), self.days.of_week.words());
-        let either = !self.days.of_month.is_star && !self.days.of_week.is_star;
-        let days = match (of_month, of_week) {
-            (None, None) => String::new(),
-            (Some(days), None) | (None, Some(days)) => format!(" on {days}"),
-            (Some(days), Some(week)) if either => format!(" on {days} and on {week}"),
-            (Some(days), Some(week)) => format!(" on {week} if it is {days}"),
-        };
-        let months = if self.days.months.count_ones() == 12 {
-            String::new()
-        } else {
-            format!(" in {}", ranges(self.days.months, |month| named(&MONTHS, month - 1)))
-        };
-        format!("{days}{months}")
+    fn months_in_words(&self) -> String {
+        match self.days.months.count_ones() {
+            12 => String::new(),
+            _ => format!(" in {}", ranges(self.days.months, |month| named(&MONTHS, month - 1))),
+        }
+    }
+}
+
+impl Days {
+    /// The days of a month; nothing if that is every day. A field that holds every day decides alone where either field
+    /// may match, and does not count where both must.
+    fn words(&self) -> Option<String> {
+        let either = !self.of_month.is_star && !self.of_week.is_star;
+        match (self.of_month.words(), self.of_week.words()) {
+            (Some(days), Some(week)) if either => Some(format!("{days} and on {week}")),
+            (Some(days), Some(week)) => Some(format!("{week} if it is {days}")),
+            (None, None) => None,
+            (Some(_), None) | (None, Some(_)) if either => None,
+            (Some(days), None) | (None, Some(days)) => Some(days),
+        }
     }
 }
 
@@ -64,21 +69,57 @@ impl Times {
                 times.flat_map(|(hour, minute)| bits(self.seconds).map(move |second| clock(hour, minute, second)));
             return format!("at {}", listed(&times.collect::<Vec<_>>()));
         }
-        let seconds = part(self.seconds, 60, "second").unwrap_or_else(|| "every second".to_string());
-        let is_whole = self.seconds == 1;
-        let minutes = part(self.minutes, 60, "minute");
-        let hours = if self.hours.count_ones() == 24 { None } else { Some(during(self.hours)) };
-        let minute = match (is_whole, minutes) {
-            (true, None) => "every minute".to_string(),
-            (true, Some(minutes)) => minutes,
-            (false, None) => seconds,
-            (false, Some(minutes)) => format!("{seconds} of {minutes}"),
-        };
-        match hours {
-            None if minute.starts_with("at minute") => format!("{minute} of every hour"),
-            None => minute,
-            Some(hours) => format!("{minute} {hours}"),
+        if self.per_hour() == 1 {
+            return self.hourly();
         }
+        let minutes = match (even(self.minutes, 60), even(self.seconds, 60)) {
+            // A whole minute, every so many of them.
+            (Some(1), _) if self.seconds == 1 => "every minute".to_string(),
+            (Some(step), _) if self.seconds == 1 => format!("every {step} minutes"),
+            (_, _) if self.seconds == 1 => format!("at minute {} of every hour", numbers(self.minutes)),
+            (Some(1), Some(1)) => "every second".to_string(),
+            (Some(1), Some(step)) => format!("every {step} seconds"),
+            (Some(1), None) => format!("at second {} of every minute", numbers(self.seconds)),
+            (_, _) => {
+                format!("at second {} of minute {} of every hour", numbers(self.seconds), numbers(self.minutes))
+            }
+        };
+        match self.hours.count_ones() {
+            24 => minutes,
+            _ => format!("{minutes} {}", self.during()),
+        }
+    }
+
+    /// Once in each of many hours: "every 2 hours", "every hour from 09:30 to 17:30".
+    fn hourly(&self) -> String {
+        let hours: Vec<i64> = bits(self.hours).collect();
+        let (first, last) = (hours[0], hours[hours.len() - 1]);
+        let step = hours[1] - first;
+        if hours.windows(2).any(|pair| pair[1] - pair[0] != step) {
+            return format!("every hour {}", self.during());
+        }
+        let every = if step == 1 { "every hour".to_string() } else { format!("every {step} hours") };
+        let is_whole = even(self.hours, 24).is_some();
+        match (is_whole, bits(self.minutes).next(), bits(self.seconds).next()) {
+            (true, Some(0), Some(0)) => every,
+            (true, Some(minute), Some(0)) if step == 1 => format!("at minute {minute} of every hour"),
+            _ => format!("{every} from {} to {}", self.first_in(first), self.last_in(last)),
+        }
+    }
+
+    /// The hours that follow each other, from the first time in them to the last: "from 09:00 to 17:45".
+    fn during(&self) -> String {
+        let spans = spans(self.hours).into_iter();
+        let spans = spans.map(|(first, last)| format!("from {} to {}", self.first_in(first), self.last_in(last)));
+        listed(&spans.collect::<Vec<_>>())
+    }
+
+    fn first_in(&self, hour: i64) -> String {
+        clock(hour, bits(self.minutes).next().unwrap_or(0), bits(self.seconds).next().unwrap_or(0))
+    }
+
+    fn last_in(&self, hour: i64) -> String {
+        clock(hour, bits(self.minutes).last().unwrap_or(0), bits(self.seconds).last().unwrap_or(0))
     }
 }
 
@@ -118,27 +159,16 @@ impl OfWeek {
     }
 }
 
-/// "every 10 minutes" or "at minute 5 and 35"; nothing if it is every one.
-fn part(set: u64, size: i64, unit: &str) -> Option<String> {
-    let members: Vec<i64> = bits(set).collect();
-    let step = members.get(1).map_or(0, |second| second - members[0]);
-    let is_even = step > 1 && members[0] == 0 && members.windows(2).all(|pair| pair[1] - pair[0] == step);
-    match members.len() as i64 {
-        count if count == size => None,
-        count if is_even && count * step == size => Some(format!("every {step} {unit}s")),
-        _ => Some(format!("at {unit} {}", ranges(set, |member| member.to_string()))),
-    }
+/// The step of a set that goes evenly around the clock from 0, as `*/10` does in an hour.
+fn even(set: u64, size: i64) -> Option<i64> {
+    let step = bits(set).nth(1)?;
+    let is_even =
+        size % step == 0 && set == (0..size).step_by(step.unsigned_abs() as usize).fold(0, |set, at| set | 1 << at);
+    is_even.then_some(step)
 }
 
-fn during(hours: u64) -> String {
-    let spans = spans(hours).into_iter().map(|(first, last)| {
-        let end = if last == 23 { "midnight".to_string() } else { clock(last + 1, 0, 0) };
-        format!("from {} to {end}", clock(first, 0, 0))
-    });
-    match part(hours, 24, "hour") {
-        Some(every) if every.starts_with("every") => format!("of {every}"),
-        _ => listed(&spans.collect::<Vec<_>>()),
-    }
+fn numbers(set: u64) -> String {
+    ranges(set, |member| member.to_string())
 }
 
 /// Members that follow each other, as their first and last.

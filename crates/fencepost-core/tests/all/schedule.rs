@@ -72,11 +72,18 @@ fn when_the_clocks_change_fixed_times_come_once_and_intervals_follow_real_time()
             ],
         ),
         ("*/20 2 * * *", "America/New_York", "2026-03-08", &[]),
+        // Only a leading star makes an interval. A stepped range is fixed, and so is a star behind a number.
+        ("0-40/20 2 * * *", "America/New_York", "2026-03-08", &["03:00-04:00"]),
+        ("30 0-4/2 * * *", "America/New_York", "2026-03-08", &["00:30-05:00", "03:00-04:00", "04:30-04:00"]),
+        ("7,*/20 2 * * *", "America/New_York", "2026-03-08", &["03:00-04:00"]),
+        ("*/20,7 2 * * *", "America/New_York", "2026-03-08", &[]),
         // New York, 2026-11-01: 01:00 to 02:00 comes twice.
         ("30 1 * * *", "America/New_York", "2026-11-01", &["01:30-04:00"]),
         ("30 1,13 * * *", "America/New_York", "2026-11-01", &["01:30-04:00", "13:30-05:00"]),
         ("30 2 * * *", "America/New_York", "2026-11-01", &["02:30-05:00"]),
         ("0 1-2 * * *", "America/New_York", "2026-11-01", &["01:00-04:00", "02:00-05:00"]),
+        ("0-30/30 1 * * *", "America/New_York", "2026-11-01", &["01:00-04:00", "01:30-04:00"]),
+        ("0 1-3/2 * * *", "America/New_York", "2026-11-01", &["01:00-04:00", "03:00-05:00"]),
         (
             "*/30 1 * * *",
             "America/New_York",
@@ -212,8 +219,22 @@ fn what_is_wrong_is_said_with_its_field_and_what_was_meant() {
         ("*/90 * * * *", "for every 90m, write: every 90m"),
         ("0 */36 * * *", "for every 36h, write: every 36h"),
         ("5/15 * * * *", "write 5-59/15"),
+        ("50/15 * * * *", "write 50"),
+        ("0 0 * * 7/2", "write 7"),
+        ("0-10/15 * * * *", "write 0"),
         ("0 22-2 * * *", "the range goes backwards; write 22-23,0-2"),
-        ("0 0 * * FRI-MON", "the range goes backwards; write FRI-6,0-MON"),
+        ("0 23-0 * * *", "the range goes backwards; write 23,0"),
+        ("0 22-3/2 * * *", "the range goes backwards; write 22,0,2"),
+        ("0 0 * * FRI-MON", "the range goes backwards; write FRI-SAT,SUN-MON"),
+        ("0 0 * * 7-1", "the range goes backwards; write 0-1"),
+        ("0 0 * * 6-1", "the range goes backwards; write 6,0-1"),
+        ("0 0 * * SAT-TUE/2", "the range goes backwards; write SAT,MON"),
+        ("0 0 * NOV-FEB *", "the range goes backwards; write NOV-DEC,JAN-FEB"),
+        ("0 0 1-7 * */7", "write SUN#1, as in: 0 0 * * SUN#1"),
+        ("30 5 8-14 3 */7", "write SUN#2, as in: 30 5 * 3 SUN#2"),
+        ("0 0 */100,1-7 * MON", "write MON#1, as in: 0 0 * * MON#1"),
+        ("0 0 0 */32,15-21 * 1,FRI", "write 1#3,FRI#3, as in: 0 0 0 * * 1#3,FRI#3"),
+        ("0 0 2-9 * */7", "a step of 7 leaves only 0 of 0 to 6"),
         ("1,,2 * * * *", "the minute is \"\""),
         ("-5 * * * *", "the minute is \"-5\""),
         ("+5 * * * *", "the minute is \"+5\""),
@@ -228,6 +249,9 @@ fn what_is_wrong_is_said_with_its_field_and_what_was_meant() {
         ("@sometimes", "expected @hourly"),
         ("every", "is not a length of time"),
         ("every day", "did you mean @daily, or every 1d?"),
+        ("every month", "did you mean @monthly?"),
+        ("every Year", "did you mean @yearly?"),
+        ("@every often", "write: every 45m, for example"),
         ("every 45", "is not a length of time"),
         ("every 0s", "not between 1s and 3660d"),
         ("every -5m", "not between 1s and 3660d"),
@@ -244,6 +268,43 @@ fn what_is_wrong_is_said_with_its_field_and_what_was_meant() {
     }
 }
 
+/// What an error tells the user to write is accepted when it is typed, and names the times that were meant.
+#[test]
+fn hints_are_valid_themselves() {
+    let bounds = [("60", 0, 59), ("24", 0, 23), ("dom", 1, 31), ("mon", 1, 12), ("dow", 0, 7)];
+    let mut hints = 0;
+    for (at, (_, low, high)) in bounds.into_iter().enumerate() {
+        for first in low..=high {
+            let ranges = (low..first).map(|last| (Some(last), 1)).chain((low..first).map(|last| (Some(last), 3)));
+            let steps = [2, 3, 5, 15, 40, 90, 4_000_000_000_u32].map(|step| (None, step));
+            for (last, step) in ranges.chain(steps) {
+                let item = match last {
+                    Some(last) if step == 1 => format!("{first}-{last}"),
+                    Some(last) => format!("{first}-{last}/{step}"),
+                    None => format!("{first}/{step}"),
+                };
+                let typed = |item: &str| {
+                    let mut fields = ["0", "0", "*", "*", "*"];
+                    fields[at] = item;
+                    Schedule::parse(&fields.join(" "), &Zone::utc())
+                };
+                let error = typed(&item).unwrap_err().to_string();
+                let Some((_, hint)) = error.split_once("write ") else { panic!("{item}: {error}") };
+                let hint = hint.trim_end_matches('.');
+                assert!(typed(hint).is_ok(), "{item}: the hint {hint:?} is refused");
+                hints += 1;
+            }
+        }
+    }
+    assert!(hints > 4000, "{hints}");
+    for text in ["*/90 * * * *", "0 */36 * * *", "*/75 0 0 * * *", "*/4000000000 * * * *", "@every 1h 30m"] {
+        let error = Schedule::parse(text, &Zone::utc()).unwrap_err().to_string();
+        let hint = error.split_once("write: ").map(|(_, hint)| hint.trim_end_matches('.'));
+        assert!(hint.is_none_or(|hint| Schedule::parse(hint, &Zone::utc()).is_ok()), "{text}: {error}");
+        assert_eq!(hint.is_none(), text.contains("4000000000"), "{text}: {error}");
+    }
+}
+
 #[test]
 fn a_schedule_is_told_in_words() {
     for (text, words) in [
@@ -252,9 +313,26 @@ fn a_schedule_is_told_in_words() {
         ("* * * * *", "every minute"),
         ("*/10 * * * *", "every 10 minutes"),
         ("30 * * * *", "at minute 30 of every hour"),
-        ("*/15 9-17 * * 1-5", "every 15 minutes from 09:00 to 18:00 on Monday to Friday"),
-        ("0 */2 * * *", "at minute 0 of every 2 hours"),
+        ("*/15 9-17 * * 1-5", "every 15 minutes from 09:00 to 17:45 on Monday to Friday"),
+        ("0 9-17 * * *", "every hour from 09:00 to 17:00"),
+        ("30 9-17 * * *", "every hour from 09:30 to 17:30"),
+        ("0 1-4,9-12 * * *", "every hour from 01:00 to 04:00 and from 09:00 to 12:00"),
+        ("5,35 8-20 * * *", "at minute 5 and 35 of every hour from 08:05 to 20:35"),
+        ("* 22-23 * * *", "every minute from 22:00 to 23:59"),
+        ("0 */2 * * *", "every 2 hours"),
+        ("0 1-23/2 * * *", "every 2 hours from 01:00 to 23:00"),
+        ("0 * * * *", "every hour"),
+        ("15 30 * * * *", "every hour from 00:30:15 to 23:30:15"),
         ("*/5 * * * * *", "every 5 seconds"),
+        ("30 * * * * *", "at second 30 of every minute"),
+        ("*/30 */20 * * * *", "at second 0 and 30 of minute 0, 20 and 40 of every hour"),
+        // Either field of days matches where neither is a star: one that holds every day makes it every day.
+        ("0 0 1 * 0-6", "at 00:00 every day"),
+        ("0 0 1-31 * MON", "at 00:00 every day"),
+        ("0 0 L * MON-SUN", "at 00:00 every day"),
+        ("0 0 1 6 0-6", "at 00:00 every day in June"),
+        ("0 0 */30 * 0-6", "at 00:00 on day 1 and 31"),
+        ("0 0 * 6 *", "at 00:00 every day in June"),
         ("0 6 L * *", "at 06:00 on the last day of the month"),
         ("0 6 15W,LW * *", "at 06:00 on the weekday nearest to day 15 and the last weekday of the month"),
         ("0 6 * * FRI#2,MONL", "at 06:00 on the second Friday of the month and the last Monday of the month"),
@@ -273,6 +351,30 @@ fn a_schedule_is_told_in_words() {
         schedule("every 1d from 2026-01-01", "Asia/Tokyo").describe(),
         "every 1 day from 2026-01-01T00:00:00+09:00"
     );
+}
+
+/// The words against the slots: which days they leave out, and the first and the last time of a day.
+#[test]
+fn words_agree_with_the_slots() {
+    let (from, to) = ("2027-01-01", "2028-12-31");
+    let times = ["0 7", "0 9-17", "30 8-20", "*/15 9-17", "7,50 1-5,13-22", "5 1-23/2", "*/7 3-3", "0-50/10 0-22"];
+    let days =
+        ["* * *", "1 * 0-6", "1-31 * MON", "L * SUN-SAT", "*/2 * 0-6", "13 * FRI", "1-31 2 2", "* * 1-5", "*/30 * *"];
+    for (times, days) in times.iter().flat_map(|times| days.iter().map(move |days| (times, days))) {
+        let text = format!("{times} {days}");
+        let told = schedule(&text, "UTC").describe();
+        let slots = slots(&text, "UTC", from, to);
+        let mut dates: Vec<&str> = slots.iter().map(|slot| &slot[..10]).collect();
+        dates.dedup();
+        let whole = if told.contains(" in February") { 28 + 29 } else { 365 + 366 };
+        assert_eq!(dates.len() == whole, !told.contains(" on "), "{text}: {told}");
+        if told.contains(" from ") {
+            let of_day: Vec<&str> = slots.iter().filter(|at| at.starts_with(dates[0])).map(|at| &at[11..16]).collect();
+            let told_times: Vec<&str> = told.split([' ', ',']).filter(|word| word.contains(':')).collect();
+            assert_eq!(told_times.first(), of_day.first(), "{text}: {told}");
+            assert_eq!(told_times.last(), of_day.last(), "{text}: {told}");
+        }
+    }
 }
 
 #[test]

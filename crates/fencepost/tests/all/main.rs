@@ -44,6 +44,7 @@ mod store_failure;
 mod stores;
 mod system;
 mod terminal;
+mod times;
 mod triggers;
 mod unread;
 mod up;

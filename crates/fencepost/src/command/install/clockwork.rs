@@ -145,9 +145,9 @@ pub fn machine_zone() -> Zone {
         target.split_once("zoneinfo/").map(|(_, name)| name.to_string())
     });
     let named = link.or_else(|| std::fs::read_to_string("/etc/timezone").ok().map(|name| name.trim().to_string()));
-    let utc = ["Etc/UTC", "Etc/UCT", "Etc/Universal", "Etc/Zulu", "Etc/GMT", "UCT", "Zulu", "GMT"];
+    let utc = ["Etc/UTC", "Etc/UCT", "Etc/Universal", "Etc/Zulu", "Etc/GMT"];
     match named {
-        Some(name) if !utc.contains(&name.as_str()) => Zone::parse(&name).unwrap_or_else(|_| Zone::utc()),
+        Some(name) if !utc.contains(&name.as_str()) => Zone::of_machine(&name).unwrap_or_else(|_| Zone::utc()),
         _ => Zone::utc(),
     }
 }
