@@ -167,6 +167,24 @@ fn units_are_written_checked_and_taken_away() {
     contains(&home.say(&["install", "systemd", "--write"]).stderr, &["was written by somebody else"]);
 }
 
+/// Whether the timer of an interval starts in each hour of a day, the repeated one included.
+#[test]
+fn the_timer_of_an_interval_starts_in_the_repeated_hour() {
+    let home = Home::new("timezone = 'America/New_York'\n[job.a]\nschedule = '30 * * * *'\ncommand = 'true'\n");
+    home.done(&["install", "systemd", "--per-job", "--write"]);
+    let timer = fs::read_to_string(home.units().join("fencepost-job-a.timer")).unwrap();
+    let calendar = timer.lines().find_map(|line| line.strip_prefix("OnCalendar=")).unwrap();
+    assert_eq!(calendar, "*-*-* *:30:0 UTC");
+    if has("systemd-analyze") {
+        let mut analyze = Command::new("systemd-analyze");
+        analyze.args(["calendar", "--base-time=2026-11-01 04:00:00 UTC", "--iterations=4", calendar]).env("TZ", "UTC");
+        let said = Said::of(analyze.output().unwrap());
+        assert_eq!(said.code, 0, "{said:?}");
+        // 00:30, 01:30, 01:30 again and 02:30 by the clocks of New York.
+        contains(&said.stdout, &["04:30:00 UTC", "05:30:00 UTC", "06:30:00 UTC", "07:30:00 UTC"]);
+    }
+}
+
 #[test]
 fn agents_are_property_lists() {
     let home = Home::named(ODD, &two());

@@ -152,7 +152,9 @@ pub fn expression(schedule: &Schedule, zone: Option<&Zone>, now: Wall) -> (Strin
         },
     };
     let poll = Poll::of(schedule, zone.unwrap_or(schedule.zone()), now, true);
-    let hours = if zone.is_none() { "*".to_string() } else { field(&poll.hours, 24) };
+    // cron starts a listed hour that the clocks show twice once. An interval comes twice.
+    let is_any_hour = zone.is_none() || (schedule.is_interval() && schedule.dst_within(now, YEAR).is_some());
+    let hours = if is_any_hour { "*".to_string() } else { field(&poll.hours, 24) };
     let remark = match is_within_minutes(schedule, now) {
         true => {
             "It is due more often than cron can start it: most slots will be missed. Use `fencepost up`.".to_string()

@@ -104,9 +104,8 @@ pub fn on_calendar(schedule: &Schedule, now: Wall) -> (Vec<String>, bool) {
     if let Some(fields) = exact {
         return (exactly(&fields, zone), true);
     }
-    // Intervals count from an instant, whatever the clocks do.
-    let is_interval = schedule.text().starts_with("every");
-    let zone = if is_interval { Zone::utc() } else { zone.clone() };
+    // systemd starts a local time that the clocks show twice once. An interval comes twice, so it is asked for in UTC.
+    let zone = if schedule.is_interval() { Zone::utc() } else { zone.clone() };
     let poll = Poll::of(schedule, &zone, now, false);
     let time = format!("{}:{}:{}", set(&poll.hours, 24), set(&poll.minutes, 60), set(&poll.seconds, 60));
     (vec![format!("*-*-* {time} {}", zone.name())], false)
@@ -191,6 +190,9 @@ mod tests {
             ("every 45m", "Asia/Tokyo", vec!["*-*-* *:0,15,30,45:0 UTC"], false),
             ("0 6 L * *", "UTC", vec!["*-*-* 6:0:0 UTC"], false),
             ("30 2 * * *", "America/New_York", vec!["*-*-* 2,3:0,30:0 America/New_York"], false),
+            ("*/30 * * * *", "America/New_York", vec!["*-*-* *:0,30:0 UTC"], false),
+            ("*/20 1 * * *", "America/New_York", vec!["*-*-* 5,6:0,20,40:0 UTC"], false),
+            ("*/20 9 * * *", "America/New_York", vec!["*-*-* 9:0,20,40:00 America/New_York"], true),
         ] {
             let schedule = Schedule::parse(schedule, &Zone::parse(zone).unwrap()).unwrap();
             let calendar: Vec<String> = calendar.into_iter().map(String::from).collect();
