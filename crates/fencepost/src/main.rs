@@ -25,6 +25,7 @@ mod prometheus;
 mod report;
 mod settings;
 mod show;
+mod trust;
 mod upstreams;
 
 use crate::args::{Arguments, Verb};

@@ -1,6 +1,7 @@
 //! Where things are: the state directory, the configuration and the store.
 
 use std::env::VarError;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use fencepost_store::{
 use nix::unistd::geteuid;
 
 use crate::args::Global;
-use crate::config::{self, Config};
+use crate::config::{self, Config, Scope};
 use crate::exit::Failure;
 use crate::report::Voice;
 use crate::{canary, made, password, show};
@@ -55,7 +56,11 @@ impl Place {
         if named_by == NamedBy::CommandLine {
             warn_of_password(global, &store);
         }
-        Ok(Self { state, config, store, host: Host::this(), named_by, password_file: None, is_left_alone: false })
+        let host = Host::this();
+        let place = Self { state, config, store, host, named_by, password_file: None, is_left_alone: false };
+        place.warn_of_unsent_password(global);
+        place.warn_of_exposed_password(global);
+        Ok(place)
     }
 
     /// The same place with another store, which was named on the command line.
@@ -179,15 +184,61 @@ impl Place {
         if typed {
             return Ok(None);
         }
-        if !self.is_left_alone
+        if self.is_sent_the_environments()
             && let Some(password) = password::from_environment()?
         {
             return Ok(Some(password));
         }
         // The file belongs to the store that stands beside it. It is nobody else's business.
         let of_config = self.config.as_ref().filter(|_| self.named_by == NamedBy::Configuration);
-        let file = of_config.and_then(|config| config.store_password_file.as_deref());
-        file.map(|file| password::from_file(file, "store_password_file")).transpose()
+        let file = of_config.and_then(|config| config.store_password_file.as_ref());
+        file.map(|file| password::from_file(&file.value, "store_password_file")).transpose()
+    }
+
+    /// Whether the password of the environment is meant for this store. It is not sent to a store that only a configuration found
+    /// by search names: a cloned repository may have brought that.
+    pub fn is_sent_the_environments(&self) -> bool {
+        !self.is_left_alone && !self.is_named_by_search()
+    }
+
+    fn is_named_by_search(&self) -> bool {
+        let is_found = self.config.as_ref().is_some_and(|config| config.scope == Scope::NamedJobs);
+        // Inside a run the variable is set by fencepost and names the store of the configuration.
+        let is_inside = std::env::var_os(config::FOUND_VARIABLE).is_some();
+        let by_user = !is_inside && std::env::var_os(password::STORE_VARIABLE).is_some_and(|url| !url.is_empty());
+        self.named_by == NamedBy::Configuration && is_found && !by_user
+    }
+
+    /// What a child is told of the configuration: its own calls use the same one, with the same scope.
+    pub fn told_configuration(&self) -> Vec<(OsString, Option<OsString>)> {
+        let Some(config) = &self.config else { return Vec::new() };
+        let path = OsString::from(&config.path);
+        let found = (config.scope == Scope::NamedJobs).then(|| path.clone());
+        vec![(config::VARIABLE.into(), Some(path)), (config::FOUND_VARIABLE.into(), found)]
+    }
+
+    fn warn_of_exposed_password(&self, global: &Global) {
+        let exposed = self.config.as_ref().and_then(|config| config.exposed_password().map(|why| config.render(&why)));
+        if let Some(text) = exposed {
+            Voice::of(global).warn(&format!("warning: {text}"));
+        }
+    }
+
+    /// Says that a password is set which the store will not get.
+    fn warn_of_unsent_password(&self, global: &Global) {
+        let Some(config) = self.config.as_ref().filter(|config| config.store_password_file.is_none()) else { return };
+        let set = [password::VARIABLE, password::FILE_VARIABLE].into_iter().find(|name| {
+            let value = std::env::var_os(name);
+            value.is_some_and(|value| !value.is_empty())
+        });
+        if let Some(name) = set.filter(|_| self.is_named_by_search() && !self.is_path()) {
+            Voice::of(global).warn(&format!(
+                "{name} is not sent to {}: the configuration that names this store was found by search. To send it, name the \
+                 configuration: --config {}",
+                self.shown_store(),
+                config.path.display()
+            ));
+        }
     }
 
     /// The private file in which a run's job says of itself what it has to say.

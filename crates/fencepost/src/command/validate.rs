@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::args::Global;
 use crate::args::operate::ValidateOptions;
 use crate::calendar::{self, YEAR};
-use crate::config::{self, Config, JobConfig, Mistake, Reading};
+use crate::config::{self, Config, JobConfig, Mistake, Reading, SHOWN_MISTAKES_MAX, shown_count};
 use crate::duration;
 use crate::exit::{Code, Failure};
 use crate::report::Voice;
@@ -27,21 +27,22 @@ use super::install::Difference;
 const SHOWN_SLOTS: usize = 3;
 
 pub fn run(global: &Global, options: &ValidateOptions) -> Result<Code, Failure> {
-    let path = config::find(global)?.ok_or_else(none_found)?;
+    let location = config::find(global)?.ok_or_else(none_found)?;
+    let path = &location.path;
     let now = clock::now().wall;
-    let mut verdict = match Reading::of(&path) {
+    let mut verdict = match Reading::of(&location) {
         Ok(reading) => Verdict::of(reading, now),
         // A file that is there, but cannot be trusted or read, is refused like one that is wrong.
-        Err(Failure::Usage(message)) if path.exists() => Verdict::refused(message),
+        Err(Failure::Usage(message)) if path.symlink_metadata().is_ok() => Verdict::refused(message),
         Err(failure) => return Err(failure),
     };
     if options.installed && verdict.mistakes.is_empty() {
         verdict.drift = Some(super::install::drift(global, now)?);
     }
     if global.json {
-        verdict.print_json(&path, now);
+        verdict.print_json(path, now);
     } else if !global.quiet {
-        verdict.print(&path, Voice::of(global), now);
+        verdict.print(path, Voice::of(global), now);
     }
     Ok(if verdict.is_fine() { Code::DONE } else { Code::REFUSED })
 }
@@ -83,11 +84,16 @@ impl Verdict {
             print_job(config, name, job, now);
         }
         show::line("");
-        for mistake in &self.mistakes {
+        for mistake in self.mistakes.iter().take(SHOWN_MISTAKES_MAX) {
             voice.warn(&self.rendered(mistake));
         }
-        for warning in &self.warnings {
+        for warning in self.warnings.iter().take(SHOWN_MISTAKES_MAX) {
             voice.warn(&format!("warning: {}", self.rendered(warning)));
+        }
+        if self.mistakes.len().max(self.warnings.len()) > SHOWN_MISTAKES_MAX {
+            voice.warn(&format!(
+                "Only the first {SHOWN_MISTAKES_MAX} mistakes and warnings are shown; --json lists all."
+            ));
         }
         for difference in self.drift.iter().flatten() {
             voice.warn(&format!("installed: {}", difference.message));
@@ -103,7 +109,7 @@ impl Verdict {
         let count = |number: usize, noun: &str| match number {
             0 => format!("no {noun}s"),
             1 => format!("1 {noun}"),
-            many => format!("{many} {noun}s"),
+            many => format!("{} {noun}s", shown_count(many)),
         };
         let jobs = count(self.jobs().count(), "job");
         let (mistakes, warnings) = (count(self.mistakes.len(), "mistake"), count(self.warnings.len(), "warning"));
@@ -221,7 +227,8 @@ fn none_found() -> Failure {
     let why = match std::env::var_os(config::VARIABLE) {
         Some(_) => format!("{} is set to nothing, so that none is looked for.", config::VARIABLE),
         None => {
-            let looked: Vec<String> = config::candidates().map(|path| path.display().to_string()).collect();
+            let looked: Vec<String> =
+                config::candidates().map(|candidate| candidate.path.display().to_string()).collect();
             format!("It was looked for as {}.", looked.join(", "))
         }
     };

@@ -8,7 +8,7 @@ use fencepost_core::name::Name;
 use fencepost_core::zone::Zone;
 
 use super::mistake::Mistake;
-use super::{Config, JobConfig};
+use super::{Config, JobConfig, Need};
 use crate::calendar::{self, CatchUp};
 use crate::duration;
 use fencepost_core::nearest::nearest;
@@ -19,6 +19,12 @@ pub const TTL: Duration = Duration::from_secs(300);
 /// The default grace, and the share of the time-to-live that it may take at most.
 pub const GRACE: Duration = Duration::from_secs(10);
 pub const GRACES_PER_TTL: u32 = 3;
+
+/// The most names that are compared to find a similar one for a need that is not in the file.
+const COMPARISONS_MAX: usize = 1_000_000;
+
+/// The most jobs of a circle that are named.
+const SHOWN_CHAIN_MAX: usize = 20;
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -33,10 +39,11 @@ pub fn check(config: &Config) -> Found {
     for written in config.timezone.iter().chain(&config.defaults.timezone) {
         found.mistakes.extend(Zone::parse(&written.value).err().map(|why| Mistake::at(written, why.to_string(), None)));
     }
+    let mut comparisons = COMPARISONS_MAX;
     for (name, job) in &config.jobs {
         times(job, &mut found);
         calendar(config, job, &mut found);
-        needs(config, name, job, &mut found);
+        needs(config, name, job, &mut comparisons, &mut found);
         told(name, job, &mut found);
         if job.command.is_none() {
             let message = format!("The job {name} has no command: it runs only if one is given after --.");
@@ -87,9 +94,11 @@ fn calendar(config: &Config, job: &JobConfig, found: &mut Found) {
 }
 
 /// A job may need one that another scheduler runs; but a near name is hardly another job.
-fn needs(config: &Config, name: &Name, job: &JobConfig, found: &mut Found) {
+fn needs(config: &Config, name: &Name, job: &JobConfig, comparisons: &mut usize, found: &mut Found) {
     for need in &job.needs {
         let Some(upstream) = config.jobs.get(&need.job.value) else {
+            let Some(left) = comparisons.checked_sub(config.jobs.len()) else { continue };
+            *comparisons = left;
             let others = config.jobs.keys().filter(|other| *other != name).map(Name::as_str);
             if let Some(near) = nearest(need.job.value.as_str(), others) {
                 let message = format!("{name} needs {}, which is not in this file.", need.job.value);
@@ -121,40 +130,63 @@ fn told(name: &Name, job: &JobConfig, found: &mut Found) {
 
 /// Each circle of jobs that wait for each other, once, with its chain.
 fn cycles(config: &Config) -> Vec<Mistake> {
-    let mut walk = Walk { config, ended: BTreeSet::new(), mistakes: Vec::new() };
+    let mut walk =
+        Walk { config, ended: BTreeSet::new(), chain: Vec::new(), places: BTreeMap::new(), mistakes: Vec::new() };
     for name in config.jobs.keys() {
-        walk.from(name, &mut Vec::new());
+        walk.from(name);
     }
     walk.mistakes
 }
 
+/// A walk along the needs, depth first. It keeps its own stack: a chain may be as long as the file.
 struct Walk<'c> {
     config: &'c Config,
     /// Jobs from which every way was walked.
     ended: BTreeSet<&'c Name>,
+    /// The jobs on the way, each with its needs that are still to be walked.
+    chain: Vec<(&'c Name, std::slice::Iter<'c, Need>)>,
+    /// Where each job of the chain stands in it.
+    places: BTreeMap<&'c Name, usize>,
     mistakes: Vec<Mistake>,
 }
 
 impl<'c> Walk<'c> {
-    fn from(&mut self, name: &'c Name, chain: &mut Vec<&'c Name>) {
-        let Some(job) = self.config.jobs.get(name).filter(|_| !self.ended.contains(name)) else { return };
-        chain.push(name);
-        for need in &job.needs {
+    fn from(&mut self, name: &'c Name) {
+        self.enter(name);
+        while let Some((name, needs)) = self.chain.last_mut() {
+            let Some(need) = needs.next() else {
+                self.places.remove(*name);
+                self.ended.insert(name);
+                self.chain.pop();
+                continue;
+            };
             let Some((upstream, _)) = self.config.jobs.get_key_value(&need.job.value) else { continue };
-            match chain.iter().position(|earlier| *earlier == upstream) {
-                None => self.from(upstream, chain),
-                Some(start) => {
-                    let words: Vec<&str> = chain[start..].iter().chain([&upstream]).map(|name| name.as_str()).collect();
-                    let message =
-                        format!("These jobs wait for each other, so that none can run: {}.", words.join(" needs "));
-                    let hint = "Remove one of these needs.".to_string();
-                    self.mistakes.push(Mistake::at(&need.job, message, Some(hint)));
-                }
+            match self.places.get(upstream) {
+                None => self.enter(upstream),
+                Some(start) => self.mistakes.push(circle(&self.chain[*start..], upstream, need)),
             }
         }
-        chain.pop();
-        self.ended.insert(name);
     }
+
+    fn enter(&mut self, name: &'c Name) {
+        let Some(job) = self.config.jobs.get(name).filter(|_| !self.ended.contains(name)) else { return };
+        self.places.insert(name, self.chain.len());
+        self.chain.push((name, job.needs.iter()));
+    }
+}
+
+fn circle(chain: &[(&Name, std::slice::Iter<'_, Need>)], upstream: &Name, need: &Need) -> Mistake {
+    let names: Vec<&str> = chain.iter().map(|(name, _)| name.as_str()).chain([upstream.as_str()]).collect();
+    let words = match names.len() {
+        0..=SHOWN_CHAIN_MAX => names.join(" needs "),
+        many => format!(
+            "{} needs … ({} more) … needs {upstream}",
+            names[..SHOWN_CHAIN_MAX].join(" needs "),
+            many - SHOWN_CHAIN_MAX - 1
+        ),
+    };
+    let message = format!("These jobs wait for each other, so that none can run: {words}.");
+    Mistake::at(&need.job, message, Some("Remove one of these needs.".to_string()))
 }
 
 /// Two jobs that make one file overwrite each other's work.

@@ -2,15 +2,16 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use fencepost_store::User;
-use nix::unistd::geteuid;
+use nix::libc::O_NONBLOCK;
 
 use super::mistake::Source;
 use crate::args::Global;
 use crate::exit::Failure;
+use crate::trust::{self, Distrust};
 
 /// What a configuration is called, wherever it is looked for.
 pub const FILE_NAME: &str = "fencepost.toml";
@@ -25,27 +26,67 @@ pub const COPY_VARIABLE: &str = "FENCEPOST_UP_CONFIG";
 /// The most bytes a configuration may have.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
 
+/// Variable that names a configuration which `run` found by search. The job's own calls find it in `FENCEPOST_CONFIG`, and it
+/// still counts as found.
+pub const FOUND_VARIABLE: &str = "FENCEPOST_CONFIG_FOUND";
+
+/// Which jobs `[defaults]`, `[notify]` and `[logs]` apply to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All jobs: the configuration was named, or is the user's or the machine's.
+    AllJobs,
+    /// The jobs that the configuration names: it was found in the working directory or above, where a cloned repository may have
+    /// brought it. `store` and `timezone` still apply to all jobs.
+    NamedJobs,
+}
+
+/// A configuration's path, and how far its settings reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    pub path: PathBuf,
+    pub scope: Scope,
+}
+
 /// The configuration that this command is about: the first of those that were named, that lie in the working directory
 /// or above it, the user's and the machine's. Where there is none, this is a few looks at the file system.
-pub fn find(global: &Global) -> Result<Option<PathBuf>, Failure> {
+pub fn find(global: &Global) -> Result<Option<Location>, Failure> {
     if let Some(named) = &global.config {
-        return absolute(named).map(Some);
+        return named_location(named).map(Some);
     }
     match std::env::var_os(VARIABLE) {
         Some(named) if named.is_empty() => return Ok(None),
-        Some(named) => return absolute(Path::new(&named)).map(Some),
+        Some(named) => return named_location(Path::new(&named)).map(Some),
         None => {}
     }
-    Ok(candidates().find(|path| path.try_exists().unwrap_or(false)))
+    Ok(candidates().find(|candidate| candidate.path.symlink_metadata().is_ok()))
 }
 
-/// Where a configuration that nobody named is looked for, in this order.
-pub fn candidates() -> impl Iterator<Item = PathBuf> {
+/// Where a configuration that was not named is looked for, in this order. A file directly in `/tmp` or another directory that
+/// everybody may put files into is not considered.
+pub fn candidates() -> impl Iterator<Item = Location> {
     let here = std::env::current_dir().ok();
-    let above: Vec<PathBuf> = here.iter().flat_map(|here| here.ancestors()).map(|at| at.join(FILE_NAME)).collect();
-    let of_user = || std::iter::once_with(home).flatten().map(|home| home.join(".config/fencepost").join(FILE_NAME));
-    let of_machine = Path::new("/etc/fencepost").join(FILE_NAME);
-    above.into_iter().chain(of_user()).chain([of_machine])
+    let above: Vec<PathBuf> = here
+        .iter()
+        .flat_map(|here| here.ancestors())
+        .filter(|directory| !trust::is_open_to_all(directory))
+        .map(|directory| directory.join(FILE_NAME))
+        .collect();
+    let located = |path| {
+        let scope = if own().any(|own| own == path) { Scope::AllJobs } else { Scope::NamedJobs };
+        Location { path, scope }
+    };
+    above.into_iter().map(located).chain(own().map(|path| Location { path, scope: Scope::AllJobs }))
+}
+
+/// The user's configuration and the machine's.
+fn own() -> impl Iterator<Item = PathBuf> {
+    let of_user = std::iter::once_with(directory_of_user).flatten().map(|directory| directory.join(FILE_NAME));
+    of_user.chain([Path::new("/etc/fencepost").join(FILE_NAME)])
+}
+
+/// The directory of the user's own configuration.
+pub fn directory_of_user() -> Option<PathBuf> {
+    home().map(|home| home.join(".config/fencepost"))
 }
 
 /// The home directory of the user's passwd entry: cron, sudo and a login shell disagree about `$HOME`.
@@ -70,12 +111,16 @@ pub fn read(path: &Path) -> Result<Source, Failure> {
 fn read_file(path: &Path) -> Result<Source, Failure> {
     let cannot =
         |error: &io::Error| Failure::Usage(format!("Cannot read the configuration {}: {error}", path.display()));
-    // A pipe would be waited for, so that it is looked at before it is opened, and again after.
-    regular(path, &std::fs::metadata(path).map_err(|error| missing(path, &error))?)?;
-    let mut file = File::open(path).map_err(|error| cannot(&error))?;
-    let metadata = file.metadata().map_err(|error| cannot(&error))?;
-    regular(path, &metadata)?;
-    trusted(path, &metadata)?;
+    let checked = trust::check(path).map_err(|why| distrusted(path, &why))?;
+    regular(path, &checked)?;
+    let mut file = File::options().read(true).custom_flags(O_NONBLOCK).open(path).map_err(|error| cannot(&error))?;
+    let opened = file.metadata().map_err(|error| cannot(&error))?;
+    if (opened.dev(), opened.ino()) != (checked.dev(), checked.ino()) {
+        return Err(Failure::Usage(format!(
+            "The configuration {} was replaced while it was being checked. Run the command again.",
+            path.display()
+        )));
+    }
     let mut bytes = Vec::new();
     file.by_ref().take(CONFIG_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| cannot(&error))?;
     let text = String::from_utf8(bytes).map_err(|error| {
@@ -85,17 +130,11 @@ fn read_file(path: &Path) -> Result<Source, Failure> {
     Ok(Source::new(path.to_path_buf(), text))
 }
 
-fn absolute(named: &Path) -> Result<PathBuf, Failure> {
-    std::path::absolute(named)
-        .map_err(|error| Failure::Usage(format!("Cannot find the configuration {}: {error}", named.display())))
-}
-
-fn missing(path: &Path, error: &io::Error) -> Failure {
-    let hint = match error.kind() {
-        io::ErrorKind::NotFound => " It was asked for by --config or FENCEPOST_CONFIG, so that none other is taken.",
-        _ => "",
-    };
-    Failure::Usage(format!("Cannot read the configuration {}: {error}.{hint}", path.display()))
+fn named_location(named: &Path) -> Result<Location, Failure> {
+    let path = std::path::absolute(named)
+        .map_err(|error| Failure::Usage(format!("Cannot find the configuration {}: {error}", named.display())))?;
+    let was_found = std::env::var_os(FOUND_VARIABLE).is_some_and(|found| Path::new(&found) == path);
+    Ok(Location { path, scope: if was_found { Scope::NamedJobs } else { Scope::AllJobs } })
 }
 
 fn regular(path: &Path, metadata: &Metadata) -> Result<(), Failure> {
@@ -112,45 +151,38 @@ fn regular(path: &Path, metadata: &Metadata) -> Result<(), Failure> {
     Ok(())
 }
 
-fn trusted(path: &Path, metadata: &Metadata) -> Result<(), Failure> {
-    let refused = |why: &str, way_out: String| {
-        let shown = path.display();
-        Err(Failure::Usage(format!("The configuration {shown} is refused, because {why}. {way_out}")))
-    };
-    let owner = metadata.uid();
-    if owner != 0 && owner != geteuid().as_raw() {
-        let why = format!("it belongs to user {owner}, who is neither root nor you: it says what is run in your name");
-        return refused(&why, "Name one of your own by --config.".to_string());
-    }
-    if metadata.mode() & OTHERS_WRITE != 0 {
-        let way_out = format!("Try: chmod go-w {}", path.display());
-        return refused("others than its owner can write it: it says what is run in your name", way_out);
-    }
-    for directory in directories(path) {
-        let mode = std::fs::metadata(&directory).map_or(0, |metadata| metadata.mode());
-        if mode & WORLD_WRITES != 0 && mode & STICKY == 0 {
-            let why = format!("anybody could replace it: everybody can write the directory {}", directory.display());
-            return refused(&why, format!("Try: chmod o-w {}", directory.display()));
+/// A configuration decides which commands run in the user's name, so one that others could have written is an error. Skipping it
+/// would let the job use another store without a word.
+fn distrusted(path: &Path, why: &Distrust) -> Failure {
+    let shown = path.display();
+    let (reason, repair) = match why {
+        Distrust::Unreadable(error) => {
+            let hint = match error.kind() {
+                io::ErrorKind::NotFound => " No other one is used in place of what --config or FENCEPOST_CONFIG names.",
+                _ => "",
+            };
+            return Failure::Usage(format!("Cannot read the configuration {shown}: {error}.{hint}"));
         }
-    }
-    Ok(())
-}
-
-const OTHERS_WRITE: u32 = 0o022;
-const WORLD_WRITES: u32 = 0o002;
-const STICKY: u32 = 0o1000;
-
-/// The directory that holds the file, and where the file is a link, the one that holds what it leads to.
-fn directories(path: &Path) -> Vec<PathBuf> {
-    let canonical = std::fs::canonicalize(path).ok();
-    let mut directories: Vec<_> = [Some(path), canonical.as_deref()]
-        .into_iter()
-        .flatten()
-        .filter_map(Path::parent)
-        .map(Path::to_path_buf)
-        .collect();
-    directories.dedup();
-    directories
+        Distrust::Owner { path: at, owner } => {
+            let what = if at == path { "it".to_string() } else { at.display().to_string() };
+            (format!("{what} belongs to {}, who is neither root nor you", User::shown(*owner)), String::new())
+        }
+        Distrust::File { path: at } => {
+            let what = if at == path { "it".to_string() } else { at.display().to_string() };
+            (format!("others than its owner can write {what}"), format!(" Try: chmod go-w {}.", at.display()))
+        }
+        Distrust::Directory { path: at } => {
+            let at = at.display();
+            (
+                format!("other users can replace it, because they can write the directory {at}"),
+                format!(" Try: chmod go-w {at}."),
+            )
+        }
+    };
+    Failure::Usage(format!(
+        "The configuration {shown} is refused: {reason}. It decides which commands run in your name.{repair} Or use a \
+         configuration of your own by --config FILE, or none by setting {VARIABLE}= to nothing."
+    ))
 }
 
 #[cfg(test)]
@@ -160,7 +192,7 @@ mod tests {
     #[test]
     fn the_nearest_comes_first_then_the_users_then_the_machines() {
         let here = std::env::current_dir().unwrap();
-        let places: Vec<PathBuf> = candidates().collect();
+        let places: Vec<PathBuf> = candidates().map(|candidate| candidate.path).collect();
         assert_eq!(places[0], here.join(FILE_NAME));
         assert_eq!(places[1], here.parent().unwrap().join(FILE_NAME));
         let home = home().unwrap().join(".config/fencepost").join(FILE_NAME);

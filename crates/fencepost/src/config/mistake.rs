@@ -8,6 +8,18 @@ use serde::{Serialize, Serializer};
 /// The most characters of a line that are shown, half of them in front of the mistake.
 const SHOWN_CHARS_MAX: usize = 160;
 
+/// The most mistakes that are shown. More of them are rarely read, and may all have one cause.
+pub const SHOWN_MISTAKES_MAX: usize = 50;
+
+/// The most mistakes that are counted. Reading ends there.
+pub const MISTAKES_MAX: usize = 10_000;
+
+/// The most bytes of a line that is shown. A longer one is for programs.
+const LINE_BYTES_MAX: usize = 16 * 1024;
+
+/// How many bytes of the text lie between two entries of the index of characters.
+const STRIDE: usize = 1024;
+
 /// A value, and where in the file it is written. Lines and columns count from 1, columns in characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Located<T> {
@@ -60,13 +72,27 @@ pub struct Source {
     pub text: String,
     /// Where each line begins: every value of every job is located, and none by counting from the top.
     lines: Vec<usize>,
+    /// How many characters come before each multiple of `STRIDE`: a line may be as long as the file.
+    chars: Vec<usize>,
+    /// The text is not TOML, so its lines are not shown: it may be another kind of file, reached by a link.
+    is_hidden: bool,
 }
 
 impl Source {
     pub fn new(path: PathBuf, text: String) -> Self {
         let after_newlines = text.match_indices('\n').map(|(newline, _)| newline + 1);
         let lines = std::iter::once(0).chain(after_newlines).collect();
-        Self { path, text, lines }
+        let counts = text.as_bytes().chunks(STRIDE).scan(0, |total, chunk| {
+            *total += count_chars(chunk);
+            Some(*total)
+        });
+        let chars = std::iter::once(0).chain(counts).collect();
+        Self { path, text, lines, chars, is_hidden: false }
+    }
+
+    /// The same source, none of whose lines is shown.
+    pub fn hidden(self) -> Self {
+        Self { is_hidden: true, ..self }
     }
 
     /// Where a part of the text, counted in bytes, is for people.
@@ -74,22 +100,36 @@ impl Source {
         let start = self.boundary(span.start);
         let line = self.lines.partition_point(|begins| *begins <= start);
         let line_start = self.lines[line - 1];
-        let line_end = self.text[start..].find('\n').map_or(self.text.len(), |length| start + length);
+        let line_end = self.lines.get(line).map_or(self.text.len(), |next| next - 1);
         let end = self.boundary(span.end).clamp(start, line_end);
+        let end = self.text[start..end].trim_end().len() + start;
         Located {
             value: (),
             line,
-            column: self.text[line_start..start].chars().count() + 1,
-            width: self.text[start..end].trim_end().chars().count().max(1),
+            column: self.chars_before(start) - self.chars_before(line_start) + 1,
+            width: (self.chars_before(end) - self.chars_before(start)).max(1),
         }
     }
 
-    /// All mistakes, each with its line and a caret under it.
+    fn chars_before(&self, byte: usize) -> usize {
+        let mark = byte / STRIDE;
+        self.chars[mark] + count_chars(&self.text.as_bytes()[mark * STRIDE..byte])
+    }
+
+    /// The mistakes, each with its line and a caret under it.
     pub fn render(&self, mistakes: &[Mistake]) -> String {
-        let each: Vec<String> = mistakes.iter().map(|mistake| self.render_one(mistake)).collect();
-        match each.as_slice() {
-            [one] => one.clone(),
-            many => format!("{} has {} mistakes.\n\n{}", self.path.display(), many.len(), many.join("\n\n")),
+        let shown = mistakes.iter().take(SHOWN_MISTAKES_MAX);
+        let each: Vec<String> = shown.map(|mistake| self.render_one(mistake)).collect();
+        let path = self.path.display();
+        match (each.as_slice(), mistakes.len()) {
+            ([one], 1) => one.clone(),
+            (all, count) if all.len() == count => format!("{path} has {count} mistakes.\n\n{}", all.join("\n\n")),
+            (first, count) => format!(
+                "{path} has {} mistakes. These are the first {}.\n\n{}",
+                shown_count(count),
+                first.len(),
+                first.join("\n\n")
+            ),
         }
     }
 
@@ -98,22 +138,20 @@ impl Source {
         let Some(at) = &mistake.at else {
             return format!("{}: {}{hint}", self.path.display(), mistake.message);
         };
-        let gutter = " ".repeat(at.line.to_string().len());
-        let (line, caret) = self.shown_line(at);
         let head = format!("{}:{}:{}: {}{hint}", self.path.display(), at.line, at.column, mistake.message);
+        let line = self.line(at.line);
+        if self.is_hidden || line.len() > LINE_BYTES_MAX {
+            return head;
+        }
+        let gutter = " ".repeat(at.line.to_string().len());
+        let (line, caret) = shown_line(line, at);
         format!("{head}\n  {} | {line}\n  {gutter} | {caret}", at.line)
     }
 
-    fn shown_line(&self, at: &Located<()>) -> (String, String) {
-        let line = self.text.lines().nth(at.line - 1).unwrap_or_default();
-        let skipped = (at.column - 1).saturating_sub(SHOWN_CHARS_MAX / 2);
-        let shown: Vec<char> = without_secrets(line).chars().skip(skipped).take(SHOWN_CHARS_MAX).collect();
-        let before = at.column - 1 - skipped;
-        let pad = shown.iter().map(|&c| if c == '\t' { '\t' } else { ' ' }).chain(std::iter::repeat(' ')).take(before);
-        let width = at.width.min(SHOWN_CHARS_MAX.saturating_sub(before)).max(1);
-        let caret = pad.chain(std::iter::repeat_n('^', width)).collect();
-        let visible = |c: char| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c };
-        (shown.into_iter().map(visible).collect(), caret)
+    fn line(&self, number: usize) -> &str {
+        let begins = self.lines.get(number - 1).copied().unwrap_or(self.text.len());
+        let ends = self.lines.get(number).map_or(self.text.len(), |next| next - 1);
+        self.text[begins..ends].trim_end_matches('\r')
     }
 
     fn boundary(&self, mut byte: usize) -> usize {
@@ -123,6 +161,28 @@ impl Source {
         }
         byte
     }
+}
+
+/// The part of a line around a mistake, and the carets that go under it.
+fn shown_line(line: &str, at: &Located<()>) -> (String, String) {
+    let skipped = (at.column - 1).saturating_sub(SHOWN_CHARS_MAX / 2);
+    let shown: Vec<char> = without_secrets(line).chars().skip(skipped).take(SHOWN_CHARS_MAX).collect();
+    let before = at.column - 1 - skipped;
+    let pad = shown.iter().map(|&c| if c == '\t' { '\t' } else { ' ' }).chain(std::iter::repeat(' ')).take(before);
+    let width = at.width.min(SHOWN_CHARS_MAX.saturating_sub(before)).max(1);
+    let caret = pad.chain(std::iter::repeat_n('^', width)).collect();
+    let visible = |c: char| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c };
+    (shown.into_iter().map(visible).collect(), caret)
+}
+
+/// A number of mistakes, which are counted up to `MISTAKES_MAX`.
+pub fn shown_count(count: usize) -> String {
+    if count >= MISTAKES_MAX { format!("{MISTAKES_MAX} or more") } else { count.to_string() }
+}
+
+/// Counts the bytes that begin a character.
+fn count_chars(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte & 0b1100_0000 != 0b1000_0000).count()
 }
 
 /// A line as it may be shown: what could be a password has become stars, one for each character, so that the caret

@@ -12,6 +12,7 @@ mod tests;
 mod values;
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,17 +21,23 @@ use serde::Serialize;
 use toml::de::DeTable;
 
 pub use check::{GRACE, GRACES_PER_TTL, TTL};
-pub use find::{COPY_VARIABLE, FILE_NAME, VARIABLE, candidates, find, home, is_under_up};
+pub use find::{
+    COPY_VARIABLE, FILE_NAME, FOUND_VARIABLE, Location, Scope, VARIABLE, candidates, find, home, is_under_up,
+};
 pub use job::{CatchUpMode, CatchUpOrder, JobConfig, OnLost, SlotUnit};
-pub use mistake::{Located, Mistake, Source};
+pub use mistake::{Located, Mistake, SHOWN_MISTAKES_MAX, Source, shown_count};
 pub use needs::{Need, OnEmpty};
 pub use notify::{Notice, Notify, host_only};
 pub use values::{CommandLine, Logs};
 
 use crate::args::Global;
 use crate::exit::Failure;
+use crate::password;
 use fencepost_core::nearest::nearest;
+use mistake::MISTAKES_MAX;
 use read::{Item, Reader, Section};
+
+const WORLD_READS: u32 = 0o004;
 
 /// The most places that are shown of a text that is not TOML.
 const SLIPS_MAX: usize = 3;
@@ -47,8 +54,10 @@ pub struct Config {
     pub timezone: Option<Located<String>>,
     /// The store's URL, relative paths made whole. It may hold a password: show it by `fencepost_store::redacted` only.
     pub store: Option<Located<String>>,
-    pub store_password_file: Option<PathBuf>,
-    /// What a job that the file does not name is run by: `[defaults]`, `[logs]` and `[notify]`.
+    pub store_password_file: Option<Located<PathBuf>>,
+    /// Which jobs `[defaults]`, `[logs]` and `[notify]` apply to.
+    pub scope: Scope,
+    /// The settings of a job that the file does not name: `[defaults]`, `[logs]` and `[notify]`, or nothing, as `scope` has it.
     pub defaults: JobConfig,
     pub up: Up,
     pub jobs: BTreeMap<Name, JobConfig>,
@@ -81,7 +90,7 @@ pub struct Reading {
 impl Config {
     /// The configuration that this command is about, if there is one.
     pub fn load(global: &Global) -> Result<Option<Self>, Failure> {
-        find(global)?.map(|path| Reading::of(&path)?.accepted()).transpose()
+        find(global)?.map(|location| Reading::of(&location)?.accepted()).transpose()
     }
 
     /// What the file says about a job, or about all that it does not name.
@@ -109,6 +118,23 @@ impl Config {
         Failure::Usage(self.source.render(&[Mistake::at(at, text, hint)]))
     }
 
+    /// A warning, if every user of the machine can read a password in this file.
+    pub fn exposed_password(&self) -> Option<Mistake> {
+        let store = self.store.as_ref().filter(|store| password::is_in(&store.value))?;
+        let mode = std::fs::metadata(&self.path).ok()?.mode();
+        let hint = format!("Try: chmod 600 {}, or move the password into a store_password_file.", self.path.display());
+        let message = "Every user of this machine can read the password in \"store\".";
+        (mode & WORLD_READS != 0).then(|| Mistake::at(store, message, Some(hint)))
+    }
+
+    /// Whether a file lies in the configuration's directory or in the user's configuration directory, after all links are followed.
+    fn is_beside(&self, file: &Path) -> bool {
+        let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        let file = real(file);
+        let of_user = find::directory_of_user().is_some_and(|directory| file.starts_with(real(&directory)));
+        of_user || file.parent() == Some(&real(&self.directory))
+    }
+
     /// The text of the file as it was read.
     pub fn text(&self) -> &str {
         &self.source.text
@@ -127,8 +153,29 @@ impl Config {
 
 impl Reading {
     /// Reads a file. It fails only where there is nothing to be read, or nothing that may be trusted.
-    pub fn of(path: &Path) -> Result<Self, Failure> {
-        Ok(Self::of_source(find::read(path)?))
+    pub fn of(location: &Location) -> Result<Self, Failure> {
+        let mut reading = Self::of_source(find::read(&location.path)?);
+        if location.scope == Scope::NamedJobs {
+            reading.confine();
+        }
+        reading.config.warnings.extend(reading.config.exposed_password());
+        reading.config.warnings.sort_by_key(Mistake::order);
+        Ok(reading)
+    }
+
+    /// Limits a configuration that was found by search to the jobs that it names, and to a password file of its own.
+    fn confine(&mut self) {
+        self.config.scope = Scope::NamedJobs;
+        self.config.defaults = JobConfig::default();
+        let Some(file) = self.config.store_password_file.as_ref().filter(|file| !self.config.is_beside(&file.value))
+        else {
+            return;
+        };
+        let message = "\"store_password_file\" of a configuration that was found by search lies beside it, or in \
+                       ~/.config/fencepost.";
+        let hint = format!("Move the file, or name this configuration: --config {}", self.config.path.display());
+        self.mistakes.push(Mistake::at(file, message, Some(hint)));
+        self.mistakes.sort_by_key(Mistake::order);
     }
 
     pub fn of_source(source: Source) -> Self {
@@ -145,6 +192,7 @@ impl Reading {
         } else {
             // What does not parse is missed elsewhere, which is no mistake of its own.
             mistakes = unreadable(&config.source, &errors);
+            config.source = config.source.hidden();
         }
         // What is wrong in [defaults] was met once for each job.
         mistakes.sort_by_key(Mistake::order);
@@ -178,7 +226,8 @@ impl Config {
             directory: reader.directory.clone(),
             timezone: top.located("timezone", Item::text),
             store: top.located("store", store),
-            store_password_file: top.value("store_password_file", Item::path),
+            store_password_file: top.located("store_password_file", Item::path),
+            scope: Scope::AllJobs,
             up: up.map(|table| Up::read(Section::new(reader, table, "[up]"))).unwrap_or_default(),
             jobs: jobs.map(|jobs| read_jobs(reader, jobs, [defaults, notify], &all_logs)).unwrap_or_default(),
             defaults: JobConfig {
@@ -217,6 +266,7 @@ impl Up {
 fn unreadable(source: &Source, errors: &[toml::de::Error]) -> Vec<Mistake> {
     let mut mistakes: Vec<Mistake> = errors
         .iter()
+        .take(MISTAKES_MAX)
         .map(|error| {
             let at = source.locate(error.span().unwrap_or(0..0));
             Mistake::at(&at, format!("This is not TOML: {}.", error.message().trim_end_matches('.')), None)
@@ -246,6 +296,7 @@ fn read_jobs<'t>(
     logs: &Logs,
 ) -> BTreeMap<Name, JobConfig> {
     let entries = Section::new(reader, jobs, "[job]").entries();
+    let entries = entries.take_while(|_| !reader.is_full());
     entries.filter_map(|entry| read_job(entry, fallbacks, logs)).collect()
 }
 

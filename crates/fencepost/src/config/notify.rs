@@ -4,6 +4,7 @@ use serde::{Serialize, Serializer};
 
 use super::read::{Item, Section};
 use super::values::CommandLine;
+use fencepost_core::nearest::did_you_mean;
 
 /// Whom to tell what of a job. What the job does not say is taken from `[notify]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -69,7 +70,7 @@ impl Notify {
 impl Notice {
     fn read(item: Item<'_>) -> Option<Self> {
         match item.value.get_ref().as_str() {
-            Some(text) if is_url(text) => url(item).map(Self::Url),
+            Some(text) if scheme(text).is_some() => url(item).map(Self::Url),
             _ => CommandLine::read(item).map(Self::Command),
         }
     }
@@ -101,19 +102,28 @@ impl OnSkips {
     }
 }
 
-fn is_url(text: &str) -> bool {
-    text.starts_with("http://") || text.starts_with("https://")
+const SCHEMES: [&str; 2] = ["https", "http"];
+
+/// The scheme of a text that is meant as a URL, right or wrong: a word followed by `:/`. No command begins so.
+fn scheme(text: &str) -> Option<&str> {
+    let (scheme, _) = text.split_once(":/")?;
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    (scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(is_letter)).then_some(scheme)
 }
 
 fn url(item: Item<'_>) -> Option<String> {
     let text = item.value.get_ref().as_str().unwrap_or_default();
-    let host = text.split("://").nth(1).unwrap_or_default();
-    let sound = is_url(text) && !host.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control());
-    if sound {
-        item.text()
-    } else {
-        item.mistake(format!("{:?} is a URL: it begins with https:// and has no spaces.", item.key), None)
+    if let Some(scheme) = scheme(text).filter(|scheme| !SCHEMES.contains(scheme)) {
+        let message =
+            format!("{:?} is a URL that begins with https:// or http://; this begins with {scheme}:.", item.key);
+        return item.mistake(message, did_you_mean(scheme, SCHEMES));
     }
+    let host = text.split("://").nth(1).unwrap_or_default();
+    let is_whole = !host.is_empty() && !host.starts_with(['/', '?', '#']);
+    if scheme(text).is_some() && is_whole && !text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return item.text();
+    }
+    item.mistake(format!("{:?} is a URL: it begins with https://, names a host and has no spaces.", item.key), None)
 }
 
 /// Webhooks carry their password in the path.

@@ -9,9 +9,13 @@ use clap::ValueEnum;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::mistake::{Located, Mistake, Source};
+use super::mistake::{Located, MISTAKES_MAX, Mistake, Source};
 use crate::duration;
 use fencepost_core::nearest::did_you_mean;
+
+/// The most mistakes that get a hint, and the most bytes of a key that does.
+const HINTS_MAX: usize = 1000;
+const HINTED_BYTES_MAX: usize = 256;
 
 /// What is being read, and what was wrong with it so far.
 #[derive(Debug)]
@@ -28,7 +32,19 @@ impl Reader {
     }
 
     pub fn note(&self, mistake: Mistake) {
-        self.mistakes.borrow_mut().push(mistake);
+        if !self.is_full() {
+            self.mistakes.borrow_mut().push(mistake);
+        }
+    }
+
+    /// Whether there are so many mistakes that further ones are not worth reading.
+    pub fn is_full(&self) -> bool {
+        self.mistakes.borrow().len() >= MISTAKES_MAX
+    }
+
+    /// Whether a mistake found now gets a hint. The nearest word takes long to find, and later mistakes are not shown.
+    fn gives_hints(&self) -> bool {
+        self.mistakes.borrow().len() < HINTS_MAX
     }
 
     pub fn into_mistakes(self) -> Vec<Mistake> {
@@ -81,10 +97,12 @@ impl<'t> Section<'t> {
 
     /// Reports every key that was not taken, with the nearest one that could have been meant.
     pub fn finish(self, hint: impl Fn(&str) -> Option<String>) {
-        for (key, _) in self.table.iter() {
+        for (key, _) in self.table.iter().take_while(|_| !self.reader.is_full()) {
             let (word, at) = (key.get_ref().as_ref(), self.reader.source.locate(key.span()));
             if !self.taken.contains(&word) {
-                let near = did_you_mean(word, self.taken.iter().copied()).or_else(|| hint(word));
+                let hinted = Some(word).filter(|word| self.reader.gives_hints() && word.len() <= HINTED_BYTES_MAX);
+                let near =
+                    hinted.and_then(|word| did_you_mean(word, self.taken.iter().copied()).or_else(|| hint(word)));
                 let message = format!("There is no key {word:?} in {}.", self.name);
                 self.reader.note(Mistake::at(&at, message, near));
             }

@@ -104,7 +104,7 @@ fn everything_that_may_be_said_is_understood() {
     let config = config(EVERYTHING);
     assert_eq!(config.directory, PathBuf::from("/x"));
     assert_eq!(config.store.as_ref().unwrap().value, "sqlite:/x/state/store.db");
-    assert_eq!(config.store_password_file, Some(PathBuf::from("/x/password")));
+    assert_eq!(config.store_password_file.as_ref().unwrap().value, PathBuf::from("/x/password"));
     let job = &config.jobs[&name("a/b.c")];
     assert_eq!(job.command.as_ref().unwrap().value, CommandLine::Argv(vec!["./write".into(), String::new()]));
     assert_eq!(job.overlap, Some(OverlapChoice::Replace));
@@ -137,11 +137,11 @@ fn secrets_are_not_shown() {
     let shown = serde_json::to_string(&config.jobs[&name("a/b.c")]).unwrap();
     assert!(!shown.contains("secret") && !shown.contains("uuid"), "{shown}");
     for line in [
-        "store = \"postgres://u:s3cret@h/d\" x",
-        "store = \"redis://s3cret@h\" x",
-        "ping = \"https://h/s3cret\" x",
-        "API_TOKEN = \"s3cret\" x",
-        "e = { A = \"b\", MY_PASSWORD = \"s3cret\" } x",
+        "stor = \"postgres://u:s3cret@h/d\"",
+        "stor = \"redis://s3cret@h\"",
+        "ping = \"https://h/s3cret\"",
+        "API_TOKEN = \"s3cret\"",
+        "e = { A = \"b\", MY_PASSWORD = \"s3cret\" }",
     ] {
         let reading = reading(line);
         let text = reading.config.render(&reading.mistakes[0]);
@@ -341,5 +341,33 @@ fn every_key_is_documented() {
     for line in EVERYTHING.lines() {
         let key = line.split_once(" =").map(|(key, _)| format!("`{key}`"));
         assert!(key.as_ref().is_none_or(|key| DOCUMENTATION.contains(key)), "{line}");
+    }
+}
+
+#[test]
+fn a_webhook_with_an_unknown_scheme_is_a_mistake_and_not_a_command() {
+    for (url, hint) in [
+        ("htps://hooks.example.com/x", Some("Did you mean \"https\"?")),
+        ("HTTPS://hooks.example.com/x", Some("Did you mean \"https\"?")),
+        ("https:/hooks.example.com/x", None),
+        ("https:///x", None),
+        ("ftp://example.com/x", None),
+        ("slack://example.com/x", None),
+    ] {
+        for text in [
+            format!("[notify]\non_error = \"{url}\"\n"),
+            format!("[job.j]\nping = \"{url}\"\n"),
+            format!("[job.j]\non_skips = {{ count = 3, notify = \"{url}\" }}\n"),
+        ] {
+            let mistakes = reading(&text).mistakes;
+            assert_eq!(mistakes.len(), 1, "{text}: {mistakes:?}");
+            assert!(mistakes[0].message.contains("is a URL"), "{mistakes:?}");
+            if hint.is_some() {
+                assert_eq!(mistakes[0].hint.as_deref(), hint, "{text}");
+            }
+        }
+    }
+    for command in ["curl https://example.com", "./notify", "mail -s x://y me", "/usr/bin/env x", "C=a:/b x"] {
+        config(&format!("[notify]\non_error = \"{command}\"\n"));
     }
 }

@@ -144,7 +144,7 @@ fn a_file_that_others_could_have_written_is_refused() {
         mode(&project.path(""), bits);
         let said = project.say(&["status"]);
         assert_eq!(said.code, if refused { 2 } else { 0 }, "{bits:o}: {said:?}");
-        assert!(!refused || said.stderr.contains("anybody could replace it"), "{said:?}");
+        assert!(!refused || said.stderr.contains("other users can replace it"), "{said:?}");
     }
     // A link is followed, and judged by where it leads.
     let target = project.write("below/target.toml", "");
@@ -164,7 +164,7 @@ fn a_file_of_another_user_is_refused() {
     chown(&project.path("fencepost.toml"), Some(Uid::from_raw(12345)), None).unwrap();
     let said = project.say(&["run", "j"]);
     assert_eq!((said.code, said.stdout.as_str()), (125, ""));
-    contains(&said.stderr, &["belongs to user 12345", "neither root nor you"]);
+    contains(&said.stderr, &["belongs to uid 12345", "neither root nor you"]);
 }
 
 const BROKEN: &str = r#"timezone = "Asia/Tokyo"
@@ -221,11 +221,12 @@ fn all_mistakes_are_shown_at_once_and_nothing_runs() {
 }
 
 #[test]
-fn a_text_that_is_no_toml_or_no_text_is_shown_with_its_line() {
+fn a_text_that_is_no_toml_or_no_text_is_named_by_its_line() {
     let project = Project::new("[job.j]\ncommand = \"unfinished\nttl = 1\n");
     let said = project.say(&["status"]);
     assert_eq!(said.code, 2);
-    contains(&said.stderr, &["fencepost.toml:2:", "This is not TOML", "2 | command = \"unfinished", "^"]);
+    contains(&said.stderr, &["fencepost.toml:2:", "This is not TOML"]);
+    assert!(!said.stderr.contains("unfinished"), "what is not TOML may be any file: {said:?}");
     fs::write(project.path("fencepost.toml"), b"[job.j]\n# \xff\n").unwrap();
     contains(&project.say(&["status"]).stderr, &["fencepost.toml:2:", "not UTF-8"]);
 }
@@ -274,9 +275,11 @@ fn a_flag_beats_the_jobs_key_which_beats_the_defaults() {
         let lease: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"));
         lease["remaining_ms"].as_u64().unwrap() / 1000
     };
+    // A configuration that was found gives its defaults to its own jobs only.
+    const NAMED: &[&str] = &["unlisted", "--config", "fencepost.toml"];
     let project = Project::new("[defaults]\nttl = '20m'\n[job.own]\nttl = '40m'\n[job.plain]\n");
     for (arguments, about) in
-        [(&["own"][..], 40), (&["plain"], 20), (&["unlisted"], 20), (&["own", "--ttl", "10m"], 10)]
+        [(&["own"][..], 40), (&["plain"], 20), (&["own", "--ttl", "10m"], 10), (&["unlisted"], 5), (NAMED, 20)]
     {
         let seconds = holder(&project, arguments);
         assert!((about * 54..=about * 60).contains(&seconds), "{arguments:?}: {seconds}");

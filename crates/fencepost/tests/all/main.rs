@@ -46,6 +46,7 @@ mod system;
 mod terminal;
 mod times;
 mod triggers;
+mod trust;
 mod unread;
 mod up;
 mod validate;

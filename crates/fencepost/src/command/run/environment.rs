@@ -14,8 +14,9 @@ use fencepost_guard::clock;
 use fencepost_guard::scout::{PINNED, Pinned};
 
 use super::again;
-use crate::config::{COPY_VARIABLE, VARIABLE};
+use crate::config::COPY_VARIABLE;
 use crate::inside;
+use crate::password;
 use crate::place::Place;
 use crate::settings::Settings;
 
@@ -27,8 +28,10 @@ pub fn environment(place: &Place, settings: &Settings, job: &Job, run: RunId) ->
     let store = place.bare_store();
     let mut configured: Variables =
         settings.environment.iter().map(|(name, value)| (name.clone(), Some(value.clone()))).collect();
-    // What the job itself calls goes by the same configuration, wherever it does so.
-    configured.extend(place.config.as_ref().map(|config| (VARIABLE.into(), Some(config.path.clone().into()))));
+    configured.extend(place.told_configuration());
+    if !place.is_sent_the_environments() {
+        configured.push((password::FILE_VARIABLE.into(), None));
+    }
     let zone = settings.zone.clone();
     Box::new(move |grant, inputs| {
         let lease = grant.and_then(|grant| grant.record.lease.as_ref().map(|lease| (&grant.record, lease)));

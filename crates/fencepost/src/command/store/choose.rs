@@ -72,7 +72,8 @@ fn current(path: &Path) -> Result<String, Failure> {
     match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
         _ => {
-            Reading::of(path)?.accepted()?;
+            let location = config::Location { path: path.to_path_buf(), scope: config::Scope::AllJobs };
+            Reading::of(&location)?.accepted()?;
             fs::read_to_string(path).map_err(|error| Failure::Other(format!("Cannot read {}: {error}", path.display())))
         }
     }
@@ -140,9 +141,9 @@ fn tell_of_rank(global: &Global, path: &Path, voice: Voice) {
     }
     if global.config.is_none()
         && let Ok(Some(nearer)) = config::find(global)
-        && nearer != *path
+        && nearer.path != *path
     {
-        voice.warn(&format!("In this directory {} goes before it.", nearer.display()));
+        voice.warn(&format!("In this directory {} goes before it.", nearer.path.display()));
     }
 }
 

@@ -28,7 +28,7 @@ use self::line::{Line, Printer};
 use self::lookout::Lookout;
 use self::program::Program;
 use crate::args::{Global, UpOptions};
-use crate::config::COPY_VARIABLE;
+use crate::config::{COPY_VARIABLE, FOUND_VARIABLE};
 use crate::exit::{Code, Failure};
 use crate::show;
 
@@ -175,6 +175,9 @@ impl Up<'_> {
         }
         command.args(["run", job.as_str(), "--by-up"]).stdin(Stdio::null());
         command.env(COPY_VARIABLE, self.program.copy());
+        if self.program.is_found() {
+            command.env(FOUND_VARIABLE, self.program.path());
+        }
         if self.program.keeps_output(job) {
             command.stdout(Stdio::null()).stderr(Stdio::null());
         }

@@ -15,7 +15,7 @@ use super::lookout::Request;
 use super::tasks::{self, Scheduling};
 use crate::args::Global;
 use crate::calendar;
-use crate::config::Config;
+use crate::config::{Config, Scope};
 use crate::exit::Failure;
 use crate::place::Place;
 
@@ -89,6 +89,11 @@ impl Program {
 
     pub fn path(&self) -> &Path {
         &self.config().path
+    }
+
+    /// Whether the configuration was found by search.
+    pub fn is_found(&self) -> bool {
+        self.config().scope == Scope::NamedJobs
     }
 
     pub fn copy(&self) -> &Path {
