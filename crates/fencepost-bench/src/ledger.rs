@@ -60,8 +60,13 @@ impl Site {
             for number in 0..size {
                 let job = Job::shared(Name::new(&format!("job-{}", number % JOBS)).expect("a name"));
                 let slot = Wall(1_600_000_000_000 + (number / JOBS) as i64 * PERIOD_MS);
-                let page =
-                    Page { v: FORMAT, job: job.clone(), attempts: vec![outcome(number, slot)], details: Vec::new() };
+                let page = Page {
+                    v: FORMAT,
+                    job: job.clone(),
+                    attempts: vec![outcome(number, slot)],
+                    details: Vec::new(),
+                    unknown: Default::default(),
+                };
                 let key = Key::history(&job, slot, 0);
                 let row = rusqlite::params![key.as_str(), number.to_be_bytes(), encode(&page)];
                 insert.execute(row).expect("a row");
@@ -102,5 +107,6 @@ fn outcome(number: u64, slot: Wall) -> Outcome {
         upstreams: Vec::new(),
         covers: None,
         clipped: false,
+        unknown: Default::default(),
     }
 }

@@ -173,6 +173,7 @@ mod tests {
             upstreams: Vec::new(),
             covers: None,
             clipped: false,
+            unknown: Default::default(),
         };
         lengths.iter().enumerate().map(outcome).collect()
     }

@@ -6,6 +6,8 @@ use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::format::Unknown;
+
 /// The SHA-256 of all bytes of a file, as `sha256sum` prints it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -57,11 +59,12 @@ impl From<Fingerprint> for String {
 /// A file as a run left it. The path is relative to the configuration's directory where it lies below it, so that it
 /// means the same file in every clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Artifact {
     pub path: String,
     pub size: u64,
     pub sha256: Fingerprint,
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 #[cfg(test)]

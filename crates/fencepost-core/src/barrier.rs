@@ -264,6 +264,7 @@ impl Verdict {
             slot: attempt.slot,
             run: attempt.run,
             sha256,
+            unknown: Default::default(),
         };
         let named = attempt.artifacts.iter().filter(|artifact| need.artifacts.contains(&artifact.path));
         let named: Vec<Consumed> = named.map(|artifact| consumed(Some(artifact.sha256))).collect();

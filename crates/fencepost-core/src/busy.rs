@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fence::{Fence, Refused, Strict, Verdict, Write, judge};
 use crate::lease::{Cause, Honest, Rules, Standing};
-use crate::record::{FORMAT, Holder, Unreadable, Until, decode, encode};
+use crate::record::{FORMAT, Format, Holder, Unreadable, Until, decode, encode};
 use crate::time::{Boot, Reference, StoreClock, Wall, as_millis};
 use crate::token::{Nonce, RunId};
 
@@ -25,9 +25,8 @@ pub const RESOURCE_BYTES_MAX: usize = 1024;
 
 /// What is known of a resource and of the last command that was let at it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Busy {
-    pub v: u32,
+    pub v: Format,
     /// The resource's whole name, because its key may be a hash of it.
     pub resource: String,
     pub nonce: Nonce,
@@ -50,7 +49,6 @@ pub enum State {
 
 /// The busy-lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Running {
     #[serde(rename = "ttl_ms", with = "as_millis")]
     pub ttl: Duration,

@@ -44,7 +44,6 @@ impl Word {
 
 /// What a job said of itself, by `fencepost record`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Recorded {
     pub word: Word,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -232,7 +231,7 @@ mod tests {
     use alloc::vec;
 
     fn artifact(path: &str, bytes: u8) -> Artifact {
-        Artifact { path: path.to_string(), size: 1, sha256: Fingerprint([bytes; 32]) }
+        Artifact { path: path.to_string(), size: 1, sha256: Fingerprint([bytes; 32]), unknown: Default::default() }
     }
 
     fn produced(lack: Option<Lack>, touched: bool) -> Vec<Produced> {

@@ -9,14 +9,17 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::format::{OLDEST, Unknown, Unreadable, decode_up_to, encode};
 use crate::name::Job;
-use crate::record::{FORMAT, Unreadable, decode, encode};
 use crate::time::Wall;
 use crate::token::{RunId, StoreId, Token};
 
+/// The format of a fence, numbered apart from the records: it stays where it was written, in files and databases that
+/// other versions write too, and its fields have not changed since the first version.
+pub const FENCE_FORMAT: u32 = OLDEST.number();
+
 /// What a target remembers of the last write it accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Fence {
     pub v: u32,
     /// The lineage: tokens of another store or another job are not comparable with this one.
@@ -34,6 +37,8 @@ pub struct Fence {
     /// For people only.
     pub at: Wall,
     pub host: String,
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 impl Fence {
@@ -43,7 +48,7 @@ impl Fence {
 
     /// Reads a fence back, strictly. What cannot be read is never taken for "no fence".
     pub fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
-        let fence: Self = decode(bytes)?;
+        let fence: Self = decode_up_to(OLDEST, bytes)?;
         if fence.seq == 0 || !fence.digest.starts_with("sha256:") {
             return Err(Unreadable::Damaged("its numbers make no sense".to_string()));
         }
@@ -213,7 +218,7 @@ pub fn judge<R: FenceRules>(seen: Option<&Fence>, write: &Write) -> Result<Verdi
         return Err(refuse(Reason::Spent));
     }
     let seq = if seen.token == write.token { seen.seq + 1 } else { 1 };
-    Ok(Verdict::Accept(write.fence(seq)))
+    Ok(Verdict::Accept(Fence { unknown: seen.unknown.clone(), ..write.fence(seq) }))
 }
 
 impl Write {
@@ -226,7 +231,7 @@ impl Write {
 
     fn fence(&self, seq: u64) -> Fence {
         Fence {
-            v: FORMAT,
+            v: FENCE_FORMAT,
             store: self.store,
             job: self.job.clone(),
             token: self.token,
@@ -236,6 +241,7 @@ impl Write {
             op: self.op.clone(),
             at: self.at,
             host: self.host.clone(),
+            unknown: Unknown::default(),
         }
     }
 }

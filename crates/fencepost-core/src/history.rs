@@ -8,9 +8,9 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::format::{FORMAT, Format, Unknown, Unreadable, decode, encode};
 use crate::ledger::{Attempt, Ledger, Outcome};
 use crate::name::Job;
-use crate::record::{FORMAT, Unreadable, decode, encode};
 use crate::time::Wall;
 
 /// How long the history of a slot is kept at least.
@@ -41,15 +41,16 @@ const PAGE_BYTES_FULL: usize = 32 * 1024;
 
 /// One page of the attempts of one slot, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Page {
-    pub v: u32,
+    pub v: Format,
     pub job: Job,
     pub attempts: Vec<Outcome>,
     /// The whole of attempts that the record shows in short. What of them counts is for the record to say: it may
     /// never have come to know of one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<Outcome>,
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 /// Why an attempt is written here.
@@ -89,7 +90,13 @@ impl Page {
     /// Adds an attempt to the page that stands there now, if there is one.
     pub fn add(bytes: Option<&[u8]>, job: &Job, outcome: &Outcome, kind: Kind) -> Result<Added, Unreadable> {
         let mut page = match bytes {
-            None => Self { v: FORMAT, job: job.clone(), attempts: Vec::new(), details: Vec::new() },
+            None => Self {
+                v: FORMAT,
+                job: job.clone(),
+                attempts: Vec::new(),
+                details: Vec::new(),
+                unknown: Unknown::default(),
+            },
             Some(bytes) => Self::decode(bytes, job)?,
         };
         let is_same = |known: &Outcome| known.attempt() == outcome.attempt();

@@ -354,6 +354,8 @@ impl Refusal {
 impl Intent {
     /// Decides, from the record alone and what the context says.
     pub fn decide<R: Rules>(&self, record: Option<&Record>, context: &Context<'_>) -> Result<Decision, Refusal> {
+        let resumed = record.map(|record| record.as_of(slot_clock(context)));
+        let record = resumed.as_deref();
         if let Some(moved_to) = record.and_then(|record| record.moved_to.as_ref()) {
             match self {
                 // There is no lease under it, which each of these finds out by itself.
@@ -382,10 +384,7 @@ impl Intent {
             Self::Resume => {
                 let mut record =
                     record.cloned().filter(|record| record.paused.is_some()).ok_or(Refusal::NobodyHolds)?;
-                record.paused = None;
-                if let Some(timing) = &mut record.timing {
-                    (timing.since, timing.evaluated, timing.settles) = (slot_clock(context), None, None);
-                }
+                record.resume(slot_clock(context));
                 Ok(written(record, Vec::new(), context))
             }
             Self::Complete { me, ending, escaped } => {
@@ -490,8 +489,10 @@ impl Claim {
     /// The slot to run. A run that is at the very same slot makes this one a duplicate; at another, an overlap.
     pub fn choose<R: Rules>(&self, record: Option<&Record>, context: &Context<'_>) -> Result<Chosen, Refusal> {
         let now = slot_clock(context);
+        let resumed = record.map(|record| record.as_of(now));
+        let record = resumed.as_deref();
         let standing = record.map_or(Standing::Free, |record| self.standing::<R>(record, context));
-        if let Some(Paused { since, by, note }) = record.and_then(|record| record.paused.clone()) {
+        if let Some(Paused { since, by, note, .. }) = record.and_then(|record| record.paused.clone()) {
             return Err(Refusal::NotNow { why: NotNow::Paused { since, by, note }, account: false });
         }
         if let (Standing::Held { remaining }, Some(record)) = (&standing, record) {
@@ -620,6 +621,7 @@ impl Claim {
             upstreams: ending.upstreams,
             covers: None,
             clipped: false,
+            unknown: Default::default(),
         }
     }
 
@@ -636,6 +638,7 @@ impl Claim {
             covers: chosen.covers,
             since: context.now.wall,
             stop_asked: None,
+            unknown: Default::default(),
         }
     }
 }
@@ -680,6 +683,7 @@ fn first_record(store: StoreId, context: &Context<'_>) -> Record {
         paused: None,
         params: None,
         moved_to: None,
+        unknown: Default::default(),
     }
 }
 
@@ -737,6 +741,7 @@ fn end_run(record: &mut Record, ending: Ending, finished: Wall) -> Vec<Outcome> 
         upstreams: ending.upstreams.clone(),
         covers: lease.covers,
         clipped: false,
+        unknown: Default::default(),
     };
     // A run accounts for its slot by ending well, or for all slots that it stands for, if none before is still open. The
     // ring alone would know it otherwise, and forgets.

@@ -8,6 +8,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::{Artifact, Fingerprint};
+use crate::format::Unknown;
 use crate::said::Published;
 use crate::time::Wall;
 use crate::token::{RunId, Token};
@@ -169,18 +170,18 @@ impl Ending {
 
 /// An attempt of an upstream that a run was let through by, and the bytes it was to read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Consumed {
     pub job: String,
     pub slot: Wall,
     pub run: RunId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<Fingerprint>,
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 /// An upstream that kept a run from working.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Barred {
     pub job: String,
     /// It halted the run; otherwise the run was skipped.
@@ -190,7 +191,6 @@ pub struct Barred {
 
 /// One line of the ledger: a run and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Outcome {
     /// The instant the run was for. Identity is (job, slot).
     pub slot: Wall,
@@ -218,6 +218,8 @@ pub struct Outcome {
     /// The note or a list is longer than shown here. The history has it whole.
     #[serde(default, skip_serializing_if = "is_false")]
     pub clipped: bool,
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 /// A stretch of slots: those that were missed, or that one run stood for.
@@ -264,7 +266,6 @@ impl Outcome {
 
 /// The recent outcomes of a job, the last good one, and how many there ever were of each status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Ledger {
     /// Oldest first, at most [`RING_OUTCOMES_MAX`].
     pub ring: Vec<Outcome>,
@@ -274,6 +275,8 @@ pub struct Ledger {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_up: Option<Wall>,
     pub counts: BTreeMap<Status, u64>,
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 impl Ledger {
@@ -373,6 +376,7 @@ mod tests {
             upstreams: Vec::new(),
             covers: None,
             clipped: false,
+            unknown: Unknown::default(),
         }
     }
 

@@ -15,6 +15,7 @@
 //! * [`time`]: the three clocks, kept apart by type.
 //! * [`register`]: what a store answers.
 //! * [`token`]: fencing tokens and the identities that go with them.
+//! * [`format`]: how stored values are encoded, and how versions work side by side.
 //! * [`record`]: the one record per job.
 //! * [`artifact`]: files that a run produced, by their bytes.
 //! * [`contract`]: what a run's exit code, its words and its files make of it.
@@ -40,6 +41,7 @@ pub mod barrier;
 pub mod busy;
 pub mod contract;
 pub mod fence;
+pub mod format;
 pub mod history;
 pub mod lease;
 pub mod ledger;

@@ -3,8 +3,8 @@
 //! Claim, renew and complete-and-release are one swap of it each, so that there is no instant between "done" and
 //! "released". It is never deleted: a release keeps the token.
 
+use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::artifact::Fingerprint;
+use crate::format::Unknown;
 use crate::history::Aside;
 use crate::ledger::{Barred, Covered, Ledger, Outcome, RING_OUTCOMES_KEPT, RING_OUTCOMES_MAX, Trigger, cut};
 use crate::name::Job;
@@ -21,11 +22,7 @@ use crate::slot::Timing;
 use crate::time::{Era, Wall, as_millis};
 use crate::token::{Nonce, RunId, StoreId, Token};
 
-/// The format this code writes. It reads no other.
-pub const FORMAT: u32 = 1;
-
-/// How everything in that format begins.
-const BEGINNING: &[u8] = br#"{"v":1,"#;
+pub use crate::format::{FORMAT, Format, Unreadable, decode, encode};
 
 /// The most bytes a record may have. The ring gives way before it.
 pub const RECORD_BYTES_MAX: usize = 16 * 1024;
@@ -38,9 +35,8 @@ pub const UPSTREAMS_MAX: usize = 16;
 const REASON_BYTES_MAX: usize = 160;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Record {
-    pub v: u32,
+    pub v: Format,
     pub store: StoreId,
     pub job: Job,
     /// The highest token ever granted.
@@ -58,7 +54,7 @@ pub struct Record {
     /// How far its schedule has been evaluated, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timing: Option<Timing>,
-    /// Its triggers are waved off until somebody resumes it.
+    /// Triggers are skipped until the job is resumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Paused>,
     /// The parameters of an item of work that is done once.
@@ -67,35 +63,40 @@ pub struct Record {
     /// The store that the job was moved to. Nothing is granted here any more, and nothing changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved_to: Option<String>,
-    /// It comes and goes with every run. Behind all the rest it leaves that where it was, so that a store need not write it
-    /// anew.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+    /// Written last: it comes and goes with every run, and what precedes it then stays in place in the store's file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Paused {
     pub since: Wall,
     /// The host it was paused from.
     pub by: String,
+    /// When the job resumes by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Wall>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 /// How often one upstream kept a job from working.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Gauge {
     pub halts: u64,
     pub skips: u64,
     pub at: Wall,
     pub reason: String,
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 /// What is known of a resource from the publishes of one job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Resource {
     pub kind: String,
     /// The highest token that the target is known to have accepted.
@@ -103,11 +104,12 @@ pub struct Resource {
     pub run: RunId,
     pub at: Wall,
     pub refused: u64,
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 /// Ownership for a limited time. It belongs to the record's token and this run, together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Lease {
     pub run: RunId,
     #[serde(rename = "ttl_ms", with = "as_millis")]
@@ -130,6 +132,8 @@ pub struct Lease {
     /// Somebody asked the holder to stop and hand over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_asked: Option<StopAsked>,
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 /// The end of a lease on the store's clock.
@@ -140,23 +144,25 @@ pub struct Until {
     pub tick: u64,
 }
 
-/// Who holds a lease, for people and for the one question whether it can still be alive.
+/// Who holds a lease: shown to people, and used to decide whether the holder can still be alive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Holder {
     pub host: String,
     /// The processes behind it. Without any it ends by its time-to-live.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<Processes>,
-    /// The lease was taken by hand, for somebody who is no run: nothing is recorded of how it ended.
+    /// The lease was taken by hand and belongs to no run: its end leaves no outcome.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub by_hand: bool,
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 impl Holder {
-    /// Whether a run is behind it, of which an outcome is due.
+    /// Whether a run holds the lease, so that an outcome is due. Process evidence does not matter: a run whose processes
+    /// cannot be looked up is still a run.
     pub fn is_run(&self) -> bool {
-        self.processes.is_some() && !self.by_hand
+        !self.by_hand
     }
 
     /// The process people look for.
@@ -167,15 +173,19 @@ impl Holder {
 
 /// Processes, told apart from any that later get the same numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Processes {
     pub machine: String,
     pub boot: String,
     /// Containers share a boot but not their process ids.
     pub pid_namespace: String,
+    /// Start times are shifted between time namespaces. Absent where it could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_namespace: Option<String>,
     pub wrapper: Process,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keeper: Option<Process>,
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -187,21 +197,23 @@ pub struct Process {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct StopAsked {
     pub by: RunId,
     pub host: String,
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 /// The store's own record, under [`Key::identity`](crate::name::Key::identity).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Identity {
-    pub v: u32,
+    pub v: Format,
     pub store: StoreId,
     /// No job begins here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealed: Option<Seal>,
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 /// Why a store takes no job that it does not have. URLs in it hold no password.
@@ -219,6 +231,27 @@ pub enum Seal {
 }
 
 impl Record {
+    /// The record as it stands at an instant: a pause whose time is over has ended. Slots that passed during the pause
+    /// are not caught up.
+    pub fn as_of(&self, now: Wall) -> Cow<'_, Self> {
+        match self.paused.as_ref().and_then(|paused| paused.until).filter(|until| *until <= now) {
+            None => Cow::Borrowed(self),
+            Some(until) => {
+                let mut resumed = self.clone();
+                resumed.resume(until);
+                Cow::Owned(resumed)
+            }
+        }
+    }
+
+    /// Lets triggers through again from this instant on.
+    pub fn resume(&mut self, from: Wall) {
+        self.paused = None;
+        if let Some(timing) = &mut self.timing {
+            (timing.since, timing.evaluated, timing.settles) = (from, None, None);
+        }
+    }
+
     /// Takes note of a publish. The resource that was silent for longest gives way to a new one.
     pub fn note_publish(&mut self, published: &Published) {
         let full = self.resources.len() >= RESOURCES_MAX && !self.resources.contains_key(&published.resource);
@@ -233,6 +266,7 @@ impl Record {
             run: published.run,
             at: published.at,
             refused: 0,
+            unknown: Unknown::default(),
         });
         match published.refused {
             Some(_) => known.refused += 1,
@@ -249,7 +283,7 @@ impl Record {
         {
             self.upstreams.remove(&oldest);
         }
-        let fresh = || Gauge { halts: 0, skips: 0, at, reason: String::new() };
+        let fresh = || Gauge { halts: 0, skips: 0, at, reason: String::new(), unknown: Unknown::default() };
         let gauge = self.upstreams.entry(barred.job.clone()).or_insert_with(fresh);
         match barred.halt {
             true => gauge.halts += 1,
@@ -339,58 +373,21 @@ impl Record {
 
     /// Reads a record back, for this job and no other.
     pub fn decode(bytes: &[u8], job: &Job) -> Result<Self, Unreadable> {
-        let record: Self = decode(bytes)?;
+        let mut record: Self = decode(bytes)?;
         if record.job != *job {
             return Err(Unreadable::OtherJob(record.job));
         }
+        if record.v.is_old() {
+            record.upgrade();
+        }
         Ok(record)
     }
-}
 
-/// Why stored bytes are not a record. None of these is ever taken for "no record".
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Unreadable {
-    #[error("it was written in format {0}, which this fencepost does not know. Upgrade fencepost on this host.")]
-    Newer(u64),
-    #[error("it belongs to the job {0}")]
-    OtherJob(Job),
-    #[error("it is damaged: {0}")]
-    Damaged(String),
-}
-
-/// Writes any of our stored values down.
-pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
-    serde_json::to_vec(value).expect("our own types have string keys and no failing serializers")
-}
-
-/// Reads any of our stored values back. The format number is looked at first, so that a value of a newer fencepost
-/// is told apart from a damaged one.
-pub fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, Unreadable> {
-    #[derive(Deserialize)]
-    struct Format {
-        v: u64,
-    }
-    let damaged = |error: serde_json::Error| Unreadable::Damaged(format!("{error}"));
-    // One look at all of it is cheaper than one at every text in it.
-    let text = core::str::from_utf8(bytes).map_err(|error| Unreadable::Damaged(format!("{error}")))?;
-    // We write the number first, so that what begins with it need not be read twice.
-    if !bytes.starts_with(BEGINNING) {
-        let format: Format = serde_json::from_str(text).map_err(damaged)?;
-        if format.v != u64::from(FORMAT) {
-            return Err(Unreadable::Newer(format.v));
+    /// In format 1 a lease without processes was never a run.
+    fn upgrade(&mut self) {
+        self.v = FORMAT;
+        if let Some(lease) = &mut self.lease {
+            lease.holder.by_hand |= lease.holder.processes.is_none();
         }
-    }
-    serde_json::from_str(text).map_err(damaged)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_written_begins_with_its_format() {
-        assert_eq!(BEGINNING, format!("{{\"v\":{FORMAT},").as_bytes());
-        let identity = Identity { v: FORMAT, store: StoreId(uuid::Uuid::from_u128(1)), sealed: None };
-        assert!(encode(&identity).starts_with(BEGINNING));
     }
 }

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::contract::Recorded;
 use crate::fence::Level;
+use crate::format::{FORMAT, Format, decode, encode};
 use crate::ledger::{Barred, Consumed};
-use crate::record::{FORMAT, decode, encode};
 use crate::time::Wall;
 use crate::token::{RunId, Token};
 
@@ -24,7 +24,6 @@ const TROUBLES_MAX: usize = 5;
 
 /// A publish, accepted or refused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Published {
     pub resource: String,
     /// What sort of target it is: `file`, `git`, `sql` …
@@ -52,7 +51,6 @@ pub enum Said {
 
 /// What a gate inside a run let through, and what it held back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Gated {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub upstreams: Vec<Consumed>,
@@ -61,9 +59,8 @@ pub struct Gated {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Line {
-    v: u32,
+    v: Format,
     run: RunId,
     said: Said,
 }

@@ -4,14 +4,13 @@ use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::FORMAT;
+use crate::format::{FORMAT, Format, Unknown};
 use crate::time::Wall;
 use crate::token::{Nonce, Token};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Skips {
-    pub v: u32,
+    pub v: Format,
     pub nonce: Nonce,
     /// Another run was going.
     pub overlap: u64,
@@ -24,6 +23,8 @@ pub struct Skips {
     /// The last one for another run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<LastSkip>,
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -40,7 +41,6 @@ pub enum Skip {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct LastSkip {
     pub at: Wall,
     pub host: String,
@@ -48,12 +48,15 @@ pub struct LastSkip {
     pub token: Token,
     /// How many triggers in a row that run has turned away.
     pub in_a_row: u64,
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 impl Skips {
     /// One more trigger was waved off.
     pub fn add(before: Option<&Self>, nonce: Nonce, at: Wall, host: String, skip: Skip) -> Self {
-        let none = Self { v: FORMAT, nonce, overlap: 0, duplicate: 0, paused: 0, last: None };
+        let none =
+            Self { v: FORMAT, nonce, overlap: 0, duplicate: 0, paused: 0, last: None, unknown: Unknown::default() };
         let mut skips = Self { nonce, ..before.cloned().unwrap_or(none) };
         match skip {
             Skip::Duplicate => skips.duplicate += 1,
@@ -62,7 +65,7 @@ impl Skips {
                 let same = skips.last.as_ref().filter(|last| last.token == token);
                 let in_a_row = same.map_or(0, |last| last.in_a_row) + 1;
                 skips.overlap += 1;
-                skips.last = Some(LastSkip { at, host, token, in_a_row });
+                skips.last = Some(LastSkip { at, host, token, in_a_row, unknown: Unknown::default() });
             }
         }
         skips

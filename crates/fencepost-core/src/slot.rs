@@ -9,6 +9,7 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::Fingerprint;
+use crate::format::Unknown;
 use crate::ledger::{Covered, Outcome, Status, Trigger};
 use crate::plan::{self, Gap, Plan, PlanRules, SlotState, State, Why, plan};
 use crate::record::Record;
@@ -99,7 +100,6 @@ pub enum OnLost {
 
 /// How far the schedule of a job has been evaluated.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Timing {
     /// As it is written, with its zone, for whoever has no configuration.
     pub schedule: String,
@@ -114,6 +114,8 @@ pub struct Timing {
     /// Once a run of this slot has ended well, every slot up to it is accounted for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settles: Option<Wall>,
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 /// What a run is for.
@@ -326,6 +328,7 @@ impl Scheduled {
             since: now,
             evaluated: None,
             settles: None,
+            unknown: Unknown::default(),
         })
     }
 

@@ -328,7 +328,7 @@ impl<R: Rules> Transition<R> {
     fn identity_seen(&mut self, now: Now, entry: Option<Entry>) -> Step {
         let Some(entry) = entry else {
             let store = StoreId(self.by.0);
-            let new = encode(&Identity { v: FORMAT, store, sealed: None });
+            let new = encode(&Identity { v: FORMAT, store, sealed: None, unknown: Default::default() });
             self.store = Some(store);
             self.out = Out::NewIdentity;
             self.sent = now.boot;

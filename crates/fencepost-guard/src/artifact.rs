@@ -185,7 +185,10 @@ fn look(declared: &Declared, base: &Base, before: &Snapshot) -> Produced {
                     let too_small = Lack::TooSmall { path: name.clone(), size, min_bytes: declared.min_bytes };
                     lack = lack.or(Some(too_small));
                 }
-                files.push(Seen { artifact: Artifact { path: name, size, sha256 }, touched: is_touched });
+                files.push(Seen {
+                    artifact: Artifact { path: name, size, sha256, unknown: Default::default() },
+                    touched: is_touched,
+                });
             }
             Err(Unread::Unsteady) => lack = Some(Lack::Unsteady { path: name }),
             Err(Unread::Missing) => lack = Some(Lack::Missing),

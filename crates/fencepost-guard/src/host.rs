@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use fencepost_core::format::Unknown;
 use fencepost_core::record::{Holder, Process, Processes};
 use fencepost_core::time::Boot;
 use nix::errno::Errno;
@@ -10,30 +11,48 @@ use nix::unistd::{Pid, SysconfVar, gethostname, sysconf};
 
 pub use crate::sys::look_hosts_up_without_modules;
 
-/// The system this process runs on. Process ids mean something only where all three marks are the same.
+/// The system this process runs on. Process ids and start times mean something only where all four marks match.
 #[derive(Clone, Debug)]
 pub struct Host {
     pub name: String,
     machine: String,
     boot: String,
-    pid_namespace: String,
+    /// Absent without a `/proc` of this process's own namespace: then no process can be looked up.
+    namespaces: Option<Namespaces>,
+}
+
+/// The namespaces that give process ids and start times their meaning.
+#[derive(Clone, Debug)]
+struct Namespaces {
+    pid: String,
+    time: String,
+}
+
+impl Namespaces {
+    /// Both, if both can be read and `/proc` shows this process under its own id. In a new pid namespace with the old
+    /// `/proc`, `/proc/<getpid()>` is another process.
+    fn of_this_process() -> Option<Self> {
+        own_process()?;
+        let link = |name: &str| Some(fs::read_link(name).ok()?.to_string_lossy().into_owned());
+        Some(Self { pid: link("/proc/self/ns/pid")?, time: link("/proc/self/ns/time")? })
+    }
 }
 
 impl Host {
     pub fn this() -> Self {
+        let namespaces = Namespaces::of_this_process();
         // Tests show what two hosts do by two names on one. What is built for use knows no such thing.
         #[cfg(debug_assertions)]
         if let Some(name) = std::env::var("FENCEPOST_TEST_HOST").ok().filter(|name| !name.is_empty()) {
-            return Self { machine: name.clone(), pid_namespace: name.clone(), boot: boot_id(), name };
+            let namespaces = namespaces.map(|namespaces| Namespaces { pid: name.clone(), ..namespaces });
+            return Self { machine: name.clone(), namespaces, boot: boot_id(), name };
         }
         let name = gethostname().ok().and_then(|name| name.into_string().ok());
         Self {
             name: name.filter(|name| !name.is_empty()).unwrap_or_else(|| "localhost".to_string()),
             machine: first_line("/etc/machine-id"),
             boot: boot_id(),
-            pid_namespace: fs::read_link("/proc/self/ns/pid")
-                .map(|link| link.to_string_lossy().into_owned())
-                .unwrap_or_default(),
+            namespaces,
         }
     }
 
@@ -42,21 +61,33 @@ impl Host {
         &self.boot
     }
 
-    /// A holder with processes here, which can be proved dead by their absence.
+    /// A holder with processes here, which can be proved dead by their absence. Where they cannot be looked up it is a
+    /// holder all the same, and its lease ends by its time-to-live.
     pub fn holder(&self, wrapper: i32, keeper: Option<Process>) -> Holder {
-        let processes = process(wrapper).map(|wrapper| Processes {
+        Holder {
+            host: self.name.clone(),
+            processes: self.processes(wrapper, keeper),
+            by_hand: false,
+            unknown: Unknown::default(),
+        }
+    }
+
+    fn processes(&self, wrapper: i32, keeper: Option<Process>) -> Option<Processes> {
+        let Namespaces { pid, time } = self.namespaces.clone()?;
+        Some(Processes {
             machine: self.machine.clone(),
             boot: self.boot.clone(),
-            pid_namespace: self.pid_namespace.clone(),
-            wrapper,
+            pid_namespace: pid,
+            time_namespace: Some(time),
+            wrapper: process(wrapper)?,
             keeper,
-        });
-        Holder { host: self.name.clone(), processes, by_hand: false }
+            unknown: Unknown::default(),
+        })
     }
 
     /// A holder by hand: a script that comes and goes between `acquire` and `release`.
     pub fn holder_by_hand(&self) -> Holder {
-        Holder { host: self.name.clone(), processes: None, by_hand: true }
+        Holder { host: self.name.clone(), processes: None, by_hand: true, unknown: Unknown::default() }
     }
 
     /// A holder by hand that stays: this process keeps the lease for whoever started it.
@@ -76,19 +107,39 @@ impl Host {
         self.shares_processes(processes) && process(processes.wrapper.pid) == Some(processes.wrapper)
     }
 
-    /// Containers on one machine share its boot but not its process ids, and images share machine ids.
+    /// Containers on one machine share its boot but not its process ids, images share machine ids, and start times are
+    /// shifted in another time namespace.
     fn shares_processes(&self, processes: &Processes) -> bool {
-        let same = (&processes.machine, &processes.boot, &processes.pid_namespace)
-            == (&self.machine, &self.boot, &self.pid_namespace);
-        same && !self.boot.is_empty() && !self.pid_namespace.is_empty()
+        let Some(Namespaces { pid, time }) = &self.namespaces else { return false };
+        let same = (&processes.machine, &processes.boot, &processes.pid_namespace, processes.time_namespace.as_ref())
+            == (&self.machine, &self.boot, pid, Some(time));
+        same && !self.boot.is_empty() && !self.machine.is_empty()
     }
 }
 
-/// A living process with its start time. A zombie is dead: it only waits for somebody to ask.
+/// This process, if `/proc` shows it under the id that it knows itself by.
+#[cfg(target_os = "linux")]
+fn own_process() -> Option<Process> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    let pid = std::process::id().cast_signed();
+    (stat.split_once(' ')?.0.parse() == Ok(pid)).then(|| parse_stat(pid, &stat))?
+}
+
+#[cfg(not(target_os = "linux"))]
+fn own_process() -> Option<Process> {
+    None
+}
+
+/// A living process with its start time. A zombie is dead.
 #[cfg(target_os = "linux")]
 pub fn process(pid: i32) -> Option<Process> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name stands in parentheses and may itself hold anything, so that the fields count from the last one.
+    parse_stat(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The state and start time in the content of a `stat` file.
+#[cfg(target_os = "linux")]
+fn parse_stat(pid: i32, stat: &str) -> Option<Process> {
+    // The name stands in parentheses and may contain anything, so the fields count from the last parenthesis.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let state = fields.next()?;
     let started = fields.nth(18)?.parse().ok()?;
@@ -213,10 +264,12 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(here.knows_dead(&dead));
-        let changes: [fn(&mut Processes); 3] = [
+        let changes: [fn(&mut Processes); 5] = [
             |p| p.pid_namespace = "pid:[1]".to_string(),
             |p| p.machine = "another".to_string(),
             |p| p.boot = "another".to_string(),
+            |p| p.time_namespace = Some("time:[1]".to_string()),
+            |p| p.time_namespace = None,
         ];
         for change in changes {
             let mut other = dead.clone();

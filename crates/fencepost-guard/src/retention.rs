@@ -68,6 +68,7 @@ mod tests {
             upstreams: Vec::new(),
             covers: None,
             clipped: false,
+            unknown: Default::default(),
         }
     }
 
@@ -98,6 +99,7 @@ mod tests {
             paused: None,
             params: None,
             moved_to: None,
+            unknown: Default::default(),
         };
         let key = Key::job(&record.job);
         store.swap(&key, None, Some(&record.encode())).unwrap();

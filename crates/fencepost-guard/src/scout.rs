@@ -216,7 +216,12 @@ impl Scout {
             }
         }
         match read(read_from) {
-            Ok((size, sha256)) => Here::Found(Artifact { path: self.base.name(Path::new(path)), size, sha256 }),
+            Ok((size, sha256)) => Here::Found(Artifact {
+                path: self.base.name(Path::new(path)),
+                size,
+                sha256,
+                unknown: Default::default(),
+            }),
             Err(Unread::Missing) => Here::Missing,
             Err(Unread::Unsteady) => Here::Unreadable("it changes while it is read".to_string()),
             Err(Unread::Failed(error)) => Here::Unreadable(error.to_string()),

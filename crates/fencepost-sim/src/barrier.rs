@@ -304,6 +304,7 @@ fn upstream(attempts: &[(usize, Ended)], going: Option<(usize, Going)>, zone: &s
         paused: Default::default(),
         params: Default::default(),
         moved_to: Default::default(),
+        unknown: Default::default(),
     };
     Upstream { record: Some(record), lease_is_over, history: Vec::new() }
 }
@@ -332,6 +333,7 @@ fn outcome(number: u64, slot: Wall, ended: Ended, zone: &str) -> Outcome {
         upstreams: Vec::new(),
         covers: None,
         clipped: false,
+        unknown: Default::default(),
     }
 }
 
@@ -342,24 +344,27 @@ fn lease(number: u64, slot: Wall, zone: &str) -> Lease {
         pid_namespace: String::new(),
         wrapper: Process { pid: 1, started: 1 },
         keeper: None,
+        time_namespace: Default::default(),
+        unknown: Default::default(),
     };
     Lease {
         run: run(number),
         ttl: Duration::from_secs(60),
         renewals: 0,
         until: None,
-        holder: Holder { host: String::new(), processes: Some(processes), by_hand: false },
+        holder: Holder { host: String::new(), processes: Some(processes), by_hand: false, unknown: Default::default() },
         slot,
         covers: None,
         zone: zone.to_string(),
         trigger: Trigger::Schedule,
         since: slot,
         stop_asked: None,
+        unknown: Default::default(),
     }
 }
 
 fn artifact(bytes: Bytes) -> Artifact {
-    Artifact { path: PATH.to_string(), size: 1, sha256: Fingerprint([bytes as u8; 32]) }
+    Artifact { path: PATH.to_string(), size: 1, sha256: Fingerprint([bytes as u8; 32]), unknown: Default::default() }
 }
 
 fn run(number: u64) -> RunId {

@@ -329,7 +329,16 @@ impl Model for World {
             Step::Tick => next.ticks += 1,
             Step::Pause => {
                 next.budget.pauses -= 1;
-                next.at_once(setting, Intent::Pause(Paused { since: self.wall(), by: String::new(), note: None }));
+                next.at_once(
+                    setting,
+                    Intent::Pause(Paused {
+                        since: self.wall(),
+                        by: String::new(),
+                        note: None,
+                        unknown: Default::default(),
+                        until: Default::default(),
+                    }),
+                );
             }
             Step::Resume => next.at_once(setting, Intent::Resume),
         }
@@ -444,7 +453,12 @@ impl World {
 
     fn read(&self, key: &Key) -> Option<Entry> {
         if *key == Key::identity() {
-            let bytes = encode(&Identity { v: FORMAT, store: StoreId(run_id(255).0), sealed: None });
+            let bytes = encode(&Identity {
+                v: FORMAT,
+                store: StoreId(run_id(255).0),
+                sealed: None,
+                unknown: Default::default(),
+            });
             return Some(Entry { bytes, version: version(0) });
         }
         let stored = self.stored.as_deref()?;
@@ -552,8 +566,10 @@ fn holder(run: u8) -> Holder {
         pid_namespace: String::new(),
         wrapper: Process { pid: i32::from(run), started: 0 },
         keeper: None,
+        time_namespace: Default::default(),
+        unknown: Default::default(),
     };
-    Holder { host: String::new(), processes: Some(processes), by_hand: false }
+    Holder { host: String::new(), processes: Some(processes), by_hand: false, unknown: Default::default() }
 }
 
 fn version(number: u64) -> Version {

@@ -361,7 +361,7 @@ impl World {
         let now = self.now(config, 1);
         let context =
             Context { job: &job, now, nonce, reference: None, facts: &facts, store: None, aside: Aside::default() };
-        let intent = Intent::AskToStop(StopAsked { by: run_id(0), host: String::new() });
+        let intent = Intent::AskToStop(StopAsked { by: run_id(0), host: String::new(), unknown: Default::default() });
         if let Ok(Decision::Write { record: Some(record), .. }) = intent.decide::<Honest>(self.store.record(), &context)
         {
             self.store.replace(*record);

@@ -55,7 +55,7 @@ impl Store {
             Self { state: State::default(), next_version: 1, history: keeps_history.then(|| Rc::new(Vec::new())) };
         if !is_new {
             let id = StoreId(run_id(0).0);
-            let identity = encode(&Identity { v: FORMAT, store: id, sealed: None });
+            let identity = encode(&Identity { v: FORMAT, store: id, sealed: None, unknown: Default::default() });
             store.put(false, Some(identity), None);
             let record = unused_record(id);
             store.put(true, Some(record.encode()), Some(Rc::new(record)));
@@ -152,5 +152,6 @@ fn unused_record(store: StoreId) -> Record {
         paused: None,
         params: None,
         moved_to: None,
+        unknown: Default::default(),
     }
 }

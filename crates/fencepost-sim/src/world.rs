@@ -247,11 +247,18 @@ fn terms(config: &Config, host: usize, boots: u8, run: u8) -> Terms {
         pid_namespace: String::new(),
         wrapper: pid(run),
         keeper: None,
+        time_namespace: Default::default(),
+        unknown: Default::default(),
     };
     let claim = Claim {
         run: run_id(run),
         ttl: config.ttl,
-        holder: Holder { host: host.to_string(), processes: Some(processes), by_hand: false },
+        holder: Holder {
+            host: host.to_string(),
+            processes: Some(processes),
+            by_hand: false,
+            unknown: Default::default(),
+        },
         slot: Choice::At(EPOCH),
         zone: String::new(),
         trigger: Trigger::Schedule,

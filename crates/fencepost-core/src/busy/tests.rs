@@ -30,7 +30,7 @@ fn entry(token: u64, turn: u128) -> Entry {
         at: Wall(0),
         host: "h".to_string(),
     };
-    let holder = Holder { host: "h".to_string(), processes: None, by_hand: true };
+    let holder = Holder { host: "h".to_string(), processes: None, by_hand: true, unknown: Default::default() };
     Entry { resource: "live".to_string(), turn: id(turn), write, ttl: TTL, holder }
 }
 

@@ -505,7 +505,7 @@ impl<R: Rules> Run<R> {
             self.asked_to_stop = holder;
             let by = self.terms.claim.run;
             let host = self.terms.claim.holder.host.clone();
-            return self.start(Intent::AskToStop(StopAsked { by, host }), now, out);
+            return self.start(Intent::AskToStop(StopAsked { by, host, unknown: Default::default() }), now, out);
         }
         if self.looks == 0 {
             out.push(Output::Tell(Event::Waiting { record, remaining }));

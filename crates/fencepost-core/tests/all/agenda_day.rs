@@ -319,11 +319,18 @@ impl World {
             pid_namespace: "pid:[1]".to_string(),
             wrapper: process,
             keeper: None,
+            time_namespace: Default::default(),
+            unknown: Default::default(),
         };
         Claim {
             run,
             ttl: Duration::from_millis(TTL),
-            holder: Holder { host: number.to_string(), processes: Some(processes), by_hand: false },
+            holder: Holder {
+                host: number.to_string(),
+                processes: Some(processes),
+                by_hand: false,
+                unknown: Default::default(),
+            },
             zone: scheduled.schedule.zone().name().to_string(),
             slot: Choice::Due(Box::new(scheduled.clone())),
             trigger: Trigger::Schedule,

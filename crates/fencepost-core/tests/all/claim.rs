@@ -95,7 +95,7 @@ fn a_replacing_run_asks_once_and_waits_for_the_release() {
     bench.settle();
     assert!(matches!(bench.events()[..], [Event::AskedToStop { .. }]), "{:?}", bench.out);
     let asked = lease(&bench.store.record()).stop_asked.clone();
-    assert_eq!(asked, Some(StopAsked { by: id(2), host: "alpha".to_string() }));
+    assert_eq!(asked, Some(StopAsked { by: id(2), host: "alpha".to_string(), unknown: Default::default() }));
     for _ in 0..3 {
         bench.wake();
         bench.settle();

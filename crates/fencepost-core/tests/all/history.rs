@@ -95,7 +95,12 @@ fn every_attempt_of_one_slot_is_kept_over_several_pages() {
 fn what_the_record_has_no_room_for_is_whole_in_the_history() {
     let mut store = Memory::with_identity();
     let artifacts: Vec<_> = (0..20)
-        .map(|number| Artifact { path: format!("out/{number}"), size: number, sha256: Fingerprint([number as u8; 32]) })
+        .map(|number| Artifact {
+            path: format!("out/{number}"),
+            size: number,
+            sha256: Fingerprint([number as u8; 32]),
+            unknown: Default::default(),
+        })
         .collect();
     let note = "n".repeat(1_000);
     let ending = Ending { artifacts: artifacts.clone(), note: Some(note.clone()), ..good() };
@@ -225,6 +230,7 @@ fn what_was_kept_in_short_and_is_given_up_after_all_is_an_attempt() {
             path: format!("{part}").repeat(60),
             size: 1,
             sha256: Fingerprint([number as u8; 32]),
+            unknown: Default::default(),
         });
         let slot = wall(1_000 + number);
         let run = id(100 + u128::from(number));

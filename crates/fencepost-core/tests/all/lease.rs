@@ -102,7 +102,7 @@ fn a_sighting_begins_after_the_read_and_only_a_renewal_begins_it_anew() {
     let first = sight(None, &held(5, 1), 100).unwrap();
     assert_eq!(first, Sighting { token: token(5), renewals: 0, since: boot(110) });
 
-    let asked = Some(StopAsked { by: id(2), host: "beta".to_string() });
+    let asked = Some(StopAsked { by: id(2), host: "beta".to_string(), unknown: Default::default() });
     let disturbed = with_lease(held(5, 1), |lease| lease.stop_asked = asked);
     assert_eq!(sight(Some(first), &disturbed, 900), Some(first), "what others write disturbs nothing");
 

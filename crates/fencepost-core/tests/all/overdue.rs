@@ -26,6 +26,7 @@ fn seen(evaluated: Option<&str>) -> Record {
         since: at("05:30"),
         evaluated: evaluated.map(at),
         settles: None,
+        unknown: Default::default(),
     };
     Record { timing: Some(timing), ..free(1) }
 }
@@ -48,6 +49,7 @@ fn outcome(number: u128, slot: &str, started: &str, finished: &str, status: Stat
         upstreams: Vec::new(),
         covers: None,
         clipped: false,
+        unknown: Default::default(),
     }
 }
 

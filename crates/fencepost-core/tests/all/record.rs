@@ -10,7 +10,7 @@ use fencepost_core::record::{FORMAT, Identity, RECORD_BYTES_MAX, Record, StopAsk
 fn full() -> Record {
     let mut record = with_lease(held(5, 1), |lease| {
         lease.renewals = 3;
-        lease.stop_asked = Some(StopAsked { by: id(2), host: "beta".to_string() });
+        lease.stop_asked = Some(StopAsked { by: id(2), host: "beta".to_string(), unknown: Default::default() });
     });
     record.ledger.push(outcome(8, Status::Ok, None));
     record.ledger.push(outcome(9, Status::Lost, Some("its lease expired")));
@@ -35,6 +35,7 @@ fn outcome(run: u128, status: Status, note: Option<&str>) -> Outcome {
         upstreams: Vec::new(),
         covers: None,
         clipped: false,
+        unknown: Default::default(),
     }
 }
 
@@ -50,7 +51,7 @@ fn a_record_comes_back_as_it_was() {
 #[test]
 fn the_format_is_this() {
     let golden = concat!(
-        r#"{"v":1,"store":"00000000-0000-0000-0000-00000005709e","job":{"name":"report"},"token":5,"grants":1,"#,
+        r#"{"v":2,"store":"00000000-0000-0000-0000-00000005709e","job":{"name":"report"},"token":5,"grants":1,"#,
         r#""nonce":{"by":"00000000-0000-0000-0000-000000000063","write":0},"#,
         r#""ledger":{"ring":[{"slot":1790000000000,"zone":"Europe/Berlin","status":"ok","token":4,"#,
         r#""run":"00000000-0000-0000-0000-000000000008","host":"alpha","trigger":"catch_up","#,
@@ -73,20 +74,68 @@ fn the_format_is_this() {
     assert_eq!(Record::decode(golden.as_bytes(), &job()), Ok(full()));
 
     let free = concat!(
-        r#"{"v":1,"store":"00000000-0000-0000-0000-00000005709e","job":{"name":"report"},"token":5,"grants":1,"#,
+        r#"{"v":2,"store":"00000000-0000-0000-0000-00000005709e","job":{"name":"report"},"token":5,"grants":1,"#,
         r#""nonce":{"by":"00000000-0000-0000-0000-000000000063","write":0},"ledger":{"ring":[],"counts":{}}}"#,
     );
     assert_eq!(String::from_utf8(crate::common::free(5).encode()).unwrap(), free);
 
-    let identity = Identity { v: FORMAT, store: store_id(), sealed: None };
-    let golden = r#"{"v":1,"store":"00000000-0000-0000-0000-00000005709e"}"#;
+    let identity = Identity { v: FORMAT, store: store_id(), sealed: None, unknown: Default::default() };
+    let golden = r#"{"v":2,"store":"00000000-0000-0000-0000-00000005709e"}"#;
     assert_eq!(String::from_utf8(encode(&identity)).unwrap(), golden);
 }
 
 #[test]
-fn a_newer_format_is_said_to_be_one_whatever_else_it_holds() {
-    for bytes in [&br#"{"v":2}"#[..], br#"{"shape":["new"],"v":2,"lease":7}"#] {
-        assert_eq!(Record::decode(bytes, &job()), Err(Unreadable::Newer(2)));
+fn a_newer_format_is_reported_as_one_in_any_shape() {
+    for bytes in [&br#"{"v":3}"#[..], br#"{"shape":["new"],"v":3,"lease":7}"#] {
+        assert_eq!(Record::decode(bytes, &job()), Err(Unreadable::Newer(3)));
+    }
+}
+
+#[test]
+fn a_record_of_format_1_is_read_and_rewritten_in_format_2() {
+    let new = String::from_utf8(full().encode()).unwrap();
+    let old = new.replacen(r#"{"v":2"#, r#"{"v":1"#, 1);
+    let read = Record::decode(old.as_bytes(), &job()).unwrap();
+    assert_eq!(read, full());
+    assert_eq!(String::from_utf8(read.encode()).unwrap(), new);
+}
+
+/// In format 1 a lease without processes had no run behind it, and its end left no outcome.
+#[test]
+fn a_lease_of_format_1_without_processes_is_by_hand() {
+    let record = with_lease(held(5, 1), |lease| lease.holder.processes = None);
+    let new = String::from_utf8(record.encode()).unwrap();
+    let is_run = |text: &str| Record::decode(text.as_bytes(), &job()).unwrap().lease.unwrap().holder.is_run();
+    assert!(is_run(&new));
+    assert!(!is_run(&new.replacen(r#"{"v":2"#, r#"{"v":1"#, 1)));
+}
+
+/// A later version may add a field to any part of a record. A swap by this version must not lose it.
+#[test]
+fn unknown_fields_survive_in_every_part_of_a_record() {
+    let mut record = full();
+    record.timing = Some(timing(None));
+    record.ledger.ring[0].artifacts =
+        vec![Artifact { path: "a".into(), size: 1, sha256: Fingerprint([1; 32]), unknown: Default::default() }];
+    let text = String::from_utf8(record.encode()).unwrap();
+    for part in [
+        r#"{"v":2,"#,
+        r#""ledger":{"#,
+        r#""ring":[{"#,
+        r#""artifacts":[{"#,
+        r#""last_ok":{"#,
+        r#""timing":{"#,
+        r#""lease":{"#,
+        r#""holder":{"#,
+        r#""processes":{"#,
+        r#""stop_asked":{"#,
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+        let later = text.replacen(part, &format!(r#"{part}"from_later":[1,{{"a":null}}],"#), 1);
+        let mut read = Record::decode(later.as_bytes(), &job()).unwrap_or_else(|why| panic!("{part}: {why}"));
+        read.ledger.push(outcome(77, Status::Error, None));
+        let written = String::from_utf8(read.encode()).unwrap();
+        assert_eq!(written.matches(r#""from_later":[1,{"a":null}]"#).count(), 1, "{part}: {written}");
     }
 }
 
@@ -110,15 +159,15 @@ fn every_torn_record_is_damaged() {
 fn what_we_never_write_is_damaged() {
     let good = String::from_utf8(held(5, 1).encode()).unwrap();
     for (from, to) in [
-        (r#""v":1,"#, ""),
-        (r#""v":1"#, r#""v":-1"#),
-        (r#""v":1"#, r#""v":"1""#),
+        (r#""v":2,"#, ""),
+        (r#""v":2"#, r#""v":-1"#),
+        (r#""v":2"#, r#""v":"2""#),
         (r#""token":5"#, r#""token":9007199254740992"#),
         (r#""token":5"#, r#""token":-5"#),
         (r#""token":5"#, r#""token":5.0"#),
         (r#""token":5"#, r#""token":5,"token":6"#),
-        (r#""grants":1"#, r#""grants":1,"extra":0"#),
-        (r#""renewals":0"#, r#""renewals":0,"extra":0"#),
+        (r#""grants":1"#, r#""grants":1,"grants":2"#),
+        (r#""pid":10"#, r#""pid":10,"extra":0"#),
         (r#""report""#, r#""../report""#),
     ] {
         let bad = good.replacen(from, to, 1);
@@ -176,6 +225,7 @@ fn what_is_not_accounted_for_yet_is_kept_in_short_however_long_it_was() {
                 path: format!("{part}").repeat(150),
                 size: 1,
                 sha256: Fingerprint([number as u8; 32]),
+                unknown: Default::default(),
             })
             .collect(),
         ..outcome(u128::from(number), status, Some("a note"))

@@ -273,7 +273,7 @@ fn a_lease_that_is_anothers_ends_the_tree_at_once() {
 #[test]
 fn a_holder_that_was_asked_stops_and_hands_over() {
     let mut bench = Bench::running(terms(2));
-    let asked = StopAsked { by: id(3), host: "beta".to_string() };
+    let asked = StopAsked { by: id(3), host: "beta".to_string(), unknown: Default::default() };
     bench.store.change(|record| record.lease.as_mut().unwrap().stop_asked = Some(asked.clone()));
     bench.wake();
     bench.settle();
@@ -302,7 +302,7 @@ fn a_lease_that_is_anothers_is_let_go_even_while_the_child_is_being_stopped() {
 #[test]
 fn a_child_that_is_being_stopped_is_not_stopped_again_by_every_renewal() {
     let mut bench = Bench::running(terms(2));
-    let asked = StopAsked { by: id(3), host: "beta".to_string() };
+    let asked = StopAsked { by: id(3), host: "beta".to_string(), unknown: Default::default() };
     bench.store.change(|record| record.lease.as_mut().unwrap().stop_asked = Some(asked));
     for _ in 0..3 {
         bench.wake();

@@ -567,7 +567,13 @@ fn nothing_from_before_an_edit_is_caught_up() {
 #[test]
 fn a_paused_job_does_not_run_and_catches_nothing_up_after_it() {
     let mut story = Story::known();
-    let paused = Paused { since: wall(1), by: "alpha".to_string(), note: Some("moving".to_string()) };
+    let paused = Paused {
+        since: wall(1),
+        by: "alpha".to_string(),
+        note: Some("moving".to_string()),
+        unknown: Default::default(),
+        until: Default::default(),
+    };
     assert!(story.intend(Intent::Pause(paused.clone()), at(0, 10)));
     assert!(story.intend(Intent::Pause(Paused { by: "beta".to_string(), ..paused.clone() }), at(0, 20)));
     for choice in [due(hourly()), due(asking(Asked::Now)), due(asking(Asked::Again)), Choice::At(wall(3))] {
@@ -585,7 +591,13 @@ fn a_paused_job_does_not_run_and_catches_nothing_up_after_it() {
 #[test]
 fn a_job_may_be_paused_before_it_is_ever_seen() {
     let mut story = Story::default();
-    let paused = Paused { since: wall(0), by: "alpha".to_string(), note: None };
+    let paused = Paused {
+        since: wall(0),
+        by: "alpha".to_string(),
+        note: None,
+        unknown: Default::default(),
+        until: Default::default(),
+    };
     assert!(story.intend(Intent::Pause(paused), 0));
     assert!(matches!(story.ok(at(1, 0), due(hourly())), Came::Not(NotNow::Paused { .. })));
     assert!(story.intend(Intent::Resume, at(1, 1)));
@@ -595,7 +607,13 @@ fn a_job_may_be_paused_before_it_is_ever_seen() {
 #[test]
 fn resuming_goes_by_the_clock_that_slots_are_judged_by() {
     let mut story = Story::known();
-    let paused = Paused { since: wall(0), by: "alpha".to_string(), note: None };
+    let paused = Paused {
+        since: wall(0),
+        by: "alpha".to_string(),
+        note: None,
+        unknown: Default::default(),
+        until: Default::default(),
+    };
     assert!(story.intend(Intent::Pause(paused), 1));
     // The machine that resumes is two hours ahead of the store.
     let ahead = Now { boot: boot(at(1, 10)), wall: wall(at(3, 10)) };

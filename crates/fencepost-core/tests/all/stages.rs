@@ -21,7 +21,8 @@ fn barred() -> Vec<Barred> {
 }
 
 fn written() -> Vec<Produced> {
-    let artifact = Artifact { path: "out".to_string(), size: 3, sha256: Fingerprint([7; 32]) };
+    let artifact =
+        Artifact { path: "out".to_string(), size: 3, sha256: Fingerprint([7; 32]), unknown: Default::default() };
     vec![Produced { declared: "out".to_string(), files: vec![Seen { artifact, touched: true }], lack: None }]
 }
 
@@ -38,7 +39,8 @@ fn they_come_one_after_the_other_and_the_artifacts_are_recorded() {
     assert!(!bench.out.iter().any(|out| matches!(out, Output::Spawn { .. } | Output::Inspect { .. })));
     end_tree(&mut bench, 0);
     assert!(bench.out.iter().any(|out| matches!(out, Output::Inspect { grant: Some(_) })));
-    let upstreams = vec![Consumed { job: "up".to_string(), slot: wall(0), run: id(7), sha256: None }];
+    let upstreams =
+        vec![Consumed { job: "up".to_string(), slot: wall(0), run: id(7), sha256: None, unknown: Default::default() }];
     bench.step(Input::Inspected(Passage::Proceed { upstreams: upstreams.clone() }));
     assert!(bench.out.iter().any(|out| matches!(out, Output::Spawn { grant: Some(_) })));
     end_tree(&mut bench, 0);

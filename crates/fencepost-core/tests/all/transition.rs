@@ -138,7 +138,10 @@ fn whoever_loses_the_race_for_the_identity_takes_the_others() {
     let step = change.begin();
     let step = change.answer(step, 1);
     let step = change.answer(step, 2);
-    change.store.put_bytes(Key::identity(), encode(&Identity { v: FORMAT, store: store_id(), sealed: None }));
+    change.store.put_bytes(
+        Key::identity(),
+        encode(&Identity { v: FORMAT, store: store_id(), sealed: None, unknown: Default::default() }),
+    );
     done(change.settle(step, 3));
     assert_eq!(change.store.record().store, store_id());
 }

@@ -108,6 +108,7 @@ mod tests {
             op: None,
             at: Wall(0),
             host: "h".to_string(),
+            unknown: Default::default(),
         }
     }
 

@@ -263,7 +263,7 @@ impl Pushes<'_> {
     }
 
     fn push(&mut self, expected: &str, fence: Fence) -> Result<Option<Receipt>, PublishError> {
-        let commit = self.target.fence_commit(&Tip::Written(fence.clone()), Some(expected))?;
+        let commit = self.target.fence_commit(&Tip::Written(Box::new(fence.clone())), Some(expected))?;
         self.sent.push((commit.clone(), fence.clone()));
         let (outcome, words) = self.target.send(&self.target.push(expected, &commit))?;
         self.words = words;

@@ -17,7 +17,13 @@ pub fn pause(global: &Global, options: &PauseOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     let job = super::job(&options.job.job, options.job.per_host, &place)?;
     refuse_unknown(&place, &job)?;
-    let paused = Paused { since: clock::now().wall, by: place.host.name.clone(), note: options.note.clone() };
+    let paused = Paused {
+        since: clock::now().wall,
+        by: place.host.name.clone(),
+        note: options.note.clone(),
+        unknown: Default::default(),
+        until: Default::default(),
+    };
     change(&place, &job, Intent::Pause(paused))?;
     told(global, &job, true, &format!("{job} is paused. A run that is going goes on; fencepost resume {job} ends it."));
     Ok(Code::DONE)

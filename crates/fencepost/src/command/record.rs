@@ -176,7 +176,9 @@ fn artifacts(paths: &[String], base: &Base) -> Result<Vec<Artifact>, Failure> {
     let artifacts = paths.iter().map(|path| {
         let whole = directory.join(path);
         match read(&whole) {
-            Ok((size, sha256)) => Ok(Artifact { path: base.name(Path::new(&whole)), size, sha256 }),
+            Ok((size, sha256)) => {
+                Ok(Artifact { path: base.name(Path::new(&whole)), size, sha256, unknown: Default::default() })
+            }
             Err(Unread::Missing) => Err(Failure::Usage(format!("--artifact {path}: there is no such file."))),
             Err(Unread::Unsteady) => Err(Failure::Other(format!(
                 "--artifact {path}: it changed while it was hashed, twice. Nothing was recorded; record it when nobody \

@@ -382,7 +382,7 @@ struct GaugeJson {
 
 impl GaugeJson {
     fn new(job: &str, gauge: &Gauge, zone: &Zone) -> Self {
-        let Gauge { halts, skips, at, reason } = gauge;
+        let Gauge { halts, skips, at, reason, .. } = gauge;
         Self { job: job.to_string(), halts: *halts, skips: *skips, at: zone.show(*at), reason: reason.clone() }
     }
 }

@@ -135,7 +135,12 @@ fn what_the_record_cut_is_shown_whole() {
     let site = Site::new();
     let past = Past::of(&site, "j", "Asia/Tokyo");
     let artifacts: Vec<_> = (0..20)
-        .map(|number| Artifact { path: format!("out/{number}"), size: number, sha256: Fingerprint([number as u8; 32]) })
+        .map(|number| Artifact {
+            path: format!("out/{number}"),
+            size: number,
+            sha256: Fingerprint([number as u8; 32]),
+            unknown: Default::default(),
+        })
         .collect();
     let run = RunId(uuid::Uuid::now_v7());
     let upstreams: Vec<_> = (0..10)
@@ -144,6 +149,7 @@ fn what_the_record_cut_is_shown_whole() {
             slot: past.at("2026-08-01T07:00"),
             run,
             sha256: (number > 0).then_some(Fingerprint([7; 32])),
+            unknown: Default::default(),
         })
         .collect();
     let note = format!("first line\n{}", "n".repeat(1_000));

@@ -85,7 +85,7 @@ pub fn me(of: u64, run: u128) -> Me {
 }
 
 pub fn by_hand() -> Holder {
-    Holder { host: "alpha".to_string(), processes: None, by_hand: true }
+    Holder { host: "alpha".to_string(), processes: None, by_hand: true, unknown: Default::default() }
 }
 
 pub fn holder() -> Holder {
@@ -95,8 +95,10 @@ pub fn holder() -> Holder {
         pid_namespace: "pid:[1]".to_string(),
         wrapper: Process { pid: 10, started: 100 },
         keeper: Some(Process { pid: 11, started: 101 }),
+        time_namespace: Default::default(),
+        unknown: Default::default(),
     };
-    Holder { host: "alpha".to_string(), processes: Some(processes), by_hand: false }
+    Holder { host: "alpha".to_string(), processes: Some(processes), by_hand: false, unknown: Default::default() }
 }
 
 pub fn claim(run: u128) -> Claim {
@@ -127,6 +129,7 @@ pub fn free(last: u64) -> Record {
         paused: None,
         params: None,
         moved_to: None,
+        unknown: Default::default(),
     }
 }
 
@@ -140,6 +143,7 @@ pub fn timing(evaluated: Option<Wall>) -> Timing {
         since: wall(0),
         evaluated,
         settles: None,
+        unknown: Default::default(),
     }
 }
 
@@ -156,6 +160,7 @@ pub fn held(of: u64, run: u128) -> Record {
         covers: None,
         since: wall(0),
         stop_asked: None,
+        unknown: Default::default(),
     };
     Record { lease: Some(lease), ..free(of) }
 }
@@ -178,7 +183,7 @@ pub fn complete(me: Me) -> Intent {
 }
 
 pub fn ask_to_stop(by: u128) -> Intent {
-    Intent::AskToStop(StopAsked { by: id(by), host: "beta".to_string() })
+    Intent::AskToStop(StopAsked { by: id(by), host: "beta".to_string(), unknown: Default::default() })
 }
 
 /// Decides with the store's clock at the same moment and nothing else known.
@@ -241,7 +246,10 @@ impl Memory {
 
     pub fn with_identity() -> Self {
         let mut memory = Self::default();
-        memory.put_bytes(Key::identity(), encode(&Identity { v: FORMAT, store: store_id(), sealed: None }));
+        memory.put_bytes(
+            Key::identity(),
+            encode(&Identity { v: FORMAT, store: store_id(), sealed: None, unknown: Default::default() }),
+        );
         memory
     }
 

@@ -120,7 +120,7 @@ impl Remote {
             _ => Err("it is not a commit".to_string()),
         };
         match tip {
-            Ok(Tip::Written(fence)) => Ok(Some(fence)),
+            Ok(Tip::Written(fence)) => Ok(Some(*fence)),
             Ok(Tip::Unwritten) => Ok(None),
             Err(_) if request.adopt => Ok(None),
             Err(why) => Err(PublishError::Failed(format!(

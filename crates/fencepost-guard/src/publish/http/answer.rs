@@ -177,7 +177,7 @@ fn refused(answer: &Answer, write: &Write) -> Option<Refused> {
 /// The fence of a server that says only the token.
 fn unnamed(token: Token, write: &Write) -> Fence {
     Fence {
-        v: fencepost_core::record::FORMAT,
+        v: fencepost_core::fence::FENCE_FORMAT,
         store: write.store,
         job: write.job.clone(),
         token,
@@ -187,6 +187,7 @@ fn unnamed(token: Token, write: &Write) -> Fence {
         op: None,
         at: write.at,
         host: "a host that the server does not name".to_string(),
+        unknown: Default::default(),
     }
 }
 

@@ -211,7 +211,11 @@ impl Copy<'_> {
         }
         let sealed = Some(Seal::FilledFrom(bare(&self.from.store)));
         let version = known.map(|(_, entry)| entry.version);
-        self.put_identity(self.target, version.as_ref(), &Identity { v: FORMAT, store: id, sealed })
+        self.put_identity(
+            self.target,
+            version.as_ref(),
+            &Identity { v: FORMAT, store: id, sealed, unknown: Default::default() },
+        )
     }
 
     fn seal_source(&self) -> Result<(), Stopped> {

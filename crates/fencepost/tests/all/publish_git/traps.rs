@@ -25,7 +25,7 @@ impl Zombie {
         let judged = scene.at(FENCE).unwrap();
         clone.commit("zombie");
         let target = clone.target(&["main"]);
-        let ours = target.fence_commit(&Tip::Written(fence(5)), Some(&judged)).unwrap();
+        let ours = target.fence_commit(&Tip::Written(Box::new(fence(5))), Some(&judged)).unwrap();
         Self { push: target.push(&judged, &ours), clone }
     }
 
@@ -113,11 +113,11 @@ fn a_fence_commit_that_is_already_there_is_compared_with_nothing() {
             let zombie = Zombie::before_the_newer_write(&scene);
             let newer = scene.clone("newer");
             let target = newer.target(&["main:other"]);
-            let commit = target.fence_commit(&Tip::Written(fence(6)), Some(&scene.at(FENCE).unwrap()));
+            let commit = target.fence_commit(&Tip::Written(Box::new(fence(6))), Some(&scene.at(FENCE).unwrap()));
             // This clone has no fence commits yet, so that the zombie's serve.
             let commit = commit.unwrap_or_else(|_| {
                 git(&newer.path, &["fetch", "--quiet", "origin", FENCE]);
-                target.fence_commit(&Tip::Written(fence(6)), Some(&scene.at(FENCE).unwrap())).unwrap()
+                target.fence_commit(&Tip::Written(Box::new(fence(6))), Some(&scene.at(FENCE).unwrap())).unwrap()
             });
             let arguments = target.push(&scene.at(FENCE).unwrap(), &commit).arguments();
             // The newer write comes when the zombie has already heard where the refs are.
@@ -140,7 +140,7 @@ fn no_two_fence_commits_are_the_same() {
     let scene = Scene::new();
     let clone = scene.clone("a");
     let target = clone.target(&["main"]);
-    let tip = Tip::Written(fence(4));
+    let tip = Tip::Written(Box::new(fence(4)));
     assert_ne!(target.fence_commit(&tip, None).unwrap(), target.fence_commit(&tip, None).unwrap());
 }
 
@@ -156,7 +156,7 @@ fn a_fence_made_together_with_data_half_lands_where_it_is_hidden() {
         assert_eq!(scene.refs(), before);
         // The same with the fence made in the push itself.
         let target = clone.target(&["main"]);
-        let first = target.fence_commit(&Tip::Written(fence(4)), None).unwrap();
+        let first = target.fence_commit(&Tip::Written(Box::new(fence(4))), None).unwrap();
         let arguments = target.push("", &first).arguments();
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         assert!(!try_git(&clone.path, &arguments).status.success());
@@ -232,7 +232,7 @@ fn overtaken_between_hearing_and_pushing_it_is_refused_by_its_token() {
         git(&newer.path, &["fetch", "--quiet", "origin", FENCE]);
         let judged = scene.at(FENCE).unwrap();
         let target = newer.target(&["main:other"]);
-        let commit = target.fence_commit(&Tip::Written(fence(6)), Some(&judged)).unwrap();
+        let commit = target.fence_commit(&Tip::Written(Box::new(fence(6))), Some(&judged)).unwrap();
         let arguments = target.push(&judged, &commit).arguments();
         zombie.meanwhile(&format!("cd '{}' && git '{}'", newer.path.display(), arguments.join("' '")));
         assert_eq!(refused(zombie.publish(5)), "stale");
