@@ -93,7 +93,7 @@ fn nearest_directory(path: &Path) -> &Path {
     path.ancestors().skip(1).find(|above| above.is_dir()).unwrap_or(path)
 }
 
-/// Refuses what is no regular file, has two names, or has lost its content.
+/// Refuses what is no regular file, has two names, is mounted by itself, or has lost its content.
 fn refuse_unfit(path: &Path) -> Result<(), StoreError> {
     let stat = || fs::metadata(path).map_err(|error| unusable(path, &error));
     let found = stat()?;
@@ -109,6 +109,9 @@ fn refuse_unfit(path: &Path) -> Result<(), StoreError> {
         );
         return Err(StoreError::not_done(Trouble::Refused, detail));
     }
+    if is_mount_point(path) {
+        return Err(mounted(path));
+    }
     // Who makes a store fills the database before there is a log, so that a log beside a file which is empty even
     // afterwards has lost its database. SQLite would delete it.
     if found.len() == 0 && log_path(path).exists() && stat()?.len() == 0 {
@@ -119,6 +122,52 @@ fn refuse_unfit(path: &Path) -> Result<(), StoreError> {
         return fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(|error| unusable(path, &error));
     }
     Ok(())
+}
+
+/// The refusal of a database that is bind-mounted without its directory: SQLite keeps the log in the directory that the
+/// path names, so each name of the file would have a log of its own.
+fn mounted(path: &Path) -> StoreError {
+    let directory = path.parent().unwrap_or(path);
+    let detail = format!(
+        "{} is a mount point (a bind mount of one file, as by docker -v FILE:FILE). SQLite would keep a second \
+         write-ahead log beside it and corrupt the database; nothing was changed. Mount the directory that holds the \
+         database instead of the file, for example on {}.",
+        path.display(),
+        directory.display()
+    );
+    StoreError::not_done(Trouble::Refused, detail)
+}
+
+/// Whether something is mounted on the file itself. Kernels before 5.8, and sandboxes that forbid `statx`, do not say;
+/// there the list of mounts is searched.
+#[cfg(target_os = "linux")]
+fn is_mount_point(path: &Path) -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+    match statx(CWD, path, AtFlags::empty(), StatxFlags::TYPE) {
+        Ok(found) if found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) => {
+            found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
+        }
+        _ => fs::read("/proc/self/mountinfo").is_ok_and(|mounts| is_among_mounts(&mounts, path)),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_mount_point(_: &Path) -> bool {
+    false
+}
+
+/// Searches the fifth field of every line of `mountinfo`, in which space, tab, newline and backslash are octal.
+#[cfg(target_os = "linux")]
+fn is_among_mounts(mounts: &[u8], path: &Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let mut escaped = Vec::new();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\\' => escaped.extend(format!("\\{byte:03o}").bytes()),
+            _ => escaped.push(*byte),
+        }
+    }
+    mounts.split(|byte| *byte == b'\n').any(|line| line.split(|byte| *byte == b' ').nth(4) == Some(&escaped))
 }
 
 fn refuse_shared(directory: &Path) -> Result<(), StoreError> {
@@ -161,5 +210,14 @@ mod tests {
     fn for_a_store_to_be_made_the_nearest_directory_is_asked() {
         assert_eq!(nearest_directory(Path::new("/proc/no/such/store.db")), Path::new("/proc"));
         assert_eq!(nearest_directory(Path::new("/store.db")), Path::new("/"));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn mounts_are_found_by_their_escaped_path() {
+        let mounts = b"22 1 8:1 / / rw - ext4 /dev/sda1 rw\n97 22 8:1 /a /srv/my\\040store.db rw - ext4 /dev/sda1 rw\n";
+        assert!(is_among_mounts(mounts, Path::new("/srv/my store.db")));
+        assert!(!is_among_mounts(mounts, Path::new("/srv/my")) && !is_among_mounts(mounts, Path::new("/a")));
+        assert!(is_mount_point(Path::new("/proc")) && !is_mount_point(Path::new("/proc/self")));
     }
 }

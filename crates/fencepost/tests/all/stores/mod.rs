@@ -5,6 +5,7 @@ mod moving;
 mod one_shot;
 mod outage;
 mod password;
+mod refused;
 mod storm;
 
 use std::process::Command;
