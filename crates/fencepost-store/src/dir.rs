@@ -74,6 +74,11 @@ impl DirStore {
     /// What stands under a key: its newest version, if it has any.
     fn look(&self, directory: &Path) -> Result<Look, StoreError> {
         let begun = Instant::now();
+        match versions::irregular(&self.root, directory) {
+            Ok(None) => {}
+            Ok(Some(path)) => return Err(self.foreign(&path)),
+            Err(error) => return Err(self.failed(&error, Fate::NotDone)),
+        }
         if self.shared.is_some() {
             versions::refresh(directory, &self.modes);
         }
@@ -215,9 +220,10 @@ impl DirStore {
 
     fn foreign(&self, path: &Path) -> StoreError {
         let detail = format!(
-            "{} is not what fencepost wrote; nothing was changed. Restore a backup, or move the store aside by hand and start \
-             afresh.",
-            path.display()
+            "{} is not what fencepost wrote ({}); nothing was changed. Restore a backup, or move the store aside by hand and \
+             start afresh.",
+            path.display(),
+            versions::description(path)
         );
         StoreError::not_done(Trouble::Corrupt, detail)
     }
@@ -256,9 +262,11 @@ impl Store for DirStore {
             if found.len() == limit.min(SCAN_KEYS_MAX) {
                 break;
             }
-            // A removed key keeps its numbers, so that none is given twice.
-            if self.look(&self.directory(&key))?.entry().is_some() {
-                found.push(key);
+            // A removed key keeps its numbers, so that none is given twice. One that cannot be read is named by its reader.
+            match self.look(&self.directory(&key)) {
+                Ok(look) if look.entry().is_none() => {}
+                Err(error) if error.trouble != Trouble::Corrupt => return Err(error),
+                Ok(_) | Err(_) => found.push(key),
             }
         }
         Ok(Answer { value: found, clock: None })

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 
 use crate::declared::{Declared, Declaring, Standing};
 use crate::{
-    Access, Answer, Entry, Fate, Key, OpenError, SCAN_KEYS_MAX, Store, StoreError, Swapped, Trouble, User, Version,
-    fresh_version, refuse_unsound,
+    Access, Answer, Entry, Fate, Key, OpenError, SCAN_KEYS_MAX, Store, StoreError, Swapped, Trouble, User,
+    VALUE_BYTES_MAX, Version, fresh_version, refuse_unsound,
 };
 use cli::{Git, Said};
 use push::{Verdict, never_arrived, verdict};
@@ -77,9 +77,8 @@ impl GitStore {
         if !said.ok {
             return Err(self.unreachable(&said, Fate::NotDone));
         }
-        let read = self.git.run(&["cat-file", "--batch"], format!("{name}\n{name}:value\n").as_bytes());
+        let objects = self.objects(&name);
         let _ = self.git.run(&["update-ref", "-d", &name], b"");
-        let objects = read.ok().filter(|said| said.ok).and_then(|said| two_objects(&said.stdout));
         let entry = objects.and_then(|(commit, message, value)| {
             is_ours(&message, key).then(|| Entry { bytes: value, version: Version(commit.into_bytes()) })
         });
@@ -90,6 +89,22 @@ impl GitStore {
             );
             StoreError::not_done(Trouble::Corrupt, detail)
         })
+    }
+
+    /// The commit under a local name and its value, unless they are longer than any that fencepost writes: their sizes are
+    /// asked for first.
+    fn objects(&self, name: &str) -> Option<(String, Vec<u8>, Vec<u8>)> {
+        let wanted = format!("{name}\n{name}:value\n");
+        let ask = |form: &str| {
+            let said = self.git.run(&["cat-file", form], wanted.as_bytes()).ok().filter(|said| said.ok)?;
+            Some(said.stdout)
+        };
+        let sizes = String::from_utf8(ask("--batch-check=%(objectsize)")?).ok()?;
+        let are_sound = sizes.lines().all(|size| size.parse().is_ok_and(|size: usize| size <= VALUE_BYTES_MAX));
+        if !are_sound {
+            return None;
+        }
+        two_objects(&ask("--batch")?)
     }
 
     /// Makes the commit of a new state, in the local repository.

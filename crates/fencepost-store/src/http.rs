@@ -14,10 +14,10 @@ use ureq::http::{Method, Request};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, SendBody};
 
-use crate::declared::{Declared, Declaring, Standing};
+use crate::declared::{Declared, Declaring};
 use crate::{
-    Answer, Entry, Key, OpenError, SCAN_KEYS_MAX, Secret, Store, StoreError, Swapped, Version, fresh_version,
-    refuse_unsound,
+    Answer, Entry, Key, OpenError, SCAN_KEYS_MAX, Secret, Store, StoreError, Swapped, VALUE_BYTES_MAX, Version,
+    fresh_version, refuse_unsound,
 };
 use answer::{About, Reply, hex};
 use failure::Failure;
@@ -36,8 +36,11 @@ const IDLE_MAX: Duration = Duration::from_secs(3);
 /// How many may.
 const IDLE_CONNECTIONS_MAX: usize = 4;
 
-/// What an answer may have at most: a listing of the longest keys is the longest.
-const BODY_BYTES_MAX: u64 = 2 * 1024 * 1024;
+/// The longest answer about one key. The limit itself must not be reached.
+const VALUE_ANSWER_BYTES_MAX: u64 = VALUE_BYTES_MAX as u64 + 1;
+
+/// The longest listing: [`SCAN_KEYS_MAX`] of the longest keys.
+const LISTING_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
 /// A store that any number of machines reach over HTTP.
 pub struct HttpStore {
@@ -54,7 +57,7 @@ impl fmt::Debug for HttpStore {
 impl HttpStore {
     /// Reads the URL. Nothing is sent before the first call.
     pub fn open(url: &str, password: Option<&Secret>) -> Result<Self, OpenError> {
-        let place = Place::parse(url, password).map_err(OpenError::Usage)?;
+        let place = Place::parse(url, password)?;
         let config = Agent::config_builder()
             .http_status_as_error(false)
             // Neither a swap nor a token is carried on to a place that nobody named.
@@ -108,7 +111,9 @@ impl HttpStore {
         let is_whole = body.is_empty() || rest.len() < body.len();
         let answered = answered.map_err(|error| Failure::of_transport(&error, is_whole))?;
         let (head, mut body) = answered.into_parts();
-        let body = body.with_config().limit(BODY_BYTES_MAX).read_to_vec();
+        let is_of_one_key = path.starts_with("/v1/keys/");
+        let limit = if is_of_one_key { VALUE_ANSWER_BYTES_MAX } else { LISTING_BYTES_MAX };
+        let body = body.with_config().limit(limit).read_to_vec();
         let body = body.map_err(|error| Failure::of_transport(&error, true).after_answer())?;
         answer::of(&number, head.status.as_u16(), &head.headers, body)
     }
@@ -165,14 +170,7 @@ impl Declaring for HttpStore {
         self.scan("", None, 0)?;
         let about = self.look("/v1/about").ok().and_then(|reply| About::parse(&reply));
         let mut declared = about.map_or_else(About::silent, About::declared);
-        let (standing, detail) = if self.place.is_tls() {
-            (Standing::Sound, "The server's certificate is checked on every connection.")
-        } else if self.place.is_loopback() {
-            (Standing::Sound, "The server is on this machine.")
-        } else {
-            (Standing::Weak, "Whoever listens on the way can read the token and change the store. Use https.")
-        };
-        declared.push(Declared::new("transport", standing, detail));
+        declared.push(self.place.transport().declared());
         Ok(declared)
     }
 }

@@ -15,6 +15,8 @@ mod open;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod pool;
 mod redact;
+#[cfg(any(feature = "postgres", feature = "redis", feature = "http"))]
+mod transport;
 mod user;
 
 use std::sync::Arc;

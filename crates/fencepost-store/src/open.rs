@@ -357,7 +357,6 @@ mod tests {
             ("mysql://h/d", "known are sqlite, dir, git+ssh"),
             ("dir:", "lacks the path"),
             ("dir:~/x", "whole path"),
-            ("http://h", "is not encrypted"),
             ("https://h?x=1", "the only option"),
             ("sqlite:", "lacks the path"),
             ("sqlite::memory:", "guards nothing"),

@@ -20,6 +20,7 @@ use tokio_postgres::{SimpleQueryMessage, SimpleQueryRow};
 
 use crate::declared::{Declared, Declaring, Standing};
 use crate::pool::Pool;
+use crate::transport::refused;
 use crate::{
     Answer, Entry, Era, Fate, Key, OpenError, SCAN_KEYS_MAX, Secret, Store, StoreClock, StoreError, Swapped, Version,
     Wall, fresh_version, refuse_unsound,
@@ -49,6 +50,7 @@ impl PostgresStore {
     pub fn open(url: &str, password: Option<&Secret>) -> Result<Self, OpenError> {
         let (url, own) = split_own(url).map_err(|text| usage(&text))?;
         let server = Server::parse(&url, password).map_err(|text| usage(&text))?;
+        server.must_be_private().map_err(refused)?;
         Ok(Self { server, own, idle: Pool::new() })
     }
 
@@ -274,6 +276,7 @@ impl Declaring for PostgresStore {
                 "Leases are judged by the server's wall clock. One that is set forward ends them early; the fence refuses \
                  the late writes.",
             ),
+            self.server.transport().declared(),
         ])
     }
 }

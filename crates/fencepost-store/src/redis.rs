@@ -3,22 +3,25 @@
 //! Every key begins with the same tag, `{fencepost}`: in a cluster all of them live on one node, which is what lets one
 //! script keep the entries and their sorted index together. No key ever expires.
 
+mod connection;
 mod failure;
 mod server;
 
+pub use connection::Connection;
 pub use server::Server;
 
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use redis::{Connection, FromRedisValue, Value};
+use redis::{FromRedisValue, Value};
 
 use crate::declared::{Declared, Declaring};
 use crate::pool::Pool;
+use crate::transport::refused;
 use crate::{
-    Answer, Entry, Era, Fate, Key, OpenError, SCAN_KEYS_MAX, Secret, Store, StoreClock, StoreError, Swapped, Version,
-    Wall, fresh_version, refuse_unsound,
+    Answer, Entry, Era, Fate, Key, OpenError, SCAN_KEYS_MAX, Secret, Store, StoreClock, StoreError, Swapped,
+    VALUE_BYTES_MAX, Version, Wall, fresh_version, refuse_unsound,
 };
 use failure::Failure;
 
@@ -27,6 +30,12 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long an answer may take. A call therefore ends after 15 s at most.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A connection is waited for in steps: a process that is stopped (ctrl-Z) loses one of them, not the whole wait.
+const CONNECT_STEP: Duration = Duration::from_millis(100);
+
+/// More bytes than the longest version or key has.
+const NAME_BYTES_MAX: usize = 1024;
 
 const LAYOUT: &str = "fencepost store, layout 1";
 
@@ -49,9 +58,11 @@ local time = redis.call('TIME')
 ";
 
 /// An entry that is listed and not there was thrown away by the server, and must not be taken for one that never was.
+/// One that is longer than any that fencepost writes is not sent.
 const FIND: &str = "
 local found = redis.call('HMGET', entry, 'version', 'value')
 if not found[1] and redis.call('ZSCORE', index, ARGV[2]) then return {'evicted'} end
+if #(found[1] or '') > NAME_BYTES_MAX or #(found[2] or '') > VALUE_BYTES_MAX then return {'oversized', ARGV[2]} end
 ";
 
 /// What every script does that would otherwise change nothing. Removing what does not exist changes nothing either, but
@@ -81,7 +92,11 @@ return {'won', time[1], time[2]}
 ";
 
 const SCAN: &str = "
-return {'keys', time[1], time[2], redis.call('ZRANGEBYLEX', index, ARGV[2], ARGV[3], 'LIMIT', 0, ARGV[4])}
+local keys = redis.call('ZRANGEBYLEX', index, ARGV[2], ARGV[3], 'LIMIT', 0, ARGV[4])
+for _, key in ipairs(keys) do
+  if #key > NAME_BYTES_MAX then return {'oversized', string.sub(key, 1, 40)} end
+end
+return {'keys', time[1], time[2], keys}
 ";
 
 /// The keys of a Redis server that any number of machines reach.
@@ -96,6 +111,7 @@ impl RedisStore {
     pub fn open(url: &str, password: Option<&Secret>) -> Result<Self, OpenError> {
         let server =
             Server::parse(url, password).map_err(|text| OpenError::Usage(format!("The URL of the store: {text}")))?;
+        server.must_be_private().map_err(refused)?;
         Ok(Self { server, idle: Pool::new() })
     }
 
@@ -124,11 +140,19 @@ impl RedisStore {
     fn connect(&self) -> Result<Connection, Failure> {
         let (sender, receiver) = channel();
         let server = self.server.clone();
-        thread::spawn(move || sender.send(server.connect(CONNECT_PATIENCE, ANSWER_PATIENCE)));
-        match receiver.recv_timeout(CONNECT_PATIENCE) {
-            Ok(connected) => connected.map_err(Failure::Connect),
-            Err(_) => Err(Failure::Unreachable),
+        thread::spawn(move || {
+            // An error means that the receiver has given up.
+            let _ = sender.send(server.connect(CONNECT_PATIENCE, ANSWER_PATIENCE));
+        });
+        let steps = CONNECT_PATIENCE.as_millis() / CONNECT_STEP.as_millis();
+        for _ in 0..steps {
+            match receiver.recv_timeout(CONNECT_STEP) {
+                Ok(connected) => return connected.map_err(Failure::Connect),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
         }
+        Err(Failure::Unreachable)
     }
 
     /// Sends a command that changes nothing. It is sent again where an idle connection turned out to be dead.
@@ -146,7 +170,7 @@ impl RedisStore {
         let Value::Array(parts) = answer else { return Err(garbled()) };
         let mut parts = parts.into_iter();
         let word = parts.next().and_then(text).unwrap_or_default();
-        if ["replica", "layout", "evicted"].contains(&word.as_str()) {
+        if ["replica", "layout", "evicted", "oversized"].contains(&word.as_str()) {
             return Err(self.unfit(&word, &parts.next().and_then(text).unwrap_or_default()));
         }
         let mut number = || parts.next().and_then(text)?.parse::<i64>().ok();
@@ -204,7 +228,10 @@ impl Declaring for RedisStore {
         };
         // Whoever cannot be asked at all is an error; who may not be asked is unknown.
         self.scan("", None, 0)?;
-        Ok(failure::judged(facts.as_deref(), setting("appendonly").as_deref(), setting("appendfsync").as_deref()))
+        let (log, flush) = (setting("appendonly"), setting("appendfsync"));
+        let mut declared = failure::judged(facts.as_deref(), log.as_deref(), flush.as_deref());
+        declared.push(self.server.transport().declared());
+        Ok(declared)
     }
 }
 
@@ -218,7 +245,11 @@ struct Said {
 fn script(parts: &[&str], key: Option<&Key>) -> redis::Cmd {
     let mut command = redis::cmd("EVAL");
     let entry = format!("{ENTRY_PREFIX}{}", key.map_or("", Key::as_str));
-    command.arg(parts.concat()).arg(4).arg(LAYOUT_KEY).arg(INDEX_KEY).arg(NOTHING_KEY).arg(entry).arg(LAYOUT);
+    let text = parts
+        .concat()
+        .replace("VALUE_BYTES_MAX", &VALUE_BYTES_MAX.to_string())
+        .replace("NAME_BYTES_MAX", &NAME_BYTES_MAX.to_string());
+    command.arg(text).arg(4).arg(LAYOUT_KEY).arg(INDEX_KEY).arg(NOTHING_KEY).arg(entry).arg(LAYOUT);
     command
 }
 

@@ -155,6 +155,45 @@ fn a_file_server_that_is_not_mounted_is_not_a_fresh_store() {
 }
 
 #[test]
+fn links_pipes_devices_and_long_files_are_refused_and_never_waited_for() {
+    let (directory, path) = place();
+    let aside = directory.path().join("aside");
+    let version_path = path.join("keys/probe/dir/a,/v00000000000000000001");
+    type Plant = fn(&Path, &Path);
+    let plants: [(&str, Plant); 5] = [
+        ("a symbolic link", |planted, aside| std::os::unix::fs::symlink(aside, planted).unwrap()),
+        ("a FIFO", |planted, _| nix::unistd::mkfifo(planted, nix::sys::stat::Mode::S_IRWXU).unwrap()),
+        ("a socket", |planted, _| drop(std::os::unix::net::UnixListener::bind(planted).unwrap())),
+        ("longer than any value", |planted, _| fs::File::create(planted).unwrap().set_len(1 << 40).unwrap()),
+        ("a symbolic link", |planted, _| std::os::unix::fs::symlink("/dev/zero", planted).unwrap()),
+    ];
+    put(&*store(&path), &key("b"), None, b"2");
+    for (word, plant) in plants {
+        put(&*store(&path), &key("a"), None, b"1");
+        fs::rename(&version_path, &aside).unwrap();
+        plant(&version_path, &aside);
+        let corrupt = |error: StoreError| {
+            assert_eq!((error.fate, error.trouble), (Fate::NotDone, Trouble::Corrupt), "{error}");
+            assert!(error.detail.contains(word) && error.detail.contains("a,/v"), "{error}");
+        };
+        corrupt(store(&path).read(&key("a")).unwrap_err());
+        corrupt(store(&path).swap(&key("a"), None, Some(b"3")).unwrap_err());
+        let keys = store(&path).scan("probe/dir/", None, 10).unwrap().value;
+        assert_eq!(keys, [key("a"), key("b")], "the key is named, and the others are shown");
+        fs::remove_dir_all(path.join("keys/probe/dir/a,")).unwrap();
+    }
+    // The same for the directories on the way, and for the mark.
+    fs::rename(path.join("keys/probe"), aside.with_extension("d")).unwrap();
+    std::os::unix::fs::symlink(aside.with_extension("d"), path.join("keys/probe")).unwrap();
+    let error = store(&path).read(&key("b")).unwrap_err();
+    assert!(error.trouble == Trouble::Corrupt && error.detail.contains("keys/probe is not what"), "{error}");
+    assert_eq!(store(&path).scan("probe/", None, 10).unwrap().value, []);
+    fs::remove_file(path.join("FENCEPOST")).unwrap();
+    nix::unistd::mkfifo(&path.join("FENCEPOST"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert_eq!(failure(&path).trouble, Trouble::Corrupt);
+}
+
+#[test]
 fn folders_that_are_carried_away_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     for name in ["Dropbox", "OneDrive - Contoso", "Mobile Documents", "Google Drive", "CloudStorage"] {

@@ -99,6 +99,26 @@ fn what_is_not_ours_is_corrupt() {
     }
 }
 
+/// A value that is longer than the longest is not read, though git would hand it over.
+#[test]
+fn a_value_that_is_too_long_is_refused() {
+    let place = Place::new();
+    put(&*place.store(), &key("a"), None, &[7; 65_536]);
+    assert_eq!(place.store().read(&key("a")).unwrap().value.map(|entry| entry.bytes.len()), Some(65_536));
+    fs::write(place.directory.path().join("long"), vec![7; 65_537]).unwrap();
+    let blob = git(&place.repository, &["hash-object", "-w", "../long"]);
+    let listed = place.directory.path().join("tree");
+    fs::write(&listed, format!("100644 blob {}\tvalue\n", blob.trim())).unwrap();
+    let made = command(&place.repository).arg("mktree").stdin(fs::File::open(&listed).unwrap()).output().unwrap();
+    let tree = String::from_utf8(made.stdout).unwrap();
+    let who = ["-c", "user.name=x", "-c", "user.email=x@example.org"];
+    let message = format!("fencepost store, layout 1\n\nkey: {}\nprevious: none\nnonce: 00\n", key("b"));
+    let commit = git(&place.repository, &[&who[..], &["commit-tree", tree.trim(), "-m", &message]].concat());
+    git(&place.repository, &["update-ref", "refs/fencepost/probe/git/b,", commit.trim()]);
+    let error = place.store().read(&key("b")).unwrap_err();
+    assert_eq!((error.fate, error.trouble), (Fate::NotDone, Trouble::Corrupt), "{error}");
+}
+
 #[test]
 fn a_host_with_other_rules_is_refused_and_says_why() {
     let place = Place::new();

@@ -270,6 +270,15 @@ fn what_only_looks_like_a_store_is_not_believed() {
 }
 
 #[test]
+fn an_answer_that_is_longer_than_a_value_is_not_read() {
+    let headers = "Fencepost-Answer: entry\r\nFencepost-Version: 00\r\nFencepost-Request: ECHO\r\n";
+    let body = "x".repeat(65_537);
+    let port = answering(format!("HTTP/1.1 200 OK\r\n{headers}Connection: close\r\n\r\n{body}"));
+    let error = store(&format!("http://127.0.0.1:{port}")).read(&key("a")).unwrap_err();
+    assert!(error.detail.contains("too long"), "{error}");
+}
+
+#[test]
 fn a_server_that_is_not_there_is_unavailable() {
     let error = store(&format!("http://127.0.0.1:{}", servers::free_port())).swap(&key("a"), None, None).unwrap_err();
     assert_eq!((error.fate, error.trouble), (Fate::NotDone, Trouble::Unavailable), "{error}");

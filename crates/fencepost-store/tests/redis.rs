@@ -96,6 +96,7 @@ fn a_server_that_says_nothing_does_not_hold_a_call_for_ever() {
     let error = store.swap(&key("a"), Some(&version), Some(b"2")).unwrap_err();
     assert_eq!((error.fate, error.trouble), (Fate::Unknown, Trouble::Unavailable), "{error}");
     assert!((9..=60).contains(&begun.elapsed().as_secs()), "10 s for the answer: {:?}", begun.elapsed());
+    assert!(error.detail.contains("did not answer within 10 s"), "{error}");
     proxy.set(Weather::Fair);
     assert!(store.read(&key("a")).unwrap().value.is_some(), "it reconnects");
 }
@@ -239,6 +240,24 @@ fn a_server_that_is_not_there_is_unavailable() {
     assert!(!error.detail.contains("s3cret"), "{error}");
     let Err(OpenError::Usage(text)) = RedisStore::open("redis://u:s3cret@h:s3cret", None) else { panic!() };
     assert!(!text.contains("s3cret"), "{text}");
+}
+
+/// The server does not send what fencepost cannot have written.
+#[test]
+fn an_entry_that_is_too_long_is_refused() {
+    let server = Redis::start(SETTINGS);
+    let store = store(&server.url());
+    let version = put(&store, &key("a"), None, &[7; 65_536]);
+    assert_eq!(store.read(&key("a")).unwrap().value.map(|entry| entry.bytes.len()), Some(65_536));
+    let name = format!("{{fencepost}}:entry:{}", key("a"));
+    redis::cmd("HSET").arg(&name).arg("value").arg(vec![7u8; 65_537]).query::<()>(&mut client(&server)).unwrap();
+    for error in [store.read(&key("a")).unwrap_err(), store.swap(&key("a"), Some(&version), Some(b"2")).unwrap_err()] {
+        assert_eq!((error.fate, error.trouble), (Fate::NotDone, Trouble::Corrupt), "{error}");
+        assert!(error.detail.contains("longer than any"), "{error}");
+    }
+    let long = format!("probe/{}", "x".repeat(5000));
+    redis::cmd("ZADD").arg("{fencepost}:keys").arg(0).arg(long).query::<()>(&mut client(&server)).unwrap();
+    assert_eq!(store.scan("probe/", None, 10).unwrap_err().trouble, Trouble::Corrupt);
 }
 
 #[test]

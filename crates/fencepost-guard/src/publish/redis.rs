@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use fencepost_core::fence::{Fence, Level, Strict, Verdict, judge};
 use fencepost_store::redis as store;
-use redis::{Connection, RedisError, Value};
+use fencepost_store::redis::Connection;
+use redis::{RedisError, Value};
 
 use super::{PublishError, Receipt, Request, digest};
 use crate::clock;
@@ -40,7 +41,9 @@ impl Server {
     /// Reads a URL. Errors hold no password. Where it has none, `REDISCLI_AUTH` is taken, as redis-cli does.
     pub fn parse(url: &str) -> Result<Self, PublishError> {
         let wrong = |text: String| PublishError::Usage(format!("--url: {text} Nothing was changed."));
-        store::Server::parse(url, None).map(Self).map_err(wrong)
+        let server = store::Server::parse(url, None).map_err(wrong)?;
+        server.must_be_private().map_err(PublishError::Failed)?;
+        Ok(Self(server))
     }
 
     /// What people may see of it: no password.
@@ -303,8 +306,8 @@ mod tests {
 
     #[test]
     fn no_password_is_shown() {
-        let server = Server::parse("redis://app:s3cret@db:6379/0").unwrap();
-        assert_eq!(server.shown(), "redis://app:***@db:6379/0");
+        let server = Server::parse("rediss://app:s3cret@db:6379/0").unwrap();
+        assert_eq!(server.shown(), "rediss://app:***@db:6379/0");
         let wrong = Server::parse("redis://app:s3cret@db:s3cret/x").unwrap_err();
         assert!(!wrong.to_string().contains("s3cret"), "{wrong}");
     }

@@ -6,13 +6,16 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use super::DirStore;
-use super::versions::{DRAFT, Draft};
+use super::versions::{DRAFT, Draft, read_regular};
 use crate::file_system::{shared_file_system, sync_folder};
 use crate::{StoreError, Trouble, fresh_version};
 
 /// The mark of a store. A directory that has lost it is not the one that was set up: a file server is not mounted, say.
 const MARK: &str = "FENCEPOST";
 const LAYOUT: &str = "fencepost store, layout 1";
+
+/// More bytes than a mark has.
+const MARK_BYTES_MAX: usize = 4096;
 
 /// Who may see the files: the owner alone, or whoever the store's own directory was opened to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +102,7 @@ impl DirStore {
     /// The mark is asked for before every call: what was mounted may not be any more, and an empty directory would look
     /// like a store in which nothing was ever held.
     pub(super) fn still_there(&self) -> Result<(), StoreError> {
-        match fs::metadata(self.root.join(MARK)) {
+        match fs::symlink_metadata(self.root.join(MARK)) {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == ErrorKind::NotFound => Err(gone(&self.root, None)),
             Err(error) => Err(unusable(&self.root, &error)),
@@ -149,10 +152,11 @@ fn make_root(path: &Path) -> io::Result<()> {
 }
 
 fn read_mark(root: &Path) -> Result<Option<String>, StoreError> {
-    let text = match fs::read_to_string(root.join(MARK)) {
+    let text = match read_regular(&root.join(MARK), MARK_BYTES_MAX) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         text => text.map_err(|error| unusable(root, &error))?,
     };
+    let text = text.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
     if text.starts_with(&format!("{LAYOUT}\n")) {
         return Ok(Some(text));
     }

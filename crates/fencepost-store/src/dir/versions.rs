@@ -2,13 +2,19 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+
 use super::place::Modes;
-use crate::{Key, Version};
+use crate::{Key, VALUE_BYTES_MAX, Version};
+
+/// The longest version: its line, and the longest value.
+const VERSION_BYTES_MAX: usize = 256 + VALUE_BYTES_MAX;
 
 /// What our unfinished files begin with.
 pub(super) const DRAFT: &str = "t-";
@@ -127,7 +133,57 @@ pub(super) fn list(directory: &Path) -> io::Result<Listing> {
 
 /// Reads a version; `None` if it is not one that we wrote, whole.
 pub(super) fn read(directory: &Path, number: u64) -> io::Result<Option<Stored>> {
-    Ok(Stored::decode(number, &fs::read(path(directory, number))?))
+    let content = read_regular(&path(directory, number), VERSION_BYTES_MAX)?;
+    Ok(content.and_then(|content| Stored::decode(number, &content)))
+}
+
+/// The content of a file that fencepost can have written; `None` if it is none: a link, a FIFO, a device, or longer than
+/// `most`. No such file is followed or waited for.
+pub(super) fn read_regular(path: &Path, most: usize) -> io::Result<Option<Vec<u8>>> {
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let file = match OpenOptions::new().read(true).custom_flags(flags.bits()).open(path) {
+        // ELOOP: a link. ENXIO: a socket, or a device that is not there.
+        Err(error) if [Some(Errno::ELOOP as i32), Some(Errno::ENXIO as i32)].contains(&error.raw_os_error()) => {
+            return Ok(None);
+        }
+        file => file?,
+    };
+    if !file.metadata()?.is_file() {
+        return Ok(None);
+    }
+    let mut content = Vec::new();
+    file.take(most as u64 + 1).read_to_end(&mut content)?;
+    Ok((content.len() <= most).then_some(content))
+}
+
+/// What a path is, for people who wonder why it was refused.
+pub(super) fn description(path: &Path) -> &'static str {
+    use std::os::unix::fs::FileTypeExt;
+    match fs::symlink_metadata(path).map(|found| (found.file_type(), found.len())) {
+        Err(_) => "it cannot be looked at",
+        Ok((kind, _)) if kind.is_symlink() => "it is a symbolic link",
+        Ok((kind, _)) if kind.is_fifo() => "it is a FIFO",
+        Ok((kind, _)) if kind.is_socket() => "it is a socket",
+        Ok((kind, _)) if kind.is_block_device() || kind.is_char_device() => "it is a device",
+        Ok((kind, _)) if kind.is_dir() => "it is a directory",
+        Ok((_, length)) if length > VERSION_BYTES_MAX as u64 => "it is longer than any value",
+        Ok(_) => "its content is damaged",
+    }
+}
+
+/// The first directory on the way from `root` to `directory` that is a link or no directory.
+pub(super) fn irregular(root: &Path, directory: &Path) -> io::Result<Option<PathBuf>> {
+    let mut way: Vec<&Path> = directory.ancestors().take_while(|above| *above != root).collect();
+    way.reverse();
+    for above in way {
+        match fs::symlink_metadata(above) {
+            Ok(found) if found.is_dir() => {}
+            Ok(_) => return Ok(Some(above.to_path_buf())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
 /// Makes the client of a file server look at the directory itself, and not at what it remembers of it: a change of our
@@ -205,14 +261,15 @@ pub(super) fn clear_away(directory: &Path, newest: u64, listing: &Listing, keep:
     }
 }
 
-/// All keys under a directory that begin with `prefix`, in no order.
+/// All keys under a directory that begin with `prefix`, in no order. Links to directories are not followed.
 pub(super) fn keys(directory: &Path, above: &str, prefix: &str, found: &mut Vec<Key>) -> io::Result<()> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries?,
     };
     for entry in entries {
-        let name = entry?.file_name();
+        let entry = entry?;
+        let (name, kind) = (entry.file_name(), entry.file_type()?);
         let Some(name) = name.to_str() else { continue };
         let part = format!("{above}{}", name.trim_end_matches(','));
         if name.ends_with(',') {
@@ -221,7 +278,7 @@ pub(super) fn keys(directory: &Path, above: &str, prefix: &str, found: &mut Vec<
         }
         let below = format!("{part}/");
         // Other programs leave files of their own in shared directories.
-        let may_hold = below.starts_with(prefix) || prefix.starts_with(&below);
+        let may_hold = kind.is_dir() && (below.starts_with(prefix) || prefix.starts_with(&below));
         if may_hold && name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'=' | b'_' | b'-')) {
             keys(&directory.join(name), &below, prefix, found)?;
         }

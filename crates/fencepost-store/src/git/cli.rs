@@ -27,6 +27,9 @@ const VERSION_MIN: (u32, u32) = (2, 29);
 /// How long the output of a process that has ended may lag behind.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
+/// The longest answer of git. A listing of all refs of a store is the longest.
+const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// The lines of an answer that are shown. A server may say much more.
 const WORDS_LINES_MAX: usize = 6;
 
@@ -54,13 +57,15 @@ const FOREIGN: [&str; 18] = [
 ];
 
 /// What the user's configuration may not add to our calls.
-const SETTINGS: [&str; 8] = [
+const SETTINGS: [&str; 9] = [
     "core.hooksPath=/dev/null",
     "push.gpgSign=false",
     "push.followTags=false",
     "maintenance.auto=false",
     "gc.auto=0",
     "fetch.fsckObjects=false",
+    // A longer object than we write is streamed to the disk instead of being held in memory.
+    "core.bigFileThreshold=1m",
     "http.lowSpeedLimit=1",
     "http.lowSpeedTime=30",
 ];
@@ -214,8 +219,10 @@ fn finish(mut child: Child, input: &[u8], patience: Duration) -> io::Result<Said
     Ok(Said { ok: status.success() && !overdue, stdout, stderr, overdue })
 }
 
-fn listen(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+/// Reads what git says as it says it, up to the longest answer. Git is told to stop by a closed pipe.
+fn listen(pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
+    let mut pipe = pipe.take(ANSWER_BYTES_MAX as u64);
     thread::spawn(move || {
         let mut buffer = [0; 16 * 1024];
         while let Ok(read @ 1..) = pipe.read(&mut buffer) {

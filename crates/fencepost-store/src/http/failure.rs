@@ -6,6 +6,7 @@ use serde::Deserialize;
 use ureq::Timeout;
 
 use super::place::Place;
+use super::{CALL_PATIENCE, CONNECT_PATIENCE};
 use crate::{Fate, Secret, StoreError, Trouble};
 
 /// How much of a server's own words is repeated.
@@ -55,7 +56,9 @@ impl Failure {
         match error {
             ureq::Error::HostNotFound => unsent("could not be found: there is no host of that name"),
             ureq::Error::ConnectionFailed => unsent("could not be reached"),
-            ureq::Error::Timeout(Timeout::Resolve | Timeout::Connect) => unsent("could not be reached in time"),
+            ureq::Error::Timeout(Timeout::Resolve | Timeout::Connect) => {
+                unsent(&format!("could not be reached within {} s", CONNECT_PATIENCE.as_secs()))
+            }
             ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
                 unsent("could not be reached: the connection was refused")
             }
@@ -67,7 +70,11 @@ impl Failure {
                 step: "Its name or its authority is not known here; SSL_CERT_FILE names authorities of your own.",
                 ..Self::unsent(format!("has no certificate that is good for its name ({error})"))
             },
-            ureq::Error::Timeout(_) => lost("did not answer in time".to_string()),
+            ureq::Error::Timeout(_) => lost(format!("did not answer within {} s", CALL_PATIENCE.as_secs())),
+            // A socket whose time is over calls it "resource temporarily unavailable" (os error 11).
+            ureq::Error::Io(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
+                lost(format!("did not answer within {} s", CALL_PATIENCE.as_secs()))
+            }
             ureq::Error::Io(error) => lost(format!("did not answer ({error})")),
             ureq::Error::Protocol(_) | ureq::Error::LargeResponseHeader(..) => {
                 lost("did not answer: what came is cut short, or is not HTTP".to_string())

@@ -1,11 +1,10 @@
 //! From a URL to the place of a store and the token for it.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
-
 use ureq::http::Uri;
 
-use crate::{Secret, redacted};
+use crate::transport::{Transport, is_loopback, refusal, refused};
+use crate::{OpenError, Secret, redacted};
 
 /// Where a store is, and how to get in.
 pub(super) struct Place {
@@ -13,7 +12,7 @@ pub(super) struct Place {
     base: String,
     shown: String,
     token: Option<Secret>,
-    is_loopback: bool,
+    transport: Transport,
 }
 
 impl fmt::Debug for Place {
@@ -26,9 +25,9 @@ const EXAMPLE: &str = "for example https://fencepost.example.workers.dev";
 
 impl Place {
     /// Reads a URL. A `password` that is handed in goes before the URL's own. Errors hold neither.
-    pub(super) fn parse(url: &str, password: Option<&Secret>) -> Result<Self, String> {
+    pub(super) fn parse(url: &str, password: Option<&Secret>) -> Result<Self, OpenError> {
         let shown = redacted(url);
-        let wrong = |why: &str| format!("{shown:?} is not the URL of a store: {why}, {EXAMPLE}.");
+        let wrong = |why: &str| OpenError::Usage(format!("{shown:?} is not the URL of a store: {why}, {EXAMPLE}."));
         let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("it lacks //"))?;
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at(end);
@@ -52,7 +51,11 @@ impl Place {
         if name.is_empty() || (host != name && uri.port_u16().is_none()) {
             return Err(wrong("its host or its port cannot be read"));
         }
-        let is_loopback = is_loopback(name);
+        let transport = match scheme {
+            "https" => Transport::Verified,
+            _ if is_loopback(name) => Transport::Local,
+            _ => Transport::Plain,
+        };
         let is_insecure = match query {
             "" => false,
             "insecure=1" if scheme == "http" => true,
@@ -60,14 +63,11 @@ impl Place {
             _ => return Err(wrong("the only option after its ? is insecure=1")),
         };
         let token = token(user, password).map_err(|why| wrong(&why))?;
-        if scheme == "http" && !is_loopback && !is_insecure {
-            let what = if token.is_some() { "the token and all leases" } else { "all leases" };
-            return Err(format!(
-                "{shown:?} is not encrypted: whoever is on the way to {name} could take {what}. Write https://, or add \
-                 ?insecure=1 if the way is a network of your own that you trust."
-            ));
+        if transport == Transport::Plain && !is_insecure {
+            let remedy = "Write https://; or add ?insecure=1 to the URL, if you trust every host on the way.";
+            return Err(refused(refusal(&shown, name, remedy)));
         }
-        Ok(Self { base, shown, token, is_loopback })
+        Ok(Self { base, shown, token, transport })
     }
 
     /// What paths are added to.
@@ -88,8 +88,8 @@ impl Place {
         self.base.starts_with("https:")
     }
 
-    pub(super) fn is_loopback(&self) -> bool {
-        self.is_loopback
+    pub(super) fn transport(&self) -> Transport {
+        self.transport
     }
 }
 
@@ -104,13 +104,6 @@ pub(super) fn encoded(text: &str) -> String {
         }
     }
     encoded
-}
-
-fn is_loopback(host: &str) -> bool {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let is_address = bare.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
-        || bare.parse::<Ipv6Addr>().is_ok_and(|address| address.is_loopback());
-    host == "localhost" || is_address
 }
 
 /// `TOKEN@`, or `anything:TOKEN@` as many tools write it.
@@ -169,7 +162,7 @@ mod tests {
     #[test]
     fn wrong_urls_are_refused_in_words_without_the_token() {
         let table = [
-            ("http://t0ken@10.0.0.1", "could take the token and all leases"),
+            ("http://t0ken@10.0.0.1", "add ?insecure=1"),
             ("http://10.0.0.1", "Write https://"),
             ("http://localhost.example.org", "not encrypted"),
             ("http://127.0.0.1.example.org", "not encrypted"),
@@ -189,11 +182,13 @@ mod tests {
             ("https://:443", "cannot be read"),
         ];
         for (url, part) in table {
-            let text = Place::parse(url, None).unwrap_err();
+            let text = Place::parse(url, None).unwrap_err().to_string();
             assert!(text.contains(part), "{url}: {text}");
             assert!(!text.contains("t0ken") && !text.contains("t0/ken"), "{text}");
         }
-        assert!(Place::parse("https://host", Some(&Secret::new("a b"))).unwrap_err().contains("cannot stand"));
+        assert!(
+            Place::parse("https://host", Some(&Secret::new("a b"))).unwrap_err().to_string().contains("cannot stand")
+        );
     }
 
     #[test]

@@ -169,6 +169,9 @@ fn connecting(error: Option<&Error>, store: &PostgresStore) -> (Trouble, String)
         }
         return (Trouble::Refused, step);
     }
+    if let Some(remedy) = error.and_then(|error| store.server.remedy(&explained(error))) {
+        return (Trouble::Refused, format!("Plain text to another host is refused. {remedy}"));
+    }
     db.map_or_else(|| (Trouble::Unavailable, "Is it running, and does the URL name it?".to_string()), of_state)
 }
 

@@ -15,6 +15,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use crate::transport::{Transport, is_loopback, refusal};
 use crate::{Secret, User};
 
 /// How long one address of the server is tried.
@@ -28,13 +29,15 @@ const SOCKET_DIRECTORY: &str = "/var/run/postgresql";
 pub struct Server {
     config: Config,
     tls: Tls,
+    /// An `sslmode` that the URL names falls back to plain text.
+    falls_back: bool,
     shown: String,
     remarks: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Tls {
-    /// None, or whatever the server has: encrypted, without asking who it is.
+    /// None, or encrypted without asking who the server is.
     Unverified,
     /// The server's certificate must be good for the host's name, by these roots or by the system's.
     Verified(Option<PathBuf>),
@@ -50,14 +53,14 @@ impl Server {
     /// Reads a URL. A `password` that is handed in goes before the URL's own, that before `PGPASSWORD`, and that before
     /// the password file. Errors hold no password.
     pub fn parse(url: &str, password: Option<&Secret>) -> Result<Self, String> {
-        let (url, tls, mode) = split_tls(url)?;
+        let Asked { url, tls, mode } = split_tls(url)?;
         // The parser's own error may quote what it stumbled over, and that may be a piece of the password.
         let mut config: Config = url.parse().map_err(|_| {
             "It is not a URL that PostgreSQL understands. Signs such as @ : / % in a password are written as %40 %3A %2F \
              %25."
                 .to_string()
         })?;
-        config.ssl_mode(mode).connect_timeout(CONNECT_PATIENCE);
+        config.connect_timeout(CONNECT_PATIENCE);
         if config.get_application_name().is_none() {
             config.application_name("fencepost");
         }
@@ -69,11 +72,15 @@ impl Server {
             let local = Path::new(SOCKET_DIRECTORY).is_dir();
             config.host(if local { SOCKET_DIRECTORY } else { "localhost" });
         }
+        // libpq's default would fall back to plain text, which only a way inside this machine may.
+        let default = if other_host(&config).is_some() { SslMode::Require } else { SslMode::Prefer };
+        config.ssl_mode(mode.unwrap_or(default));
         let shown = shown(&config);
         if let Some(password) = password {
             config.password(password.reveal());
         }
-        let mut server = Self { config, tls, shown, remarks: Vec::new() };
+        let falls_back = mode == Some(SslMode::Prefer);
+        let mut server = Self { config, tls, falls_back, shown, remarks: Vec::new() };
         server.find_password();
         Ok(server)
     }
@@ -95,6 +102,33 @@ impl Server {
 
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Refuses an `sslmode` that would fall back to plain text on the way to another host. To be called before anything is
+    /// sent.
+    pub fn must_be_private(&self) -> Result<(), String> {
+        match other_host(&self.config) {
+            Some(host) if self.falls_back => {
+                let shown = format!("{} with sslmode=prefer falls back to plain text and", self.shown);
+                Err(refusal(&shown, &host, ENCRYPT))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What to write where a server offers no TLS, if that is what an error means.
+    pub fn remedy(&self, explained: &str) -> Option<&'static str> {
+        (self.config.get_ssl_mode() == SslMode::Require && explained.contains("does not support TLS"))
+            .then_some(ENCRYPT)
+    }
+
+    pub(super) fn transport(&self) -> Transport {
+        match (other_host(&self.config), self.config.get_ssl_mode(), &self.tls) {
+            (None, ..) => Transport::Local,
+            (Some(_), SslMode::Disable, _) => Transport::Plain,
+            (Some(_), _, Tls::Verified(_)) => Transport::Verified,
+            (Some(_), _, Tls::Unverified) => Transport::Encrypted,
+        }
     }
 
     /// How to speak TLS with it. Only asked for where the URL does not switch it off.
@@ -150,30 +184,55 @@ impl Server {
     }
 }
 
+/// Which ways are encrypted, and the option that allows one that is not.
+const ENCRYPT: &str = "Write sslmode=verify-full (or sslmode=require, which does not ask who the server is) if the server \
+                       has TLS; or sslmode=disable, if you trust every host on the way.";
+
+/// The first host of the URL that is not this machine. An address that is named goes before the host's name.
+fn other_host(config: &Config) -> Option<String> {
+    let addresses = config.get_hostaddrs();
+    if !addresses.is_empty() {
+        return addresses.iter().find(|address| !address.is_loopback()).map(ToString::to_string);
+    }
+    config.get_hosts().iter().find_map(|host| match host {
+        Host::Tcp(name) if !is_loopback(name) => Some(name.clone()),
+        _ => None,
+    })
+}
+
+/// What the URL asks for. `mode`: if it names one.
+#[derive(Debug, PartialEq, Eq)]
+struct Asked {
+    url: String,
+    tls: Tls,
+    mode: Option<SslMode>,
+}
+
 /// Takes out of the URL what the driver does not know.
-fn split_tls(url: &str) -> Result<(String, Tls, SslMode), String> {
+fn split_tls(url: &str) -> Result<Asked, String> {
     let (place, query) = url.split_once('?').unwrap_or((url, ""));
-    let (mut kept, mut mode, mut roots) = (Vec::new(), "prefer", None);
+    let (mut kept, mut mode, mut roots) = (Vec::new(), None, None);
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=') {
-            Some(("sslmode", value)) => mode = value,
+            Some(("sslmode", value)) => mode = Some(value),
             Some(("sslrootcert", value)) => roots = Some(PathBuf::from(value)),
             _ => kept.push(pair),
         }
     }
     let (tls, mode) = match (mode, roots) {
-        ("disable", _) => (Tls::Unverified, SslMode::Disable),
-        ("prefer", _) => (Tls::Unverified, SslMode::Prefer),
-        ("require", None) => (Tls::Unverified, SslMode::Require),
+        (None, None) => (Tls::Unverified, None),
+        (Some("disable"), _) => (Tls::Unverified, Some(SslMode::Disable)),
+        (Some("prefer"), _) => (Tls::Unverified, Some(SslMode::Prefer)),
+        (Some("require"), None) => (Tls::Unverified, Some(SslMode::Require)),
         // libpq verifies as well, once it is given roots to verify by; here that includes the name.
-        ("require" | "verify-full", roots) => (Tls::Verified(roots), SslMode::Require),
+        (None | Some("require" | "verify-full"), roots) => (Tls::Verified(roots), Some(SslMode::Require)),
         _ => {
             return Err("It asks for an sslmode that is not known: there are disable, prefer, require, verify-full."
                 .to_string());
         }
     };
     let url = if kept.is_empty() { place.to_string() } else { format!("{place}?{}", kept.join("&")) };
-    Ok((url, tls, mode))
+    Ok(Asked { url, tls, mode })
 }
 
 fn shown(config: &Config) -> String {
@@ -300,15 +359,42 @@ mod tests {
     #[test]
     fn tls_is_what_the_url_asks_for() {
         let asked = |query: &str| split_tls(&format!("postgres://h/d{query}"));
-        let plain = "postgres://h/d".to_string();
-        assert_eq!(asked("").unwrap(), (plain.clone(), Tls::Unverified, SslMode::Prefer));
-        assert_eq!(asked("?sslmode=disable").unwrap(), (plain.clone(), Tls::Unverified, SslMode::Disable));
-        assert_eq!(asked("?sslmode=require").unwrap(), (plain.clone(), Tls::Unverified, SslMode::Require));
+        let plain = |tls, mode| Asked { url: "postgres://h/d".to_string(), tls, mode };
+        assert_eq!(asked("").unwrap(), plain(Tls::Unverified, None));
+        assert_eq!(asked("?sslmode=disable").unwrap(), plain(Tls::Unverified, Some(SslMode::Disable)));
+        assert_eq!(asked("?sslmode=require").unwrap(), plain(Tls::Unverified, Some(SslMode::Require)));
         let verified = |roots: Option<&str>| Tls::Verified(roots.map(PathBuf::from));
-        assert_eq!(asked("?sslmode=verify-full").unwrap(), (plain.clone(), verified(None), SslMode::Require));
-        let (url, tls, mode) = asked("?a=b&sslmode=require&sslrootcert=/r&c=d").unwrap();
-        assert_eq!((url.as_str(), tls, mode), ("postgres://h/d?a=b&c=d", verified(Some("/r")), SslMode::Require));
-        assert!(asked("?sslmode=verify-ca").is_err());
+        assert_eq!(asked("?sslmode=verify-full").unwrap(), plain(verified(None), Some(SslMode::Require)));
+        assert_eq!(asked("?sslrootcert=/r").unwrap(), plain(verified(Some("/r")), Some(SslMode::Require)));
+        let both = asked("?a=b&sslmode=require&sslrootcert=/r&c=d").unwrap();
+        assert_eq!((both.url.as_str(), both.tls), ("postgres://h/d?a=b&c=d", verified(Some("/r"))));
+        assert!(asked("?sslmode=verify-ca").is_err() && asked("?sslmode=allow").is_err());
+    }
+
+    #[test]
+    fn plain_text_to_another_host_must_be_allowed() {
+        use Transport::{Encrypted, Local, Plain, Verified};
+        let server = |url: &str| Server::parse(&format!("postgres://u:s3cret@{url}"), None).unwrap();
+        for (url, mode, transport) in [
+            ("127.0.0.1/d", SslMode::Prefer, Local),
+            ("localhost/d?sslmode=prefer", SslMode::Prefer, Local),
+            ("%2Frun%2Fpostgresql/d", SslMode::Prefer, Local),
+            ("[::1]:5433/d?sslmode=disable", SslMode::Disable, Local),
+            ("db/d", SslMode::Require, Encrypted),
+            ("localhost,db/d", SslMode::Require, Encrypted),
+            ("localhost/d?hostaddr=10.0.0.1", SslMode::Require, Encrypted),
+            ("db/d?sslmode=verify-full", SslMode::Require, Verified),
+            ("db/d?sslmode=disable", SslMode::Disable, Plain),
+        ] {
+            let server = server(url);
+            assert_eq!((server.config().get_ssl_mode(), server.transport()), (mode, transport), "{url}");
+            assert_eq!(server.must_be_private(), Ok(()), "{url}");
+        }
+        for url in ["db/d?sslmode=prefer", "localhost,10.0.0.1/d?sslmode=prefer"] {
+            let text = server(url).must_be_private().unwrap_err();
+            assert!(text.contains("sslmode=disable") && text.contains("sslmode=verify-full"), "{text}");
+            assert!(!text.contains("s3cret"), "{text}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use redis::RedisError;
 
-use super::{CONNECT_PATIENCE, LAYOUT, RedisStore};
+use super::{ANSWER_PATIENCE, CONNECT_PATIENCE, LAYOUT, RedisStore};
 use crate::declared::{Declared, Standing};
 use crate::{Fate, StoreError, Trouble};
 
@@ -83,6 +83,10 @@ impl Failure {
                 let (trouble, step) = meaning(error);
                 (trouble, format!("refused the call ({error})"), step)
             }
+            Self::Lost { error, .. } if error.is_timeout() => {
+                let what = format!("did not answer within {} s", ANSWER_PATIENCE.as_secs());
+                (Trouble::Unavailable, what, String::new())
+            }
             Self::Lost { error, .. } => (Trouble::Unavailable, format!("did not answer ({error})"), String::new()),
         };
         let gap = if step.is_empty() { "" } else { " " };
@@ -105,6 +109,10 @@ impl RedisStore {
                 "an entry is listed and not there, as if the server had thrown it away when its memory was full \
                  (maxmemory-policy must be noeviction)",
             ),
+            ("oversized", key) => {
+                let bytes = crate::VALUE_BYTES_MAX;
+                self.foreign(&format!("the entry {key:?} is longer than any that fencepost writes ({bytes} bytes)"))
+            }
             ("layout", "") => self.foreign("it lists keys, but its mark is missing"),
             ("layout", layout) if layout.starts_with("fencepost store, layout ") => {
                 let detail = format!(

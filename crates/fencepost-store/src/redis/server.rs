@@ -1,16 +1,22 @@
-//! From a URL to a connection: what the URL says, and where the password comes from.
+//! From a URL to a connection: what the URL says, where the password comes from, and whether the way is private.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use redis::{Client, Connection, ConnectionInfo, IntoConnectionInfo, RedisError};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError};
 
+use super::connection::Connection;
+use crate::transport::{Transport, is_loopback, refusal};
 use crate::{Secret, redacted};
+
+/// Connecting may take this much longer than its limit before it counts as having been stopped (ctrl-Z) meanwhile.
+const STOPPED: Duration = Duration::from_secs(2);
 
 /// A server, and how to get in.
 #[derive(Clone)]
 pub struct Server {
     info: ConnectionInfo,
     shown: String,
+    is_plain_allowed: bool,
 }
 
 impl std::fmt::Debug for Server {
@@ -29,6 +35,13 @@ impl Server {
             "It is not a URL of a Redis server: write redis://host:6379, rediss://host:6379 for TLS, or unix:///path. \
              Signs such as @ : / % in a password are written as %40 %3A %2F %25.",
         )?;
+        let is_plain_allowed =
+            url.rsplit_once('?').is_some_and(|(_, query)| query.split('&').any(|pair| pair == INSECURE));
+        if let ConnectionAddr::TcpTls { insecure, .. } = info.addr()
+            && (*insecure || is_plain_allowed)
+        {
+            return Err(format!("{INSECURE} is for redis:// and makes no rediss:// less secure. Leave it out."));
+        }
         let settings = info.redis_settings().clone();
         let password = match password {
             Some(given) => Some(given.reveal().to_string()),
@@ -39,7 +52,7 @@ impl Server {
             Some(password) => info.set_redis_settings(settings.set_password(password)),
             None => info,
         };
-        Ok(Self { info, shown: redacted(url) })
+        Ok(Self { info, shown: redacted(url), is_plain_allowed })
     }
 
     /// What people may see of it: no password.
@@ -47,16 +60,43 @@ impl Server {
         &self.shown
     }
 
-    /// Connects within one time, and waits for each answer on the connection for another.
+    /// Refuses plain text to another host that the URL does not allow. To be called before anything is sent.
+    pub fn must_be_private(&self) -> Result<(), String> {
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, port) if self.transport() == Transport::Plain && !self.is_plain_allowed => {
+                let remedy = format!(
+                    "Write rediss://{host}:{port} if the server has TLS; or add ?{INSECURE} to the URL, if you trust \
+                     every host on the way."
+                );
+                Err(refusal(&self.shown, host, &remedy))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn transport(&self) -> Transport {
+        match self.info.addr() {
+            ConnectionAddr::TcpTls { .. } => Transport::Verified,
+            ConnectionAddr::Tcp(host, _) if !is_loopback(host) => Transport::Plain,
+            _ => Transport::Local,
+        }
+    }
+
+    /// Connects within one time, and waits for each answer on the connection for another. A process that was stopped
+    /// while it connected tries again.
     pub fn connect(&self, connecting: Duration, answering: Duration) -> Result<Connection, RedisError> {
-        // The client brings TLS without cryptography of its own. Whoever installed another before us is welcome.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let connection = Client::open(self.info.clone())?.get_connection_with_timeout(connecting)?;
-        connection.set_read_timeout(Some(answering))?;
-        connection.set_write_timeout(Some(answering))?;
-        Ok(connection)
+        loop {
+            let begun = Instant::now();
+            match Connection::open(&self.info, connecting, answering) {
+                Err(error) if error.is_timeout() && begun.elapsed() > connecting + STOPPED => {}
+                connected => return connected,
+            }
+        }
     }
 }
+
+/// The option that allows plain text to another host.
+const INSECURE: &str = "insecure=1";
 
 #[cfg(test)]
 mod tests {
@@ -71,5 +111,29 @@ mod tests {
         assert_eq!(server.info.redis_settings().password(), Some("given"));
         let wrong = Server::parse("redis://app:s3cret@db:s3cret/x", None).unwrap_err();
         assert!(!wrong.contains("s3cret"), "{wrong}");
+    }
+
+    #[test]
+    fn plain_text_to_another_host_must_be_allowed() {
+        let refused = |url: &str| Server::parse(url, None).unwrap().must_be_private();
+        for url in [
+            "redis://127.0.0.1:1",
+            "redis://localhost",
+            "redis://[::1]:1/3",
+            "unix:///run/redis.sock",
+            "rediss://db.example.org",
+            "redis://:s3cret@db.example.org:6379/0?insecure=1",
+        ] {
+            assert_eq!(refused(url), Ok(()), "{url}");
+        }
+        for url in
+            ["redis://:s3cret@db:6379", "redis://10.0.0.1", "redis://localhost.example.org", "redis://db?insecure=0"]
+        {
+            let text = refused(url).unwrap_err();
+            assert!(text.contains("?insecure=1") && text.contains("rediss://") && !text.contains("s3cret"), "{text}");
+        }
+        for url in ["rediss://db?insecure=1", "rediss://db#insecure"] {
+            assert!(Server::parse(url, None).unwrap_err().contains("makes no rediss://"), "{url}");
+        }
     }
 }

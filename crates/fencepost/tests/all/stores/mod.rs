@@ -6,6 +6,8 @@ mod one_shot;
 mod outage;
 mod password;
 mod refused;
+mod relay;
+mod stopped;
 mod storm;
 
 use std::process::Command;

@@ -3,6 +3,9 @@
 use std::fs;
 
 use crate::common::{Said, Site, contains};
+use crate::servers::{Postgres, Redis};
+use crate::stores::relay::from_another_host;
+use crate::stores::{POSTGRES, REDIS};
 
 #[test]
 fn a_database_that_is_bind_mounted_by_itself_is_refused() {
@@ -23,4 +26,49 @@ fn a_database_that_is_bind_mounted_by_itself_is_refused() {
     assert_eq!(said.stdout, "125\nstore.db\n0\n", "no log beside the file, and its directory may be mounted: {said:?}");
     contains(&said.stderr, &["elsewhere/store.db is a mount point", "nothing was changed", "Mount the directory"]);
     assert!(site.path("ran").exists());
+}
+
+#[test]
+fn plain_text_to_another_host_is_refused_and_the_error_names_the_option() {
+    let site = Site::new();
+    // 192.0.2.0/24 belongs to nobody: what is refused is refused without a connection.
+    for (url, option) in [
+        ("redis://:s3cret@192.0.2.1:6379", "?insecure=1"),
+        ("postgres://u:s3cret@192.0.2.1/d?sslmode=prefer", "sslmode=disable"),
+        ("http://192.0.2.1:8787", "?insecure=1"),
+    ] {
+        for verb in [&["status"][..], &["run", "a", "--", "touch", "ran"]] {
+            let said = site.say(&[&["--store", url], verb].concat());
+            assert_eq!(said.code, 125, "{url}: {said:?}");
+            contains(&said.stderr, &["not encrypted", "192.0.2.1", option, "Nothing was sent"]);
+            assert!(!said.stderr.contains("s3cret"), "{said:?}");
+        }
+    }
+    assert!(!site.path("ran").exists());
+}
+
+#[test]
+fn plain_text_to_another_host_works_where_the_url_allows_it_and_is_reported() {
+    let site = Site::new();
+    let (redis, postgres) = (Redis::start(REDIS), Postgres::start(POSTGRES));
+    let Some(((host, redis_port), (_, postgres_port))) =
+        from_another_host(redis.port).zip(from_another_host(postgres.port))
+    else {
+        return println!("skipped: this machine has no address but loopback");
+    };
+    let database = postgres.database();
+    let place = format!("postgres://fencepost@{host}:{postgres_port}/{database}");
+    // Without a word about TLS it is demanded, and this server has none.
+    let said = site.say(&["--store", &place, "run", "a", "--", "touch", "ran"]);
+    assert_eq!(said.code, 125, "{said:?}");
+    contains(&said.stderr, &["does not support TLS", "sslmode=disable"]);
+    let report = site.json(&["store", "check", &redis.url()]);
+    contains(&report.to_string(), &["\"transport\"", "on this machine"]);
+    for url in [format!("redis://{host}:{redis_port}?insecure=1"), format!("{place}?sslmode=disable")] {
+        let said = site.say(&["--store", &url, "run", "a", "--", "true"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        let report = site.json(&["store", "check", &url]);
+        assert_eq!(report["verdict"], "ok", "{report}");
+        contains(&report.to_string(), &["\"transport\"", "Plain text to another host"]);
+    }
 }

@@ -14,7 +14,9 @@ pub struct Server(store::Server);
 impl Server {
     /// Reads a URL. Errors hold no password.
     pub fn parse(url: &str) -> Result<Self, PublishError> {
-        store::Server::parse(url, None).map(Self).map_err(|text| usage(&text))
+        let server = store::Server::parse(url, None).map_err(|text| usage(&text))?;
+        server.must_be_private().map_err(PublishError::Failed)?;
+        Ok(Self(server))
     }
 
     /// The database's name, by the rules of libpq.
@@ -38,11 +40,9 @@ impl Server {
             _ => config.connect(self.0.tls().map_err(|text| usage(&text))?),
         };
         connected.map_err(|error| {
-            PublishError::Failed(format!(
-                "Cannot connect to {} ({}); nothing was changed.",
-                self.shown(),
-                explained(&error)
-            ))
+            let why = explained(&error);
+            let remedy = self.0.remedy(&why).map_or(String::new(), |remedy| format!(" {remedy}"));
+            PublishError::Failed(format!("Cannot connect to {} ({why}); nothing was changed.{remedy}", self.shown()))
         })
     }
 }
