@@ -47,10 +47,10 @@ pub struct InstallOptions {
     /// A trigger for each job that calls `run JOB`, instead of one for `up`; a crontab always has that
     #[arg(long)]
     pub per_job: bool,
-    /// Write it to its place (default: print it)
+    /// Write it to its place (default: print it); lines of the crontab that the jobs replace are commented out
     #[arg(long, conflicts_with = "remove")]
     pub write: bool,
-    /// Take it away again
+    /// Take it away again, and restore the lines of the crontab
     #[arg(long)]
     pub remove: bool,
     /// Show what would change, and change nothing

@@ -12,6 +12,7 @@ use fencepost_store::User;
 use serde_json::json;
 
 use self::crontab::Translation;
+pub use self::crontab::{CronJob, comment};
 use super::install;
 use crate::args::Global;
 use crate::args::operate::InitOptions;
@@ -21,6 +22,9 @@ use crate::show;
 
 /// Nobody else may write it: it says what is run in the owner's name.
 const MODE: u32 = 0o644;
+
+/// What the user's own crontab is called.
+const YOURS: &str = "your crontab";
 
 pub fn run(global: &Global, options: &InitOptions) -> Result<Code, Failure> {
     let output = options.output.clone().unwrap_or_else(|| PathBuf::from(FILE_NAME));
@@ -34,7 +38,7 @@ pub fn run(global: &Global, options: &InitOptions) -> Result<Code, Failure> {
         None => None,
         Some("crontab") => {
             let text = install::crontab_listed()?.ok_or_else(|| Failure::Usage("You have no crontab.".to_string()))?;
-            Some(translate(&text, "your crontab", options.with_user))
+            Some(translate(&text, YOURS, options.with_user))
         }
         Some(other) => match other.strip_prefix("crontab=") {
             Some(file) if !file.is_empty() => {
@@ -57,10 +61,19 @@ pub fn run(global: &Global, options: &InitOptions) -> Result<Code, Failure> {
 }
 
 fn translate(text: &str, from: &str, with_user: bool) -> Translation {
+    context(from, with_user).translate(text)
+}
+
+fn context(from: &str, with_user: bool) -> crontab::Context<'_> {
     let user = User::current().map(|user| user.name.clone());
     let home = config::home().map(|home| home.display().to_string());
-    let reader = crontab::Context { from, with_user, user, home, zone: install::machine_zone() };
-    reader.translate(text)
+    let (zone, obeys_cron_tz) = (install::machine_zone(), install::obeys_cron_tz());
+    crontab::Context { from, with_user, user, home, zone, obeys_cron_tz }
+}
+
+/// The jobs of the user's crontab that fencepost does not start, as they would be translated.
+pub fn jobs_of_crontab(text: &str) -> Vec<CronJob> {
+    context(YOURS, false).jobs(text)
 }
 
 /// What is written must be right, whatever it was made from.
@@ -113,6 +126,9 @@ fn report(global: &Global, path: &Path, translation: Option<&Translation>) {
     show::line(&format!("Wrote {}{made}.", path.display()));
     for left in left_out {
         show::line(&format!("Left out line {}: {} ({})", left.number, show::flat(&left.text), left.why));
+    }
+    for note in translation.map(|translation| translation.notes.as_slice()).unwrap_or_default() {
+        show::line(note);
     }
     show::line("Check it: fencepost validate");
 }

@@ -5,6 +5,7 @@ mod crontab;
 mod diff;
 mod drift;
 mod launchd;
+mod originals;
 mod systemd;
 mod units;
 
@@ -28,9 +29,10 @@ use crate::place::Place;
 use crate::report::Voice;
 use crate::show;
 
-pub use clockwork::machine_zone;
+pub use clockwork::{machine_zone, obeys_cron_tz};
 pub use crontab::listed as crontab_listed;
 pub use drift::{Difference, drift, words};
+pub use originals::is_replaced;
 
 /// Variables that decide where a job's lease is kept: a trigger that lacks them would guard nothing.
 const PLACES: [&str; 2] = ["FENCEPOST_STATE_DIR", "FENCEPOST_STORE"];
@@ -47,7 +49,7 @@ pub fn run(global: &Global, options: &InstallOptions) -> Result<Code, Failure> {
     let changes = match options.target {
         Target::Systemd => systemd::changes(&setting, &scope)?,
         Target::Launchd => launchd::changes(&setting, &scope)?,
-        Target::Crontab => vec![crontab::change(&setting, &scope)?],
+        Target::Crontab => vec![crontab::change(&setting, &scope, config, options.write || options.dry_run)?],
     };
     let voice = Voice::of(global);
     if !options.write && !options.remove && !options.dry_run {
@@ -66,14 +68,20 @@ pub fn run(global: &Global, options: &InstallOptions) -> Result<Code, Failure> {
             show::text(&diff::unified(&change.name, change.old.as_deref(), change.new.as_deref()));
         }
         if !options.dry_run {
+            if options.target == Target::Systemd && change.new.is_none() {
+                systemd::disable(change, voice);
+            }
             change.carry_out(&place)?;
             voice.tell(&format!("{} {}.", change.action(), change.name));
         }
     }
     if different.is_empty() {
         voice.tell("Everything is as it should be; nothing was changed.");
-    } else if !options.dry_run {
-        next_steps(options, &different).iter().for_each(|step| voice.tell(step));
+    } else if !options.dry_run && !global.quiet && !global.json {
+        next_steps(options, &different).iter().for_each(|step| show::line(step));
+    }
+    if options.write && options.target != Target::Crontab {
+        still_in_crontab(config, voice);
     }
     Ok(Code::DONE)
 }
@@ -92,8 +100,7 @@ pub struct Setting {
 
 impl Setting {
     fn of(global: &Global, config: &Config) -> Result<Self, Failure> {
-        let program = std::env::current_exe()
-            .map_err(|error| Failure::Other(format!("Cannot tell where this program is: {error}")))?;
+        let program = called_by()?;
         if let Some(store) = global.store.as_ref().filter(|store| redacted(store) != **store) {
             return Err(Failure::Usage(format!(
                 "--store {} has a password in it, which would stand in the open. Write store = … in {}.",
@@ -133,6 +140,38 @@ impl Setting {
         argv.extend(verb.iter().map(ToString::to_string));
         argv
     }
+}
+
+/// Warns of lines of the crontab that start the jobs as well. Without a crontab there are none.
+fn still_in_crontab(config: &Config, voice: Voice) {
+    let Ok(Some(crontab)) = crontab::listed() else { return };
+    let Ok(lines) = originals::find(&crontab, config) else { return };
+    for line in lines {
+        voice.warn(&format!(
+            "{} is also started without fencepost by line {} of your crontab. Comment it out by crontab -e: {}",
+            line.job,
+            line.number,
+            show::flat(&line.line)
+        ));
+    }
+}
+
+/// The path that this program was called by. Links are kept: they outlive the version that they lead to today.
+fn called_by() -> Result<PathBuf, Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::Other(format!("Cannot tell where this program is: {error}")))?;
+    let Some(called) = std::env::args_os().next().map(PathBuf::from) else { return Ok(program) };
+    let candidates: Vec<PathBuf> = match called.components().count() {
+        1 if !called.has_root() => {
+            let search = std::env::var_os("PATH").unwrap_or_default();
+            std::env::split_paths(&search).map(|place| place.join(&called)).collect()
+        }
+        _ => vec![called],
+    };
+    let is_this =
+        |path: &PathBuf| path.canonicalize().is_ok_and(|real| Ok(real) == program.canonicalize().map_err(drop));
+    let absolute = candidates.into_iter().find(is_this).and_then(|path| std::path::absolute(path).ok());
+    Ok(absolute.unwrap_or(program))
 }
 
 /// What the triggers find programs by: the one of whoever installs them, each place once.
@@ -192,7 +231,12 @@ impl Scope {
     }
 
     pub fn covers(&self, name: &Name) -> bool {
-        self.named.is_empty() || self.named.contains(name)
+        self.names(name.as_str())
+    }
+
+    /// The same for a job that the configuration may not have any more.
+    pub fn names(&self, job: &str) -> bool {
+        self.named.is_empty() || self.named.iter().any(|name| name.as_str() == job)
     }
 }
 
@@ -246,7 +290,7 @@ impl Change {
     }
 }
 
-/// What is left to be done by hand.
+/// The commands that remain to be typed.
 fn next_steps(options: &InstallOptions, changes: &[&Change]) -> Vec<String> {
     let files = changes.iter().filter_map(|change| match &change.at {
         At::File(path) => Some((path.file_name()?.to_string_lossy().into_owned(), change.new.is_some(), path)),
@@ -254,13 +298,11 @@ fn next_steps(options: &InstallOptions, changes: &[&Change]) -> Vec<String> {
     });
     match options.target {
         Target::Crontab => Vec::new(),
+        Target::Systemd if options.remove => vec!["Now: systemctl --user daemon-reload".to_string()],
         Target::Systemd => {
             let mut steps = vec!["Now: systemctl --user daemon-reload".to_string()];
-            let started = files.filter(|(name, ..)| name.ends_with(".timer") || name == systemd::UP);
-            steps.extend(started.map(|(name, is_new, _)| match is_new {
-                true => format!("Now: systemctl --user enable --now '{name}'"),
-                false => format!("Now: systemctl --user disable --now '{name}'"),
-            }));
+            let started = files.filter(|(name, is_new, _)| *is_new && systemd::is_started(name));
+            steps.extend(started.map(|(name, ..)| format!("Now: systemctl --user enable --now '{name}'")));
             steps.push("For jobs while you are not logged in: loginctl enable-linger".to_string());
             steps
         }

@@ -47,7 +47,7 @@ fn a_beginning_is_written_once_and_is_right() {
 
 #[test]
 fn a_crontab_becomes_a_configuration_and_stays_as_it_is() {
-    let home = Home::new("");
+    let home = Home::new("").with_cronie();
     fs::write(home.spool(), CRONTAB).unwrap();
     let said = home.done(&["init", "--from", "crontab"]);
     assert_eq!(home.crontab(), CRONTAB);
@@ -140,4 +140,31 @@ fn what_is_not_there_is_said() {
         contains(&said.stderr, &[part]);
     }
     assert!(!home.config().exists());
+}
+
+/// No cron goes by TZ, and Debian's does not go by CRON_TZ either: both are variables of the jobs.
+#[test]
+fn only_what_cron_obeys_is_a_zone() {
+    let crontab = "TZ=Asia/Tokyo\n0 7 * * * /opt/a\nCRON_TZ=Europe/Berlin\n0 8 * * * /opt/b\n";
+    let zones = |home: &Home| {
+        let jobs = home.json(&["validate"])["jobs"].as_array().unwrap().clone();
+        jobs.iter().map(|job| job["timezone"].as_str().unwrap().to_string()).collect::<Vec<_>>()
+    };
+    let debian = Home::new("");
+    fs::write(debian.spool(), crontab).unwrap();
+    let said = debian.done(&["init", "--from", "crontab"]);
+    contains(&said.stdout, &["Line 3: the cron that is installed here does not obey CRON_TZ=Europe/Berlin."]);
+    assert_eq!(zones(&debian), [machine_zone(), machine_zone()]);
+    let text = fs::read_to_string(debian.config()).unwrap();
+    contains(&text, &["TZ = \"Asia/Tokyo\"", "CRON_TZ = \"Europe/Berlin\"", "# Line 3: the cron"]);
+    let cronie = Home::new("").with_cronie();
+    fs::write(cronie.spool(), crontab).unwrap();
+    let said = cronie.done(&["init", "--from", "crontab"]);
+    assert!(!said.stdout.contains("obey"), "{said:?}");
+    assert_eq!(zones(&cronie), [machine_zone(), "Europe/Berlin".to_string()]);
+    // Beside CRON_TZ a line of ours fires by the machine's clock there, and by an unknown one here.
+    debian.done(&["install", "crontab", "--write"]);
+    contains(&debian.crontab(), &["\n0 7 * * * /usr/bin/env", "\n0 8 * * * /usr/bin/env"]);
+    cronie.done(&["install", "crontab", "--write"]);
+    contains(&cronie.crontab(), &["because this crontab sets CRON_TZ", "\n0 * * * * /usr/bin/env"]);
 }

@@ -19,6 +19,7 @@ mod names;
 mod notify;
 mod observe;
 mod once;
+mod originals;
 mod outcome;
 mod overdue;
 mod process;

@@ -6,6 +6,7 @@ use fencepost_core::schedule::Schedule;
 use fencepost_core::zone::Zone;
 
 use super::names::Names;
+use crate::command::install::is_replaced;
 
 /// What a crontab is read with.
 pub struct Context<'c> {
@@ -17,6 +18,8 @@ pub struct Context<'c> {
     pub home: Option<String>,
     /// The zone that cron goes by.
     pub zone: Zone,
+    /// Whether the installed cron takes `CRON_TZ` for the zone of the lines after it.
+    pub obeys_cron_tz: bool,
 }
 
 /// A configuration, and what did not make it into it.
@@ -25,6 +28,8 @@ pub struct Translation {
     pub text: String,
     pub jobs: Vec<String>,
     pub left_out: Vec<LeftOut>,
+    /// What a reader of the crontab would not expect.
+    pub notes: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -36,14 +41,17 @@ pub struct LeftOut {
 
 /// A job as a crontab has it.
 #[derive(Debug)]
-struct Job {
+pub struct CronJob {
+    /// The number of its line, counted from 1.
+    pub number: usize,
+    pub line: String,
+    pub schedule: String,
+    pub zone: Zone,
+    /// For `sh -c`, or for the shell.
+    pub command: String,
+    pub shell: Option<String>,
     name: String,
     comments: Vec<String>,
-    line: String,
-    schedule: String,
-    zone: Zone,
-    command: String,
-    shell: Option<String>,
     directory: Option<String>,
     environment: BTreeMap<String, String>,
 }
@@ -51,22 +59,37 @@ struct Job {
 /// Something that stands in the result in its turn.
 #[derive(Debug)]
 enum Entry {
-    Job(Job),
+    Job(CronJob),
     LeftOut(LeftOut),
 }
 
 impl Context<'_> {
     pub fn translate(&self, text: &str) -> Translation {
+        let (entries, mail, notes) = self.read(text);
+        self.render(entries, &mail, notes)
+    }
+
+    /// The jobs alone.
+    pub fn jobs(&self, text: &str) -> Vec<CronJob> {
+        let jobs = self.read(text).0.into_iter().filter_map(|entry| match entry {
+            Entry::Job(job) => Some(job),
+            Entry::LeftOut(_) => None,
+        });
+        jobs.collect()
+    }
+
+    /// Jobs and what was left out in their order, addresses of mail, and notes.
+    fn read(&self, text: &str) -> (Vec<Entry>, Vec<String>, Vec<String>) {
         let mut names = Names::default();
         let mut environment: BTreeMap<String, String> = BTreeMap::new();
         let (mut entries, mut comments, mut inside) = (Vec::new(), Vec::new(), false);
-        let mut mail = Vec::new();
+        let (mut mail, mut notes) = (Vec::new(), Vec::new());
         for (number, line) in text.lines().enumerate().map(|(at, line)| (at + 1, line.trim())) {
             if line.starts_with("# BEGIN fencepost ") || line.starts_with("# END fencepost ") {
                 inside = line.starts_with("# BEGIN");
                 continue;
             }
-            if inside {
+            if inside || is_replaced(line) {
                 continue;
             }
             if let Some(comment) = line.strip_prefix('#') {
@@ -83,26 +106,32 @@ impl Context<'_> {
                         .to_string();
                     entries.push(Entry::LeftOut(LeftOut { number, text: line.to_string(), why }));
                 }
+                if name == "CRON_TZ" && !self.obeys_cron_tz {
+                    notes.push(format!(
+                        "Line {number}: the cron that is installed here does not obey {line}. Its times are in {} time.",
+                        self.zone
+                    ));
+                }
                 environment.insert(name, value);
             } else {
                 let comments = std::mem::take(&mut comments);
-                let read = self.job(line, &environment, comments, &mut names);
+                let read = self.job((number, line), &environment, comments, &mut names);
                 entries.push(match read {
                     Ok(job) => Entry::Job(job),
                     Err(why) => Entry::LeftOut(LeftOut { number, text: line.to_string(), why }),
                 });
             }
         }
-        self.render(entries, &mail)
+        (entries, mail, notes)
     }
 
     fn job(
         &self,
-        line: &str,
+        (number, line): (usize, &str),
         environment: &BTreeMap<String, String>,
         comments: Vec<String>,
         names: &mut Names,
-    ) -> Result<Job, String> {
+    ) -> Result<CronJob, String> {
         let mut rest = line;
         let mut take = |what: &str| {
             let (word, after) = rest.split_once(char::is_whitespace).ok_or(format!("it has no {what}"))?;
@@ -144,12 +173,14 @@ impl Context<'_> {
                 format!("{{ {command}\n}} <<'{end}'\n{input}\n{end}\n")
             }
         };
-        Ok(Job { name, comments, line: line.to_string(), schedule, zone, command, shell, directory, environment })
+        let line = line.to_string();
+        Ok(CronJob { number, line, schedule, zone, command, shell, name, comments, directory, environment })
     }
 
-    /// The variables that the job gets, and the zone its times are meant in.
+    /// The variables that the job gets, and the zone its times are meant in. `TZ` is a variable like any other: no cron
+    /// goes by it.
     fn split(&self, environment: &BTreeMap<String, String>) -> Result<(BTreeMap<String, String>, Zone), String> {
-        let named = environment.get("CRON_TZ").or_else(|| environment.get("TZ"));
+        let named = environment.get("CRON_TZ").filter(|_| self.obeys_cron_tz);
         let zone = match named.map(|name| name.trim_start_matches(':')).filter(|name| !name.is_empty()) {
             None => self.zone.clone(),
             Some(name) => Zone::parse(name).map_err(|error| reason(&error))?,
@@ -166,12 +197,13 @@ impl Context<'_> {
             "CONTENT_TRANSFER_ENCODING",
         ];
         let kept = environment.iter().filter(|(name, _)| !of_cron.contains(&name.as_str()));
-        let kept = kept.filter(|(name, _)| !name.starts_with("FENCEPOST_"));
+        let of_zone = (!self.obeys_cron_tz).then(|| environment.get_key_value("CRON_TZ")).flatten();
+        let kept = kept.chain(of_zone).filter(|(name, _)| !name.starts_with("FENCEPOST_"));
         Ok((kept.map(|(name, value)| (name.clone(), value.clone())).collect(), zone))
     }
 
-    fn render(&self, entries: Vec<Entry>, mail: &[String]) -> Translation {
-        let jobs: Vec<&Job> = entries
+    fn render(&self, entries: Vec<Entry>, mail: &[String], notes: Vec<String>) -> Translation {
+        let jobs: Vec<&CronJob> = entries
             .iter()
             .filter_map(|entry| match entry {
                 Entry::Job(job) => Some(job),
@@ -189,11 +221,13 @@ impl Context<'_> {
             "# Made by `fencepost init` from {}, which was left as it is. When this is what you want:\n\
              #   fencepost validate\n\
              #   fencepost install crontab --write    (or systemd, or launchd)\n\
-             # and then remove the old lines by crontab -e.\n\n\
+             # `install crontab --write` comments the lines of your crontab out that it replaces. Lines elsewhere, and all\n\
+             # lines with systemd and launchd, are yours to remove: each job would start twice.\n\n\
              # The zone in which cron meant its times.\ntimezone = {}\n",
             comment(self.from),
             text(&zone)
         );
+        notes.iter().for_each(|note| out.push_str(&format!("# {}\n", comment(note))));
         if directory.is_some() || !shared.is_empty() {
             out.push_str("\n[defaults]\n");
         }
@@ -229,7 +263,7 @@ impl Context<'_> {
                 }
             }
         }
-        Translation { text: out, jobs: made, left_out }
+        Translation { text: out, jobs: made, left_out, notes }
     }
 }
 
@@ -242,7 +276,7 @@ fn end_of(input: &str) -> String {
     end
 }
 
-impl Job {
+impl CronJob {
     fn render(&self, zone: &str, directory: Option<&str>, shared: &BTreeMap<String, String>) -> String {
         let mut out = String::from("\n");
         self.comments.iter().for_each(|line| out.push_str(&format!("# {}\n", comment(line))));
@@ -346,7 +380,7 @@ fn key(name: &str) -> String {
 }
 
 /// What may stand behind a #.
-fn comment(text: &str) -> String {
+pub fn comment(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\t' { ' ' } else { c }).collect()
 }
 

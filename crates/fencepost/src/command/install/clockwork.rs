@@ -1,6 +1,7 @@
 //! Schedules in the words of other schedulers. What they cannot say they ask often enough: `run` finds what is due.
 
 use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use fencepost_core::schedule::Schedule;
@@ -136,6 +137,17 @@ fn numbers(word: &str, high: u32) -> String {
         _ => {}
     }
     text
+}
+
+/// Whether the installed cron takes `CRON_TZ=` of a crontab for the zone of the lines after it. cronie and systemd-cron
+/// do. Debian's cron and others hand it to the jobs as a variable.
+pub fn obeys_cron_tz() -> bool {
+    const SYSTEMD_CRON: &str = "/usr/lib/systemd/system-generators/systemd-crontab-generator";
+    let version = Command::new("crontab").arg("-V").stdin(Stdio::null()).output();
+    let is_cronie = version.is_ok_and(|version| {
+        [version.stdout, version.stderr].iter().any(|text| String::from_utf8_lossy(text).contains("cronie"))
+    });
+    is_cronie || std::path::Path::new(SYSTEMD_CRON).exists()
 }
 
 /// The zone that the machine's own schedulers go by, as far as it can be told.

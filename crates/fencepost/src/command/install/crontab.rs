@@ -1,4 +1,5 @@
-//! Lines of the user's crontab, each job's between markers of its own. Nothing else in it is touched.
+//! Lines of the user's crontab, each job's between markers of its own. Of the other lines only those that the jobs
+//! replace are commented out.
 
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -10,9 +11,11 @@ use fencepost_core::time::Wall;
 use fencepost_core::zone::Zone;
 use fencepost_guard::clock;
 
-use super::clockwork::{Poll, field, is_within_minutes, machine_zone, plain};
+use super::clockwork::{Poll, field, is_within_minutes, machine_zone, obeys_cron_tz, plain};
+use super::originals::{self, Original};
 use super::{At, Change, Scope, Setting};
 use crate::calendar::YEAR;
+use crate::config::Config;
 use crate::exit::Failure;
 use crate::place::Place;
 use crate::show;
@@ -26,29 +29,37 @@ const BACKUPS_MAX: usize = 10;
 const BEGIN: &str = "# BEGIN fencepost job ";
 const END: &str = "# END fencepost job ";
 
-/// The crontab as it is, and as it should be.
-pub fn change(setting: &Setting, scope: &Scope) -> Result<Change, Failure> {
+/// The crontab as it is, and as it should be. If it is written, the lines that the jobs were made from are commented
+/// out. `--remove` restores them.
+pub fn change(setting: &Setting, scope: &Scope, config: &Config, is_written: bool) -> Result<Change, Failure> {
     let old = listed()?;
-    let parts = parts(old.as_deref().unwrap_or_default())?;
+    let text = old.as_deref().unwrap_or_default();
+    let parts = parts(text)?;
+    let originals = if is_written && !scope.remove { replaced_by(text, scope, config, setting)? } else { Vec::new() };
     let zone = cron_zone(&parts);
     let mut wanted = Vec::new();
     for (name, schedule) in &scope.jobs {
         wanted.push((name.as_str().to_string(), block(setting, name, schedule, zone.as_ref())?));
     }
     let shown: String = wanted.iter().map(|(_, block)| block.as_str()).collect();
-    let mut new = String::new();
+    let (mut new, mut number) = (String::new(), 0);
     for part in parts {
         match part {
-            Part::Other(text) => new.push_str(&text),
-            Part::Block { job, config, text } if config == setting.config => {
-                let is_meant = scope.named.is_empty() || scope.named.iter().any(|name| name.as_str() == job);
-                match wanted.iter().position(|(name, _)| *name == job) {
+            Part::Other(text) => {
+                for line in text.split_inclusive('\n') {
+                    number += 1;
+                    new.push_str(&rewritten(setting, scope, &originals, (number, line)));
+                }
+            }
+            Part::Block { job, config, text } => {
+                number += text.lines().count();
+                let is_ours = config == setting.config;
+                match wanted.iter().position(|(name, _)| is_ours && *name == job) {
                     Some(at) => new.push_str(&wanted.remove(at).1),
-                    None if is_meant => {}
+                    None if is_ours && scope.names(&job) => {}
                     None => new.push_str(&text),
                 }
             }
-            Part::Block { text, .. } => new.push_str(&text),
         }
     }
     if !new.is_empty() && !new.ends_with('\n') {
@@ -57,6 +68,25 @@ pub fn change(setting: &Setting, scope: &Scope) -> Result<Change, Failure> {
     new.extend(wanted.into_iter().map(|(_, block)| block));
     let new = Some(new).filter(|new| old.is_some() || !new.is_empty());
     Ok(Change { name: "your crontab".to_string(), at: At::Crontab, old, new, shown: Some(shown) })
+}
+
+/// The lines that the jobs replace. A line whose job is not certain is refused: started twice is as wrong as not at all.
+fn replaced_by(text: &str, scope: &Scope, config: &Config, setting: &Setting) -> Result<Vec<Original>, Failure> {
+    let mut found = originals::find(text, config)?;
+    found.retain(|original| scope.jobs.iter().any(|(name, _)| *name == original.job));
+    let unclear: Vec<&Original> = found.iter().filter(|original| !original.is_certain).collect();
+    if unclear.is_empty() { Ok(found) } else { Err(originals::unclear(&unclear, &setting.config)) }
+}
+
+/// A line outside of our blocks, as it should be.
+fn rewritten(setting: &Setting, scope: &Scope, originals: &[Original], (number, line): (usize, &str)) -> String {
+    if let Some(original) = originals.iter().find(|original| original.number == number) {
+        return originals::replaced(&setting.config, &original.job, line);
+    }
+    match originals::restored(&setting.config, line) {
+        Some((job, before)) if scope.remove && scope.names(job) => before.to_string(),
+        _ => line.to_string(),
+    }
 }
 
 /// A stretch of a crontab.
@@ -106,14 +136,12 @@ pub fn parts(text: &str) -> Result<Vec<Part>, Failure> {
     Ok(parts)
 }
 
-/// The zone that cron goes by; none if the crontab sets one, which only some implementations obey.
+/// The zone that cron goes by; none if the crontab sets one and the installed cron obeys that. `TZ` is a variable of the
+/// jobs to every cron.
 fn cron_zone(parts: &[Part]) -> Option<Zone> {
-    let sets_zone = |line: &str| {
-        let name = line.split('=').next().unwrap_or_default().trim();
-        line.contains('=') && (name == "CRON_TZ" || name == "TZ")
-    };
+    let sets_zone = |line: &str| line.split_once('=').is_some_and(|(name, _)| name.trim() == "CRON_TZ");
     let is_set = parts.iter().any(|part| matches!(part, Part::Other(text) if text.lines().any(sets_zone)));
-    (!is_set).then(machine_zone)
+    if is_set && obeys_cron_tz() { None } else { Some(machine_zone()) }
 }
 
 /// A job's lines with their markers.
@@ -141,7 +169,7 @@ pub fn expression(schedule: &Schedule, zone: Option<&Zone>, now: Wall) -> (Strin
     let is_here = zone.is_some_and(|zone| zone.name() == schedule.zone().name());
     let why = match (&fields, zone) {
         (None, _) => "cron cannot say that".to_string(),
-        (Some(_), None) => "this crontab sets a time zone, which not every cron obeys".to_string(),
+        (Some(_), None) => "this crontab sets CRON_TZ".to_string(),
         (Some(_), Some(zone)) if !is_here => format!("cron goes by {zone} time here"),
         (Some(fields), Some(_)) => match schedule.dst_within(now, YEAR) {
             None => {

@@ -9,7 +9,7 @@ use fencepost_guard::transact::look;
 use serde::Serialize;
 
 use super::clockwork::machine_zone;
-use super::{crontab, launchd, scheduled, systemd, units};
+use super::{crontab, launchd, originals, scheduled, systemd, units};
 use crate::args::Global;
 use crate::calendar::CatchUp;
 use crate::config::Config;
@@ -56,6 +56,7 @@ pub fn drift(global: &Global, now: Wall) -> Result<Vec<Difference>, Failure> {
     let path = config.path.display().to_string();
     let jobs = scheduled(config)?;
     let mut differences = gone(config, &triggers, &path);
+    differences.extend(unguarded(config)?);
     for (name, schedule) in &jobs {
         let name = name.as_str();
         let difference = |kind, message: String| Difference {
@@ -114,6 +115,23 @@ fn gone(config: &Config, triggers: &[Trigger], path: &str) -> Vec<Difference> {
         Some(Difference { job: Some(name), kind: "gone", message })
     });
     judged.collect()
+}
+
+/// Lines of the crontab that run what a job runs, without fencepost. Without a crontab there are none.
+fn unguarded(config: &Config) -> Result<Vec<Difference>, Failure> {
+    let text = crontab::listed().unwrap_or_default().unwrap_or_default();
+    let of_line = |line: originals::Original| Difference {
+        message: format!(
+            "{} is also started without fencepost, by line {} of your crontab: {}. Comment it out by: fencepost install \
+             crontab --write",
+            line.job,
+            line.number,
+            show::flat(&line.line)
+        ),
+        job: Some(line.job.to_string()),
+        kind: "unguarded",
+    };
+    Ok(originals::find(&text, config)?.into_iter().map(of_line).collect())
 }
 
 /// A job that has a trigger, and does not run all the same.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use fencepost_core::schedule::Schedule;
 use fencepost_core::time::Wall;
@@ -9,9 +10,10 @@ use fencepost_core::zone::Zone;
 
 use super::clockwork::{Field, Poll, listed, plain};
 use super::units::Kind;
-use super::{Change, Scope, Setting, home};
+use super::{At, Change, Scope, Setting, home};
 use crate::calendar::YEAR;
 use crate::exit::Failure;
+use crate::report::Voice;
 
 /// The unit of `up`.
 pub const UP: &str = "fencepost.service";
@@ -59,6 +61,32 @@ fn unit_name(job: &str) -> String {
 fn directory() -> Result<PathBuf, Failure> {
     let configured = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     Ok(configured.map_or_else(|| home().map(|home| home.join(".config")), Ok)?.join("systemd/user"))
+}
+
+/// Whether a unit is enabled and started by its name. The services of jobs are started by their timers.
+pub fn is_started(name: &str) -> bool {
+    name.ends_with(".timer") || name == UP
+}
+
+/// Stops a unit and disables it, before its file goes. Without it, systemd would go on starting what it has loaded.
+pub fn disable(change: &Change, voice: Voice) {
+    let At::File(path) = &change.at else { return };
+    let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|name| is_started(name)) else { return };
+    let mut command = Command::new("systemctl");
+    command.args(["--user", "disable", "--now", name]).stdin(Stdio::null()).stdout(Stdio::null());
+    let why = match command.output() {
+        Ok(output) if output.status.success() => return,
+        Ok(output) => crate::show::flat(String::from_utf8_lossy(&output.stderr).trim()),
+        Err(error) => error.to_string(),
+    };
+    // What `disable` does without a manager to ask: the links go that have the unit started.
+    for target in ["default.target.wants", "timers.target.wants"] {
+        let _ = std::fs::remove_file(path.with_file_name(target).join(name));
+    }
+    voice.warn(&format!(
+        "{name} could not be stopped by systemctl: {why}. Its file is removed all the same. If it is still running: \
+         systemctl --user stop '{name}'"
+    ));
 }
 
 fn up(setting: &Setting) -> String {

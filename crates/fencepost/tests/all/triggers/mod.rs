@@ -33,7 +33,8 @@ impl Home {
             &format!(
                 "#!/bin/sh\nspool='{0}'\ncase \"$1\" in\n\
                  -l) [ -e \"$spool\" ] && exec cat \"$spool\"; echo 'no crontab for you' >&2; exit 1 ;;\n\
-                 -) cat > \"$spool.new\" && mv \"$spool.new\" \"$spool\" ;;\n*) exit 2 ;;\nesac\n",
+                 -) cat > \"$spool.new\" && mv \"$spool.new\" \"$spool\" ;;\n\
+                 -V) [ -e \"$spool.cronie\" ] && echo 'cronie 1.7.2'; exit 1 ;;\n*) exit 2 ;;\nesac\n",
                 spool.display()
             ),
         );
@@ -54,6 +55,12 @@ impl Home {
 
     pub fn spool(&self) -> PathBuf {
         self.site.path("spool")
+    }
+
+    /// Makes crontab(1) say that it belongs to cronie.
+    pub fn with_cronie(self) -> Self {
+        fs::write(self.site.path("spool.cronie"), "").unwrap();
+        self
     }
 
     pub fn units(&self) -> PathBuf {
