@@ -16,12 +16,15 @@ pub struct Body<'b> {
     pub bytes: &'b [u8],
 }
 
-/// Calls a URL: by GET, or by POST with a body. It may be told twice, where the first answer got lost. An error is words
+/// Calls a URL: by GET, or by POST with a body. A redirect is not followed and is a failure: a POST that follows a 302 becomes a GET
+/// and loses its body. It may be told twice, where the first answer got lost. An error is words
 /// without the URL, which may be a secret.
 pub fn call(url: &str, body: Option<Body<'_>>, timeout: Duration) -> Result<(), String> {
     let agent = Agent::config_builder()
         .http_status_as_error(false)
         .max_idle_connections(0)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
         .timeout_global(Some(timeout))
         .user_agent(concat!("fencepost/", env!("CARGO_PKG_VERSION")))
         .build()
@@ -34,6 +37,10 @@ pub fn call(url: &str, body: Option<Body<'_>>, timeout: Duration) -> Result<(), 
         };
         let (why, is_final) = match answer {
             Ok(answer) if answer.status().is_success() => return Ok(()),
+            Ok(answer) if answer.status().is_redirection() => {
+                let status = answer.status();
+                (format!("it answered {status}, a redirect, which is not followed. Write the final URL"), true)
+            }
             Ok(answer) => {
                 let status = answer.status();
                 (format!("it answered {status}"), !(status.is_server_error() || status.as_u16() == 429))

@@ -7,11 +7,22 @@ use std::path::{Path, PathBuf};
 
 use crate::exit::Failure;
 
-/// Whoever scrapes it is seldom whoever wrote it.
+/// World-readable: the scraper of metrics usually runs as another user.
 const MODE: u32 = 0o644;
 
-/// Puts a whole new file in the place of another. What is not a file is left alone.
+const PRIVATE_MODE: u32 = 0o600;
+
+/// Replaces a file by a whole new one that all may read. What is not a file is left alone.
 pub fn replace(path: &Path, text: &str) -> Result<(), Failure> {
+    replace_with_mode(path, text, MODE)
+}
+
+/// Replaces a file by a whole new one that only its owner may read.
+pub fn replace_private(path: &Path, text: &str) -> Result<(), Failure> {
+    replace_with_mode(path, text, PRIVATE_MODE)
+}
+
+fn replace_with_mode(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
     let place = match fs::metadata(path) {
         Ok(known) if known.is_dir() => {
             return Err(Failure::Usage(format!("{} is a directory. Name a file in it.", path.display())));
@@ -24,29 +35,29 @@ pub fn replace(path: &Path, text: &str) -> Result<(), Failure> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(path.to_path_buf()),
         Err(error) => Err(error),
     };
-    place.and_then(|place| swap_in(&place, text)).map_err(|error| {
+    place.and_then(|place| swap_in(&place, text, mode)).map_err(|error| {
         Failure::Other(format!("Cannot write {}: {error}. What was there before is as it was.", path.display()))
     })
 }
 
-fn swap_in(path: &Path, text: &str) -> io::Result<()> {
+fn swap_in(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Hidden, and with another ending: the node exporter reads everything that ends in .prom.
     let draft = directory.join(format!(".{}.{}.draft", name.display(), std::process::id()));
     // Left by a process of the same number that died.
     let _ = fs::remove_file(&draft);
-    let written = write(&draft, text).and_then(|()| fs::rename(&draft, path));
+    let written = write(&draft, text, mode).and_then(|()| fs::rename(&draft, path));
     if written.is_err() {
         let _ = fs::remove_file(&draft);
     }
     written.and_then(|()| settle(directory.to_path_buf()))
 }
 
-fn write(draft: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(draft)?;
-    // Whatever the umask took away.
-    file.set_permissions(Permissions::from_mode(MODE))?;
+fn write(draft: &Path, text: &str, mode: u32) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(draft)?;
+    // The umask may have taken bits away.
+    file.set_permissions(Permissions::from_mode(mode))?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
 }

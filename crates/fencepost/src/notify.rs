@@ -1,7 +1,9 @@
 //! Tells others how a run went, without the run waiting for it: a process of its own does that, which outlives the run.
 
 use std::collections::BTreeMap;
+use std::fs::{File, Permissions};
 use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
@@ -12,6 +14,7 @@ use fencepost_core::run::{Event, Finish};
 use fencepost_core::time::Wall;
 use fencepost_core::token::RunId;
 use fencepost_guard::clock;
+use nix::libc::O_NOFOLLOW;
 use serde::{Deserialize, Serialize};
 
 use crate::args::Global;
@@ -25,6 +28,8 @@ use crate::show;
 
 /// The most bytes of a message. All of them fit into a pipe that nobody reads yet.
 const MESSAGE_BYTES_MAX: usize = 8 * 1024;
+
+const LOG_MODE: u32 = 0o600;
 
 /// The most bytes of the file that says which notifications failed.
 const LOG_BYTES_MAX: u64 = 256 * 1024;
@@ -254,10 +259,18 @@ pub fn log(state: &Path, text: &str) {
         let bytes = std::fs::read(&path).unwrap_or_default();
         let half = &bytes[bytes.len() / 2..];
         let start = half.iter().position(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
-        let _ = crate::file::replace(&path, &String::from_utf8_lossy(&half[start..]));
+        let _ = crate::file::replace_private(&path, &String::from_utf8_lossy(&half[start..]));
     }
     let line = format!("{} {}\n", show::time(clock::now().wall), show::flat(text));
-    if let Ok(mut file) = std::fs::OpenOptions::new().append(true).create(true).open(path) {
+    if let Ok(mut file) = open_log(state) {
         let _ = file.write_all(line.as_bytes());
     }
+}
+
+/// Opens the log to append to it. Commands print into it what they like, so only its owner may read it.
+pub fn open_log(state: &Path) -> std::io::Result<File> {
+    let mut options = File::options();
+    let file = options.append(true).create(true).mode(LOG_MODE).custom_flags(O_NOFOLLOW).open(log_path(state))?;
+    file.set_permissions(Permissions::from_mode(LOG_MODE))?;
+    Ok(file)
 }

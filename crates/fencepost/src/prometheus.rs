@@ -7,9 +7,10 @@ use fencepost_core::ledger::{Outcome, Status};
 use fencepost_core::time::Wall;
 
 use crate::command::status::JobState;
+use crate::show;
 
 /// All that is known of the jobs. Counters stand at zero before they count, so that the first event is seen as one.
-pub fn exposition(jobs: &[JobState]) -> String {
+pub fn exposition(jobs: &[JobState], unreadable: usize) -> String {
     let families = [
         Family::counter("fencepost_runs_total", "Runs of a job by the status they ended in.").fill(jobs, runs),
         Family::gauge("fencepost_streak", "How many runs in a row, up to the newest, ended in this status.")
@@ -23,7 +24,7 @@ pub fn exposition(jobs: &[JobState]) -> String {
         Family::counter("fencepost_refused_writes_total", "Stale writes of a job that its target refused.")
             .fill(jobs, refused),
         Family::counter(
-            "scheduled_skipped_overlap_total",
+            "fencepost_skipped_overlap_total",
             "Triggers of a job that were skipped because a run was going.",
         )
         .fill(jobs, |job| [(Vec::new(), job.skips.as_ref().map_or(0, |skips| skips.overlap) as f64)]),
@@ -35,7 +36,11 @@ pub fn exposition(jobs: &[JobState]) -> String {
         )
         .fill(jobs, |job| upstreams(job, |_, skips| skips)),
     ];
-    families.iter().map(Family::text).collect()
+    let mut damage = Family::gauge("fencepost_unreadable_records", "Records of the store that cannot be read.");
+    if !jobs.is_empty() || unreadable > 0 {
+        damage.samples.push((Vec::new(), unreadable as f64));
+    }
+    families.iter().chain([&damage]).map(Family::text).collect()
 }
 
 type Labels = Vec<(&'static str, String)>;
@@ -91,7 +96,8 @@ impl Family {
     fn fill<S: IntoIterator<Item = (Labels, f64)>>(mut self, jobs: &[JobState], of: impl Fn(&JobState) -> S) -> Self {
         for job in jobs {
             let named = |(labels, value): (Labels, f64)| {
-                let name = ("job", job.record.job.to_string());
+                // Prometheus itself sets the label `job` when it scrapes.
+                let name = ("job_name", job.record.job.to_string());
                 ([vec![name], labels].concat(), value)
             };
             self.samples.extend(of(job).into_iter().map(named));
@@ -115,9 +121,9 @@ impl Family {
     }
 }
 
-/// The three characters that a label's value may not hold as they are.
+/// A label's value: cleaned, and without the three characters that it may not hold as they are.
 fn escaped(value: &str) -> String {
-    value.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n")
+    show::clean(value).replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n")
 }
 
 #[cfg(test)]

@@ -34,15 +34,16 @@ impl Voice {
         }
     }
 
+    /// Says a sentence about something wrong. Parts of it may be foreign, so it stays on one line.
     fn trouble(self, text: &str) {
         if self >= Self::Troubles {
-            say(text);
+            say(&show::flat(text));
         }
     }
 
     fn remark(self, text: &str) {
         if self >= Self::Everything {
-            say(text);
+            say(&show::flat(text));
         }
     }
 
@@ -106,7 +107,7 @@ impl Voice {
     /// Says how it ended, if that needs saying.
     pub fn finish(self, job: &str, finish: &Finish, now: Wall) {
         match ending(job, finish, now) {
-            Some((from, text)) if self >= from => say(&text),
+            Some((from, text)) if self >= from => say(&show::flat(&text)),
             _ => {}
         }
         if let Some(escaped) = escaped(finish) {
@@ -117,12 +118,17 @@ impl Voice {
         }
     }
 
+    /// Says something about what is wrong, in as many lines as it has.
     pub fn warn(self, text: &str) {
-        self.trouble(text);
+        if self >= Self::Troubles {
+            say(text);
+        }
     }
 
     pub fn tell(self, text: &str) {
-        self.remark(text);
+        if self >= Self::Everything {
+            say(text);
+        }
     }
 }
 
@@ -192,8 +198,9 @@ pub fn reason_and_words(job: &str, finish: &Finish, now: Wall) -> Option<(&'stat
 /// What people have not taken yet of what was said.
 static UNSAID: Mutex<Backlog> = Mutex::new(Backlog::new());
 
+/// Prints a text on standard error, cleaned.
 pub fn say(text: &str) {
-    let _ = unsaid().put(&format!("fencepost: {text}"), &mut std::io::stderr());
+    let _ = unsaid().put(&format!("fencepost: {}", show::clean(text)), &mut std::io::stderr());
 }
 
 /// Says what is left to say. To be called before the program ends.

@@ -1,5 +1,6 @@
 //! How things look: times, leases and runs, for people and as JSON.
 
+use std::borrow::Cow;
 use std::io::{ErrorKind, Write};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -37,16 +38,33 @@ pub fn second(moment: Wall) -> String {
 
 /// A moment, to the second.
 pub fn second_in(moment: Wall, zone: &Zone) -> String {
-    let shown = zone.show(Wall(moment.0 - moment.0.rem_euclid(1000))).replace('T', " ");
+    let whole = Wall(moment.0.div_euclid(1000).saturating_mul(1000));
+    let shown = zone.show(whole).replace('T', " ");
     shown.strip_suffix("+00:00").map(|start| format!("{start}Z")).unwrap_or(shown)
 }
 
-/// A text on one line, and nothing in it that a terminal would obey.
+/// Strips what a terminal would obey: control characters, and the characters that reverse the order of text. Lines and tabs stay.
+/// Everything that fencepost prints passes through this.
+pub fn clean(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.chars().filter(|c| !is_unsafe(*c)).collect())
+}
+
+/// A foreign text on one line, cleaned.
 pub fn flat(text: &str) -> String {
-    text.split(|c: char| c.is_whitespace() || c.is_control())
+    text.split(|c: char| c.is_whitespace() || is_unsafe(c))
         .filter(|word| !word.is_empty())
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+/// Whether a terminal would obey the character instead of showing it.
+fn is_unsafe(c: char) -> bool {
+    let is_bidi = matches!(c, '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
+    let is_separator = matches!(c, '\u{2028}' | '\u{2029}');
+    (c.is_control() && c != '\n' && c != '\t') || is_bidi || is_separator
 }
 
 /// Artifacts as people compare them: size, and how the fingerprint begins. Of very many the first will do.
@@ -79,7 +97,7 @@ pub fn holder(lease: &Lease, remaining: Option<Duration>, now: Wall) -> String {
         Some(left) => format!("until {} unless renewed", second_in(now + left, &zone)),
         None => format!("for {} after its last renewal", duration::show(lease.ttl)),
     };
-    format!("{} ({process}), since {}, {until}", lease.holder.host, time_for_people(lease.since, now, &zone))
+    format!("{} ({process}), since {}, {until}", flat(&lease.holder.host), time_for_people(lease.since, now, &zone))
 }
 
 /// What is behind a lease, in a few words.
@@ -242,8 +260,13 @@ pub fn line(line: &str) {
     text(&format!("{line}\n"));
 }
 
-/// Prints lines that are written already. A reader that has seen enough (`| head`) is no error.
+/// Prints lines that are written already, cleaned.
 pub fn text(text: &str) {
+    write(&clean(text));
+}
+
+/// Prints a text of our own that moves the cursor or sets colours. A reader that has seen enough (`| head`) is no error.
+pub fn write(text: &str) {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => failed(&error),
@@ -263,11 +286,21 @@ pub fn failure() -> Option<&'static str> {
 
 /// Prints a value as one line of JSON.
 pub fn json(value: &impl Serialize) {
-    line(&serde_json::to_string(value).expect("our own types serialize"));
+    line(&escaped(serde_json::to_string(value).expect("our own types serialize")));
+}
+
+/// JSON in which every character that a terminal would obey is escaped. Such a character stands only inside a string.
+fn escaped(json: String) -> String {
+    if !json.contains(is_unsafe) {
+        return json;
+    }
+    let escape = |c: char| if is_unsafe(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
+    json.chars().map(escape).collect()
 }
 
 /// Prints rows in aligned columns, each row as long as the heading. The last column may be as long as it likes.
 pub fn table(heading: &[&str], rows: &[Vec<String>]) {
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| flat(cell)).collect()).collect();
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.chain([heading[column].chars().count()]).max().unwrap_or(0)
@@ -278,7 +311,30 @@ pub fn table(heading: &[&str], rows: &[Vec<String>]) {
         padded.collect::<Vec<_>>().join("  ").trim_end().to_string()
     };
     line(&render(heading.to_vec()));
-    for row in rows {
+    for row in &rows {
         line(&render(row.iter().map(String::as_str).collect()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_is_left() {
+        let foreign = "a\x1b[2Jb\u{9b}c\u{202e}d\u{2066}e\u{200f}f\u{2028}g\x07\x7fh\ti\r\nj";
+        assert_eq!(clean(foreign), "a[2Jbcdefgh\ti\nj");
+        assert_eq!(flat(foreign), "a [2Jb c d e f g h i j");
+        let json = escaped(serde_json::to_string(foreign).unwrap());
+        assert!(!json.contains(is_unsafe), "{json}");
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), foreign, "programs lose nothing");
+    }
+
+    #[test]
+    fn the_first_and_the_last_moment_are_shown() {
+        for moment in [i64::MIN, i64::MIN + 1, -1, 0, i64::MAX] {
+            assert!(!second(Wall(moment)).is_empty(), "{moment}");
+        }
+        assert_eq!(second(Wall(-1)), "1969-12-31 23:59:59Z");
     }
 }

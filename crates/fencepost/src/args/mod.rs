@@ -19,6 +19,7 @@ use crate::config::CatchUpMode;
 use crate::duration;
 use crate::exit::Code;
 use crate::report;
+use crate::show;
 pub use run::{OverlapChoice, RunBasics, RunOptions, Sink, StoreErrorChoice};
 
 /// Run it once, on fresh input, and let nothing stale write
@@ -404,9 +405,13 @@ impl Arguments {
                 let text = error.to_string();
                 report::error_json(code, "usage", text.trim_start_matches("error: ").trim_end());
             }
-            let _ = error.print();
+            // An error repeats what was typed, which may come from a program. Only the help is printed with colours.
+            match code {
+                Code::DONE => drop(error.print()),
+                _ => eprint!("{}", show::clean(&error.render().to_string())),
+            }
             if let Some(word) = command_without_dashes(&error) {
-                eprintln!("\nWrite the command after --, as in: fencepost run JOB -- {word}");
+                eprintln!("\nWrite the command after --, as in: fencepost run JOB -- {}", show::flat(word));
             }
             code
         })

@@ -11,6 +11,7 @@ use fencepost_guard::transact::skips;
 use fencepost_store::Store;
 use serde_json::{Map, Value, json};
 
+use super::Damage;
 use crate::args::{AdviseOptions, Global};
 use crate::exit::{Code, Failure};
 use crate::place::Place;
@@ -24,42 +25,49 @@ pub fn run(global: &Global, options: &AdviseOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     let store = place.open_to_read()?;
     let mut records = Vec::new();
-    super::each_record(store.as_ref(), |record, _| {
+    let mut damage = Damage::default();
+    super::each_record(store.as_ref(), &mut damage, |_, record, _| {
         if options.job.as_ref().is_none_or(|name| record.job.name == *name) {
             records.push(record);
         }
         Ok(())
     })?;
-    if let (Some(name), true) = (&options.job, records.is_empty()) {
+    if let (Some(name), true, 0) = (&options.job, records.is_empty(), damage.sentences().len()) {
         return Err(Failure::Usage(format!("{name} has never run on this store.")));
     }
-    let advised: Vec<_> =
-        records.iter().map(|record| Ok((record, advice(store.as_ref(), record)?))).collect::<Result<_, Failure>>()?;
+    let of = |record| Ok((record, advice(store.as_ref(), record, &mut damage)?));
+    let advised: Vec<_> = records.iter().map(of).collect::<Result<_, Failure>>()?;
     match global.json {
-        true => show::json(
-            &json!({ "v": 1, "jobs": advised.iter().map(|(job, of)| object(job, of.as_ref())).collect::<Vec<_>>() }),
-        ),
+        true => {
+            let jobs: Vec<_> = advised.iter().map(|(job, of)| object(job, of.as_ref())).collect();
+            let mut answer = json!({ "v": 1, "jobs": jobs });
+            let unreadable = damage.sentences();
+            if !unreadable.is_empty() {
+                answer["unreadable"] = json!(unreadable);
+            }
+            show::json(&answer);
+        }
         false => advised.iter().for_each(|(record, advice)| describe(record, advice.as_ref())),
     }
-    Ok(Code::DONE)
+    Ok(damage.report(global, Code::DONE))
 }
 
-fn advice(store: &dyn Store, record: &Record) -> Result<Option<Advice>, Failure> {
-    let skipped = skips(store, &record.job)?.map_or(0, |skips| skips.overlap);
+fn advice(store: &dyn Store, record: &Record, damage: &mut Damage) -> Result<Option<Advice>, Failure> {
+    let skipped = damage.noted(skips(store, &record.job))?.flatten().map_or(0, |skips| skips.overlap);
     let halts = record.ledger.counts.get(&Status::Halted).copied().unwrap_or(0);
     let counts = Counts { grants: record.grants, skips: skipped, halts };
     let period = recorded_schedule(record).and_then(|schedule| schedule.period_hint(clock::now().wall));
-    Ok(advise(&outcomes(store, record)?, counts, period))
+    Ok(advise(&outcomes(store, record, damage)?, counts, period))
 }
 
 /// What the record holds, and the newest of its history.
-fn outcomes(store: &dyn Store, record: &Record) -> Result<Vec<Outcome>, Failure> {
+fn outcomes(store: &dyn Store, record: &Record, damage: &mut Damage) -> Result<Vec<Outcome>, Failure> {
     let mut outcomes = record.ledger.ring.clone();
     let oldest = outcomes.iter().map(|outcome| outcome.slot).min().unwrap_or_default();
     let mut slots = Slots::between(store, &record.job, Wall(0), oldest, oldest)?;
     for _ in 0..SLOTS_MAX {
         let Some(slot) = slots.next_from(Wall(0))? else { break };
-        outcomes.extend(history_and_details(store, record, slot)?);
+        outcomes.extend(damage.noted(history_and_details(store, record, slot))?.unwrap_or_default());
     }
     outcomes.sort_by_key(Outcome::attempt);
     outcomes.dedup_by_key(|outcome| outcome.attempt());

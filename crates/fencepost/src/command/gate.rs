@@ -110,7 +110,7 @@ fn with_near_names(mut inspection: Inspection, store: &dyn Store) -> Inspection 
     let unknown = |verdict: &&mut Verdict| verdict.slot.is_none() && verdict.status.is_none();
     for verdict in inspection.verdicts.iter_mut().filter(unknown) {
         let mut known = Vec::new();
-        let listed = super::each_record(store, |record, _| {
+        let listed = super::each_record(store, &mut super::Damage::default(), |_, record, _| {
             known.push(record.job.to_string());
             Ok(())
         });
@@ -171,7 +171,7 @@ fn run_command(command: &[OsString], inspection: &Inspection) -> Result<Code, Fa
         Ok(exit) => Ok(Code(u8::try_from(Exit::code(exit)).unwrap_or(Code::FAILED.0))),
         Err(error) => {
             let not_found = error.kind() == std::io::ErrorKind::NotFound;
-            eprintln!("fencepost: Cannot run {:?}: {error}.", command[0].display().to_string());
+            crate::report::say(&format!("Cannot run {:?}: {error}.", command[0].display().to_string()));
             Ok(if not_found { Code::NOT_FOUND } else { Code::CANNOT_EXECUTE })
         }
     }

@@ -1,6 +1,5 @@
 //! What tells others how a run went: started by the run, in a session of its own, so that nothing waits for it.
 
-use std::fs::{File, OpenOptions};
 use std::io::{BufRead, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -19,9 +18,11 @@ use nix::unistd::{Pid, setsid};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::config::host_only;
+use crate::config::{COPY_VARIABLE, host_only};
 use crate::exit::{Code, Failure};
-use crate::notify::{Brief, Ended, News, Way, log, log_path};
+use crate::notify::{Brief, Ended, News, Way, log, open_log};
+use crate::password;
+use crate::report;
 use crate::show::{self, RunJson};
 
 /// How long a URL may take.
@@ -181,9 +182,11 @@ impl Notifier {
 
     fn command(&self, argv: &[String], object: &Map<String, Value>) -> Result<(), String> {
         let (program, arguments) = argv.split_first().ok_or("it is empty")?;
-        let out = || self.log_file().map_or_else(|_| Stdio::null(), Stdio::from);
+        let out = || open_log(&self.brief.state).map_or_else(|_| Stdio::null(), Stdio::from);
         let mut command = Command::new(program);
         command.args(arguments).envs(&self.brief.environment).process_group(0);
+        password::keep_from(&mut command);
+        command.env_remove(COPY_VARIABLE);
         command.stdin(Stdio::piped()).stdout(out()).stderr(out());
         for (name, key) in VARIABLES {
             match object.get(key) {
@@ -217,16 +220,12 @@ impl Notifier {
         }
     }
 
-    fn log_file(&self) -> std::io::Result<File> {
-        OpenOptions::new().append(true).create(true).open(log_path(&self.brief.state))
-    }
-
     fn judge(&self, what: &str, told: Result<(), String>) {
         let Err(why) = told else { return };
         let text = format!("{} (run {}): {what} failed: {}", self.brief.job, self.brief.run, show::flat(&why));
         log(&self.brief.state, &text);
         if self.brief.verbose {
-            eprintln!("fencepost: {text}");
+            report::say(&text);
         }
     }
 }

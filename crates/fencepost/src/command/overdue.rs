@@ -14,6 +14,7 @@ use fencepost_guard::transact::look;
 use fencepost_store::Store;
 use serde::Serialize;
 
+use super::Damage;
 use crate::args::Global;
 use crate::args::operate::OverdueOptions;
 use crate::calendar::{self, CatchUp};
@@ -32,20 +33,22 @@ pub fn run(global: &Global, options: &OverdueOptions) -> Result<Code, Failure> {
     }
     let store = if place.is_unmade()? { None } else { Some(place.open()?) };
     let desk = Desk { place: &place, store: store.as_deref(), grace: options.grace, now };
+    let mut damage = Damage::default();
     let findings = match &place.config {
-        Some(config) => desk.of_config(config)?,
-        None => desk.of_records()?,
+        Some(config) => desk.of_config(config, &mut damage)?,
+        None => desk.of_records(&mut damage)?,
     };
     let voice = Voice::of(global);
     if global.json {
-        print_json(&place, &findings);
+        print_json(&place, &findings, &damage);
     } else if !global.quiet {
         findings.iter().filter_map(|finding| finding.sentence(now)).for_each(|sentence| show::line(&sentence));
         for finding in findings.iter().filter(|finding| finding.paused) {
             voice.tell(&format!("{} is paused, and so not overdue.", finding.job));
         }
     }
-    Ok(if findings.iter().any(|finding| finding.gap.is_some()) { Code::REFUSED } else { Code::DONE })
+    let is_overdue = findings.iter().any(|finding| finding.gap.is_some());
+    Ok(damage.report(global, if is_overdue { Code::REFUSED } else { Code::DONE }))
 }
 
 /// Where is looked, and as of when.
@@ -70,12 +73,12 @@ struct Finding {
 }
 
 impl Desk<'_> {
-    fn of_config(&self, config: &Config) -> Result<Vec<Finding>, Failure> {
+    fn of_config(&self, config: &Config, damage: &mut Damage) -> Result<Vec<Finding>, Failure> {
         let floor = written_at(config).unwrap_or(self.now);
         let mut findings = Vec::new();
         for (name, keys) in config.jobs.iter().filter(|(_, keys)| keys.is_enabled()) {
             let Some(schedule) = calendar::schedule(config, name)? else { continue };
-            for (job, record, clock) in self.records(name, keys)? {
+            for (job, record, clock) in self.records(name, keys, damage)? {
                 let grace = self.grace.unwrap_or_else(|| CatchUp::default().unchecked(keys).slack);
                 findings.extend(self.judge(job, &schedule, record.as_ref(), clock.as_ref(), floor, grace));
             }
@@ -84,12 +87,12 @@ impl Desk<'_> {
     }
 
     /// The record of a job, or those of all hosts if it is each host's own.
-    fn records(&self, name: &Name, keys: &JobConfig) -> Result<Vec<Known>, Failure> {
+    fn records(&self, name: &Name, keys: &JobConfig, damage: &mut Damage) -> Result<Vec<Known>, Failure> {
         let own = super::job(name, false, self.place)?;
         let Some(store) = self.store else { return Ok(vec![(own, None, None)]) };
         let mut found = Vec::new();
         if keys.per_host == Some(true) {
-            super::each_record(store, |record, clock| {
+            super::each_record(store, damage, |_, record, clock| {
                 if record.job.name == *name && record.job.host().is_some() {
                     found.push((record.job.clone(), Some(record), clock.cloned()));
                 }
@@ -97,17 +100,19 @@ impl Desk<'_> {
             })?;
         }
         if !found.iter().any(|(job, ..)| *job == own) {
-            let (record, clock) = look(store, &own)?;
-            found.push((own, record, clock));
+            // Of a record that cannot be read it is not known whether the job is overdue.
+            if let Some((record, clock)) = damage.noted(look(store, &own))? {
+                found.push((own, record, clock));
+            }
         }
         Ok(found)
     }
 
     /// Every job that once ran by a schedule.
-    fn of_records(&self) -> Result<Vec<Finding>, Failure> {
+    fn of_records(&self, damage: &mut Damage) -> Result<Vec<Finding>, Failure> {
         let mut findings = Vec::new();
         let Some(store) = self.store else { return Ok(findings) };
-        super::each_record(store, |record, clock| {
+        super::each_record(store, damage, |_, record, clock| {
             let schedule = recorded_schedule(&record).filter(|_| !record.job.is_once());
             if let Some(schedule) = schedule {
                 let grace = self.grace.unwrap_or_else(|| fencepost_core::plan::Terms::default().slack);
@@ -192,13 +197,14 @@ impl Finding {
     }
 }
 
-fn print_json(place: &Place, findings: &[Finding]) {
+fn print_json(place: &Place, findings: &[Finding], damage: &Damage) {
     show::json(&OverdueJson {
         v: 1,
         store: place.shown_store(),
         config: place.shown_config(),
         overdue: findings.iter().filter_map(|finding| finding.gap.map(|gap| finding.json(gap))).collect(),
         paused: findings.iter().filter(|finding| finding.paused).map(|finding| finding.job.to_string()).collect(),
+        unreadable: damage.sentences(),
     });
 }
 
@@ -209,6 +215,8 @@ struct OverdueJson {
     config: Option<String>,
     overdue: Vec<FindingJson>,
     paused: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unreadable: Vec<String>,
 }
 
 #[derive(Serialize)]

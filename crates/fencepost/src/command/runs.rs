@@ -12,11 +12,12 @@ use fencepost_guard::archive::Slots;
 use fencepost_guard::scout::history_and_details;
 use fencepost_store::Store;
 
+use super::Damage;
 use crate::args::{Global, RunsOptions};
 use crate::exit::{Code, Failure};
 use crate::moment::{Moment, Range};
 use crate::place::Place;
-use crate::report::length;
+use crate::report::{self, length};
 use crate::show::{self, RunJson};
 
 pub fn run(global: &Global, options: &RunsOptions) -> Result<Code, Failure> {
@@ -25,7 +26,8 @@ pub fn run(global: &Global, options: &RunsOptions) -> Result<Code, Failure> {
     let store = place.open_to_read()?;
     let mut list = List { wanted: &options.status, range, limit: options.limit, lines: BTreeMap::new() };
     let mut records = Vec::new();
-    super::each_record(store.as_ref(), |record, clock| {
+    let mut damage = Damage::default();
+    super::each_record(store.as_ref(), &mut damage, |_, record, clock| {
         if options.job.as_ref().is_none_or(|name| record.job.name == *name) {
             list.add_record(&record, &place, clock);
             records.push(record);
@@ -34,21 +36,23 @@ pub fn run(global: &Global, options: &RunsOptions) -> Result<Code, Failure> {
     })?;
     // All records first: they say how far back into the histories it is worth to look.
     for record in &records {
-        list.add_history(store.as_ref(), record)?;
+        list.add_history(store.as_ref(), record, &mut damage)?;
     }
     if global.json {
         list.newest_first().for_each(|line| show::json(&line.json));
-        return Ok(Code::DONE);
+        let sentences = damage.sentences();
+        sentences.iter().for_each(|sentence| report::error_json(Code::FAILED, "unreadable", sentence));
+        return Ok(damage.report(global, Code::DONE));
     }
     show::line(&format!("store   {}", place.shown_store()));
     show::line("");
     if list.lines.is_empty() {
         show::line("No runs.");
-        return Ok(Code::DONE);
+        return Ok(damage.report(global, Code::DONE));
     }
     let heading = ["SLOT", "JOB", "STATUS", "TOOK", "EXIT", "TOKEN", "HOST", "NOTE"];
     show::table(&heading, &list.newest_first().map(Line::row).collect::<Vec<_>>());
-    Ok(Code::DONE)
+    Ok(damage.report(global, Code::DONE))
 }
 
 fn range(options: &RunsOptions) -> Result<Range, Failure> {
@@ -94,12 +98,12 @@ impl List<'_> {
 
     /// Adds what the record has no room for, as far back as it can matter. What stands there is whole, and takes the
     /// place of what the record had to cut.
-    fn add_history(&mut self, store: &dyn Store, record: &Record) -> Result<(), Failure> {
+    fn add_history(&mut self, store: &dyn Store, record: &Record, damage: &mut Damage) -> Result<(), Failure> {
         let oldest = record.ledger.ring.iter().map(|outcome| outcome.slot).min().unwrap_or_default();
         let at_once = self.threshold().max(oldest);
         let mut slots = Slots::between(store, &record.job, self.range.floor(), self.range.ceiling(), at_once)?;
         while let Some(slot) = slots.next_from(self.threshold())? {
-            for outcome in history_and_details(store, record, slot)? {
+            for outcome in damage.noted(history_and_details(store, record, slot))?.unwrap_or_default() {
                 self.add_outcome(record, &outcome);
             }
         }

@@ -15,6 +15,7 @@ use fencepost_guard::transact::skips;
 use fencepost_store::Store;
 use serde::Serialize;
 
+use super::Damage;
 use crate::args::{Format, Global, StatusOptions};
 use crate::exit::{Code, Failure};
 use crate::file;
@@ -31,27 +32,29 @@ pub fn run(global: &Global, options: &StatusOptions) -> Result<Code, Failure> {
     }
     let store = place.open_to_read()?;
     let mut jobs = Vec::new();
-    super::each_record(store.as_ref(), |record, clock| {
+    let mut damage = Damage::default();
+    super::each_record(store.as_ref(), &mut damage, |damage, record, clock| {
         if options.job.as_ref().is_none_or(|name| record.job.name == *name) {
-            jobs.push(JobState::of(store.as_ref(), &place, record, clock)?);
+            jobs.push(JobState::of(store.as_ref(), &place, record, clock, damage)?);
         }
         Ok(())
     })?;
     jobs.sort_by(|a, b| a.record.job.cmp(&b.record.job));
     let now = clock::now().wall;
     match (format, &options.output) {
-        (Format::Prom, Some(path)) => file::replace(path, &prometheus::exposition(&jobs))?,
-        (Format::Prom, None) => show::text(&prometheus::exposition(&jobs)),
+        (Format::Prom, Some(path)) => file::replace(path, &prometheus::exposition(&jobs, damage.sentences().len()))?,
+        (Format::Prom, None) => show::text(&prometheus::exposition(&jobs, damage.sentences().len())),
         (Format::Json, _) => show::json(&StatusJson {
             v: 1,
             store: place.shown_store(),
             config: place.shown_config(),
             jobs: jobs.iter().map(|job| job.json(now)).collect(),
             resources: resources(&jobs),
+            unreadable: damage.sentences(),
         }),
         (Format::Table, _) => describe(&place, options, &jobs, now),
     }
-    Ok(Code::DONE)
+    Ok(damage.report(global, Code::DONE))
 }
 
 fn format(global: &Global, options: &StatusOptions) -> Result<Format, Failure> {
@@ -159,14 +162,20 @@ pub struct JobState {
 }
 
 impl JobState {
-    fn of(store: &dyn Store, place: &Place, mut record: Record, clock: Option<&StoreClock>) -> Result<Self, Failure> {
+    fn of(
+        store: &dyn Store,
+        place: &Place,
+        mut record: Record,
+        clock: Option<&StoreClock>,
+        damage: &mut Damage,
+    ) -> Result<Self, Failure> {
         let Ledger { ring, last_ok, .. } = &mut record.ledger;
         for outcome in ring.last_mut().into_iter().chain(last_ok) {
             // What is short is better than no status at all.
             *outcome = whole(store, &record.job, outcome).unwrap_or_else(|_| outcome.clone());
         }
         Ok(Self {
-            skips: skips(store, &record.job)?,
+            skips: damage.noted(skips(store, &record.job))?.flatten(),
             remaining: show::remaining(&record, clock),
             is_over: place.is_over(&record, clock),
             record,
@@ -207,7 +216,7 @@ impl JobState {
     /// Everything about one job, a line each.
     fn describe(&self, now: Wall) {
         let record = &self.record;
-        let say = |what: &str, text: &str| show::line(&format!("  {what:8} {text}"));
+        let say = |what: &str, text: &str| show::line(&format!("  {what:8} {}", show::flat(text)));
         show::line(&format!("{}", record.job));
         let state = match &record.lease {
             Some(lease) if self.is_held() => {
@@ -344,6 +353,9 @@ struct StatusJson {
     config: Option<String>,
     jobs: Vec<JobJson>,
     resources: Vec<ResourceJson>,
+    /// Records that cannot be read, a sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unreadable: Vec<String>,
 }
 
 #[derive(Serialize)]

@@ -9,6 +9,7 @@ mod desk;
 mod fenced;
 #[path = "../../../fencepost-guard/examples/fenced_server.rs"]
 mod fenced_server;
+mod foreign;
 mod init;
 mod install;
 mod kill;

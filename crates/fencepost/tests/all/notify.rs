@@ -1,6 +1,7 @@
 //! Whom a run tells how it went, through the real binary: commands, webhooks and pings. Nobody waits for them.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use crate::common::{Holder, contains, eventually};
@@ -258,4 +259,64 @@ fn what_up_runs_is_told_as_well() {
         !told().is_empty()
     });
     contains(&told(), &["j 6\n"]);
+}
+
+#[test]
+fn a_redirect_is_not_followed_and_is_a_failure_in_the_log() {
+    for status in [301, 302, 303, 307, 308] {
+        let target = Web::answering(200);
+        let web = Web::redirecting(status, target.url("/target"));
+        let home = Home::new(&format!(
+            "[job.j]\ncommand = 'exit 3'\non_error = '{}'\nping = '{}'\n",
+            web.url("/error"),
+            web.url("/ping")
+        ));
+        assert_eq!(home.say(&["run", "j"]).code, 3);
+        eventually("both failures are in the log", || {
+            log(&home).matches(&format!("it answered {status}")).count() >= 3
+        });
+        contains(&log(&home), &["error by http://127.0.0.1", "a redirect, which is not followed"]);
+        assert_eq!(target.seen(), []);
+        assert_eq!(web.seen().len(), 3, "no redirect is tried again");
+    }
+}
+
+#[test]
+fn no_command_receives_the_stores_password_and_the_log_is_private() {
+    let home = Home::new(
+        "[job.j]\nprepare = 'env > prepared'\ncommand = 'env > ran; exit 3'\non_error = 'env > told.new; mv told.new told; echo out; exit 4'\n",
+    );
+    let run = |store: Option<&str>| {
+        let mut command = home.command(&["run", "j"]);
+        command.env("FENCEPOST_STORE_PASSWORD", "s3cret").env("FENCEPOST_CONFIG", home.config());
+        command.envs(store.map(|store| ("FENCEPOST_STORE", store)));
+        command.output().unwrap().status.code()
+    };
+    let told = || {
+        eventually("it is told", || home.path("told").exists());
+        let text = fs::read_to_string(home.path("told")).unwrap();
+        fs::remove_file(home.path("told")).unwrap();
+        text
+    };
+    assert_eq!(run(None), Some(3));
+    let texts = ["prepared", "ran"].map(|name| fs::read_to_string(home.path(name)).unwrap());
+    for text in texts.iter().chain([&told()]) {
+        assert!(!text.contains("s3cret"), "{text}");
+        contains(text, &["FENCEPOST_JOB=j"]);
+    }
+    // A store that cannot be reached, with a password in its URL.
+    assert_eq!(run(Some("redis://:s3cret@127.0.0.1:1/0")), Some(125));
+    let text = told();
+    assert!(!text.contains("s3cret"), "{text}");
+    eventually("the failure is in the log", || log(&home).contains("it ended with"));
+    let path = home.site.state().join("notify.log");
+    let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode(), 0o600);
+    // One that an older version left is made private, also when its oldest half is dropped.
+    fs::write(&path, "x\n".repeat(200_000)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(run(None), Some(3));
+    eventually("the log was shortened", || fs::metadata(&path).unwrap().len() < 300_000);
+    eventually("the failure is in it", || log(&home).contains("it ended with"));
+    assert_eq!(mode(), 0o600);
 }

@@ -72,27 +72,27 @@ fn promtool_finds_nothing_to_complain_about() {
         &[
             "# HELP fencepost_runs_total ",
             "# TYPE fencepost_runs_total counter\n",
-            "fencepost_runs_total{job=\"j\",status=\"ok\"} 1\n",
-            "fencepost_runs_total{job=\"j\",status=\"error\"} 2\n",
-            "fencepost_runs_total{job=\"j\",status=\"lost\"} 0\n",
-            "fencepost_runs_total{job=\"a/b:c\",status=\"ok\"} 1\n",
+            "fencepost_runs_total{job_name=\"j\",status=\"ok\"} 1\n",
+            "fencepost_runs_total{job_name=\"j\",status=\"error\"} 2\n",
+            "fencepost_runs_total{job_name=\"j\",status=\"lost\"} 0\n",
+            "fencepost_runs_total{job_name=\"a/b:c\",status=\"ok\"} 1\n",
             "# TYPE fencepost_streak gauge\n",
-            "fencepost_streak{job=\"j\",status=\"halted\"} 1\n",
-            "fencepost_streak{job=\"held\",status=\"skipped_overlap\"} 1\n",
-            "fencepost_held{job=\"j\"} 0\n",
-            "fencepost_held{job=\"held\"} 1\n",
-            "fencepost_duration_seconds{job=\"j\"} ",
-            "scheduled_skipped_overlap_total{job=\"j\"} 0\n",
-            "scheduled_skipped_overlap_total{job=\"held\"} 1\n",
-            "fencepost_upstream_halts_total{job=\"j\",upstream=\"up\"} 1\n",
-            "fencepost_upstream_skips_total{job=\"j\",upstream=\"up@host-1\"} 1\n",
-            r#"fencepost_refused_writes_total{job="j",resource="/a \"b\"\\c\nd é"} 1"#,
+            "fencepost_streak{job_name=\"j\",status=\"halted\"} 1\n",
+            "fencepost_streak{job_name=\"held\",status=\"skipped_overlap\"} 1\n",
+            "fencepost_held{job_name=\"j\"} 0\n",
+            "fencepost_held{job_name=\"held\"} 1\n",
+            "fencepost_duration_seconds{job_name=\"j\"} ",
+            "fencepost_skipped_overlap_total{job_name=\"j\"} 0\n",
+            "fencepost_skipped_overlap_total{job_name=\"held\"} 1\n",
+            "fencepost_upstream_halts_total{job_name=\"j\",upstream=\"up\"} 1\n",
+            "fencepost_upstream_skips_total{job_name=\"j\",upstream=\"up@host-1\"} 1\n",
+            r#"fencepost_refused_writes_total{job_name="j",resource="/a \"b\"\\c\nd é"} 1"#,
         ],
     );
     let finished: jiff::Timestamp = site.job("j")["last_ok"]["finished"].as_str().unwrap().parse().unwrap();
     let seconds = finished.as_millisecond() as f64 / 1000.0;
-    contains(&said.stdout, &[&format!("fencepost_last_ok_timestamp_seconds{{job=\"j\"}} {seconds}\n")]);
-    assert!(!said.stdout.contains("timestamp_seconds{job=\"held\"}"), "it was never ok");
+    contains(&said.stdout, &[&format!("fencepost_last_ok_timestamp_seconds{{job_name=\"j\"}} {seconds}\n")]);
+    assert!(!said.stdout.contains("timestamp_seconds{job_name=\"held\"}"), "it was never ok");
     let one = site.say(&["status", "j", "--format", "prom"]).stdout;
     check(&one);
     assert!(!one.contains("held\""), "{one}");

@@ -133,10 +133,10 @@ impl Printer {
                 self.clear_next();
                 let time = at.split_once('T').map_or(at.as_str(), |(_, time)| time.get(..8).unwrap_or(time));
                 let width = self.width.max(1);
-                let event = format!("{:12}", line.event);
-                let event = if colours { coloured(&line.event, &event) } else { event };
+                let event = format!("{:12}", show::flat(&line.event));
                 let details = show::flat(&line.details());
-                show::line(format!("{time}  {job:width$}  {event}  {details}").trim_end());
+                let event = if colours { coloured(&line.event, &event) } else { event };
+                show::write(&format!("{}\n", format!("{time}  {job:width$}  {event}  {details}").trim_end()));
             }
         }
     }
@@ -162,7 +162,7 @@ impl Printer {
     fn clear_next(&mut self) {
         if !self.shown_next.is_empty() {
             self.shown_next.clear();
-            show::text("\r\x1b[K");
+            show::write("\r\x1b[K");
         }
     }
 }

@@ -40,6 +40,14 @@ impl Web {
         })
     }
 
+    /// Redirects every request to another URL.
+    pub fn redirecting(status: u16, to: String) -> Self {
+        Self::start(move |stream| {
+            let head = format!("HTTP/1.1 {status} x\r\nLocation: {to}\r\n");
+            let _ = write!(stream, "{head}Content-Length: 0\r\nConnection: close\r\n\r\n");
+        })
+    }
+
     /// Takes every request, and never answers.
     pub fn hanging() -> Self {
         Self::start(|_| thread::sleep(Duration::from_secs(120)))
