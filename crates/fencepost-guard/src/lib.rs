@@ -62,6 +62,13 @@ pub fn settle_process() -> io::Result<()> {
     sys::ignore(Signal::SIGPIPE).map(|_| ())
 }
 
+/// Makes a write beyond the limit on file sizes (`ulimit -f`) an error, EFBIG, instead of the death of this process by
+/// SIGXFSZ. A job gets the signal's default action back.
+pub fn survive_file_size_limit() {
+    // It can only fail for a signal that does not exist.
+    let _ = sys::ignore(Signal::SIGXFSZ);
+}
+
 /// Makes a holder on this host look at its record now instead of at its next renewal. A process that was not stopped
 /// only takes notice of SIGCONT.
 pub fn nudge(host: &host::Host, record: &Record) {

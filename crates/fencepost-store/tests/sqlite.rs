@@ -101,6 +101,22 @@ fn a_store_without_its_table_is_corrupt() {
 }
 
 #[test]
+fn a_trigger_is_refused_and_one_that_comes_later_does_not_run() {
+    let trigger =
+        "CREATE TRIGGER \"evil\ntrigger\" AFTER INSERT ON entries BEGIN UPDATE entries SET value = x'00'; END";
+    let (_directory, path) = place();
+    let store = SqliteStore::open(&path).unwrap();
+    sql(&path, trigger);
+    put(&store, &key("a"), None, b"1");
+    assert_eq!(store.read(&key("a")).unwrap().value.unwrap().bytes, b"1", "the trigger ran");
+    let error = SqliteStore::open(&path).unwrap_err();
+    assert_eq!((error.fate, error.trouble), (Fate::NotDone, Trouble::Corrupt), "{error}");
+    assert!(error.detail.contains("evil\\ntrigger") && error.detail.contains("did not create"), "{error}");
+    sql(&path, "DROP TRIGGER \"evil\ntrigger\"");
+    assert_eq!(SqliteStore::open(&path).unwrap().read(&key("a")).unwrap().value.unwrap().bytes, b"1");
+}
+
+#[test]
 fn an_empty_file_is_new_unless_a_log_lies_beside_it() {
     let (_directory, path) = place();
     fs::write(&path, b"").unwrap();

@@ -38,6 +38,7 @@ fn main() -> std::process::ExitCode {
 
 /// Does what was typed, and says with which code the program ends.
 fn run() -> Code {
+    fencepost_guard::survive_file_size_limit();
     let code = obey();
     let code = match show::failure() {
         // What was asked for was done, and nobody knows what came of it.

@@ -47,8 +47,8 @@ impl Inherited {
     /// In the child: the signals as the wrapper found them. The last of it, for they are no longer blocked after it.
     fn restore(&self) -> io::Result<()> {
         for signal in UNMOVED_BY {
-            // Every Rust program starts with SIGPIPE ignored, so that what the wrapper found is not known.
-            if signal == Signal::SIGPIPE || !self.ignored.contains(&signal) {
+            // The wrapper itself ignores these two from its start, so that what it found is not known.
+            if [Signal::SIGPIPE, Signal::SIGXFSZ].contains(&signal) || !self.ignored.contains(&signal) {
                 sys::restore_default(signal)?;
             }
         }
@@ -186,7 +186,7 @@ fn not_spawned(step: SpawnStep, error: &io::Error) -> Report {
 }
 
 /// Signals that mean the wrapper or the job, and reach the keeper by accident.
-const UNMOVED_BY: [Signal; 11] = [
+const UNMOVED_BY: [Signal; 12] = [
     Signal::SIGINT,
     Signal::SIGTERM,
     Signal::SIGHUP,
@@ -198,4 +198,5 @@ const UNMOVED_BY: [Signal; 11] = [
     Signal::SIGUSR2,
     Signal::SIGPIPE,
     Signal::SIGALRM,
+    Signal::SIGXFSZ,
 ];

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use rusqlite::ErrorCode;
 use rusqlite::ffi;
 
@@ -20,6 +21,9 @@ pub(super) enum Stage {
 /// Says of a failure whether the call may have happened, whose trouble it is, and what to do.
 pub(super) fn failure(path: &Path, stage: Stage, error: &rusqlite::Error) -> StoreError {
     let (trouble, step) = meaning(error);
+    let limit = file_size_limit(error).map_or(String::new(), |bytes| {
+        format!(" No file may grow beyond {bytes} bytes here (ulimit -f); a write beyond that fails with EFBIG, file too large.")
+    });
     let fate = fate(stage, error);
     let doing = match stage {
         Stage::Open => "could not be opened",
@@ -30,7 +34,14 @@ pub(super) fn failure(path: &Path, stage: Stage, error: &rusqlite::Error) -> Sto
         Fate::NotDone => "nothing was changed",
         Fate::Unknown => "the write may have happened",
     };
-    StoreError { fate, trouble, detail: format!("{} {doing} ({error}); {outcome}. {step}", path.display()) }
+    StoreError { fate, trouble, detail: format!("{} {doing} ({error}); {outcome}. {step}{limit}", path.display()) }
+}
+
+/// The limit that a failed write may have met. SQLite tells an error of the disk and not which one it was.
+fn file_size_limit(error: &rusqlite::Error) -> Option<u64> {
+    let is_io = error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure);
+    let (soft, _) = getrlimit(Resource::RLIMIT_FSIZE).ok().filter(|_| is_io)?;
+    (soft != RLIM_INFINITY).then_some(soft)
 }
 
 /// The refusal of a file that holds something else than fencepost wrote.

@@ -5,7 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, FileControl, MAIN_DB, OpenFlags, Transaction, TransactionBehavior, ffi};
+use rusqlite::{
+    Connection, ErrorCode, FileControl, MAIN_DB, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, ffi,
+};
 
 use super::WAIT;
 use super::failure::{Stage, failure, foreign_content};
@@ -46,8 +48,25 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
             make_store(&mut connection, path, header)?;
         }
     }
+    refuse_triggers(&connection, path)?;
     enter_wal(&connection, path)?;
     Ok(connection)
+}
+
+/// Refuses a store with triggers: fencepost creates none, and one would change what a swap writes. Those that are created
+/// later do not run on this connection (`settle`).
+fn refuse_triggers(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let mut statement = connection
+        .prepare("SELECT name FROM sqlite_schema WHERE type = 'trigger' LIMIT 1")
+        .map_err(|error| failure(path, Stage::Open, &error))?;
+    let found = statement.query_row([], |row| row.get::<_, String>(0)).optional();
+    match found.map_err(|error| failure(path, Stage::Open, &error))? {
+        None => Ok(()),
+        Some(name) => {
+            let name = name.escape_debug();
+            Err(foreign_content(path, &format!("it has the trigger \"{name}\", which fencepost did not create")))
+        }
+    }
 }
 
 /// Whether SQLite's own descriptor leads to another file than the path does.
@@ -75,6 +94,7 @@ fn refuse_old_sqlite() -> Result<(), StoreError> {
 /// must not be checkpointed when it is closed.
 fn settle(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     let mut persist = 1;
     connection.file_control(Some(MAIN_DB), FileControl::PersistWal(&mut persist))?;
     connection.busy_timeout(WAIT)?;

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::common::{Site, contains};
 use crate::process::{Place, Running, SHORT, TTL, all_dead, is_root, until};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
@@ -333,4 +334,17 @@ impl Drop for Mount {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("--lazy").arg(self.path()).status();
     }
+}
+
+/// SIGXFSZ would kill the wrapper between its effect and its record.
+#[test]
+fn a_limit_on_file_sizes_is_an_error_and_not_a_death() {
+    let site = Site::new();
+    let said = site.shell("ulimit -f 0; \"$BINARY\" run a -- touch ran");
+    assert_eq!(said.code, 125, "{said:?}");
+    contains(&said.stderr, &["ulimit -f", "EFBIG"]);
+    let said = site.shell("\"$BINARY\" run a -- grep SigIgn /proc/self/status");
+    let mask = said.stdout.trim().rsplit('\t').next().and_then(|mask| u64::from_str_radix(mask, 16).ok());
+    let xfsz = 1 << (nix::libc::SIGXFSZ - 1);
+    assert!(mask.is_some_and(|mask| mask & xfsz == 0), "the job has the default action: {said:?}");
 }
