@@ -7,10 +7,13 @@
 
 mod cli;
 pub mod hook;
+mod limit;
 mod message;
 mod push;
+mod rebase;
 mod remote;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
@@ -25,7 +28,11 @@ pub use cli::PUSHING;
 pub use message::Tip;
 use push::Outcome;
 pub use push::Push;
+use rebase::Rebased;
 use remote::{Remote, Seen};
+
+/// How long one call of git may take, with the hooks and credential helpers that it runs, unless it is told otherwise.
+pub const CALL_LIMIT: Duration = Duration::from_secs(600);
 
 /// How often a push is tried while others move the fence. Each time somebody else got on.
 const ATTEMPTS_MAX: u32 = 12;
@@ -36,13 +43,23 @@ const SAME_MAX: u32 = 3;
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// What was asked for, as it was typed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Wish<'a> {
     pub remote: &'a str,
     /// Branches, as `NAME` or `COMMIT:NAME`; none means the current one.
     pub branches: &'a [String],
     /// The fence's ref, where the usual one is not allowed.
     pub fence_ref: Option<&'a str>,
+    /// If another push landed in between, rebase onto it.
+    pub rebase: bool,
+    /// How long one call of git may take.
+    pub limit: Duration,
+}
+
+impl Default for Wish<'_> {
+    fn default() -> Self {
+        Self { remote: "origin", branches: &[], fence_ref: None, rebase: false, limit: CALL_LIMIT }
+    }
 }
 
 /// Commits on their way to a remote. They are looked up once, so that the fence's digest names what is pushed.
@@ -53,18 +70,21 @@ pub struct Target {
     fence_ref: String,
     /// Commits, and the refs of the remote that they go to; sorted.
     branches: Vec<(String, String)>,
+    /// The local branches that the commits came from, by the refs of the remote.
+    locals: BTreeMap<String, String>,
+    rebase: bool,
 }
 
 impl Target {
     pub fn find(repository: &Path, wish: &Wish<'_>, job: &Job) -> Result<Self, PublishError> {
-        let git = Git::open(repository)?;
+        let git = Git::open(repository, wish.limit)?;
         let remote = Remote::find(&git, wish.remote)?;
         let fence_ref = fence_ref(&git, wish.fence_ref, job)?;
-        let branches = branches(&git, wish.branches)?;
+        let (branches, locals) = branches(&git, wish.branches)?;
         if branches.iter().any(|(_, to)| *to == fence_ref) {
             return Err(PublishError::Usage(format!("{fence_ref} cannot be the fence and a branch at once.")));
         }
-        Ok(Self { git, remote, fence_ref, branches })
+        Ok(Self { git, remote, fence_ref, branches, locals, rebase: wish.rebase })
     }
 
     /// What `status` calls it.
@@ -130,7 +150,7 @@ impl Target {
     fn send(&self, push: &Push) -> Result<(Outcome, String), PublishError> {
         let arguments = push.arguments();
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let answer = self.git.run(&arguments, "")?;
+        let answer = self.git.call(&arguments, "")?;
         Ok((push.outcome(&answer), answer.words()))
     }
 
@@ -141,7 +161,7 @@ impl Target {
         PublishError::Failed(match outcome {
             Outcome::Behind(branch) => format!(
                 "{branch} on {shown} has commits that are not in ours, and they are not overwritten; nothing was pushed. \
-                 Get them (git pull --rebase {name} {branch}), then publish again."
+                 Publish with --rebase, or get them (git pull --rebase {name} {branch}) and publish again."
             ),
             Outcome::Hidden => format!(
                 "{shown} does not let anybody write {fence_ref} (it hides that namespace); nothing was pushed. Keep the \
@@ -160,7 +180,7 @@ impl Target {
                 "git pushed nothing to {shown} ({words}). A pre-push hook that ends with an error does that: see what it \
                  says (git push --dry-run {name})"
             ),
-            Outcome::Landed | Outcome::Moved | Outcome::Unknown => format!(
+            Outcome::Landed | Outcome::Moved | Outcome::Unknown | Outcome::TimedOut => format!(
                 "The push to {shown} was not accepted ({words}), and the fence there is not ours. Publish again."
             ),
         })
@@ -170,10 +190,12 @@ impl Target {
 /// Pushes the commits, if the fence on the remote allows that.
 pub fn publish(request: &Request, target: &Target) -> Result<Receipt, PublishError> {
     let mut pushes = Pushes {
-        target,
+        target: target.clone(),
         request,
+        rebased: Vec::new(),
         sent: Vec::new(),
         lost: 0,
+        timed_out: false,
         moved_from: None,
         same: 0,
         words: String::new(),
@@ -192,12 +214,16 @@ pub fn publish(request: &Request, target: &Target) -> Result<Receipt, PublishErr
 
 /// The attempts at one write.
 struct Pushes<'a> {
-    target: &'a Target,
+    /// What is pushed. A rebase replaces its commits.
+    target: Target,
     request: &'a Request,
+    rebased: Vec<Rebased>,
     /// The fences we sent, by which we recognise what landed after all.
     sent: Vec<(String, Fence)>,
     /// How many connections were lost.
     lost: u32,
+    /// Whether a push was killed because it did not end in time.
+    timed_out: bool,
     /// The fence that is said to have moved.
     moved_from: Option<String>,
     /// How many pushes were refused although the fence was what we had read.
@@ -213,12 +239,12 @@ impl Pushes<'_> {
     fn attempt(&mut self) -> Result<Option<Receipt>, PublishError> {
         let seen = self.target.look(self.request).map_err(|error| self.unread(error))?;
         if let Some(fence) = self.landed(&seen)? {
-            return Ok(Some(receipt(fence, false)));
+            return Ok(Some(self.arrived(fence)));
         }
         if self.moved_from.take().is_some_and(|from| seen.commit == Some(from)) {
             self.same += 1;
         }
-        if self.lost > LOST_MAX || self.same > SAME_MAX {
+        if self.timed_out || self.lost > LOST_MAX || self.same > SAME_MAX {
             return Err(self.gave_up());
         }
         let write = self.request.write(self.target.digest(), true);
@@ -241,7 +267,7 @@ impl Pushes<'_> {
 
     /// Makes the fence's ref, alone.
     fn create(&mut self) -> Result<(), PublishError> {
-        let Target { remote, fence_ref, .. } = self.target;
+        let Target { remote, fence_ref, .. } = &self.target;
         if self.created {
             return Err(PublishError::Failed(format!(
                 "{fence_ref} was made on {}, but cannot be read there; nothing else was pushed. Keep the fence in a branch: \
@@ -257,6 +283,7 @@ impl Pushes<'_> {
             Outcome::Landed => self.created = true,
             Outcome::Moved => {}
             Outcome::Unknown => self.lost += 1,
+            Outcome::TimedOut => self.timed_out = true,
             outcome => return Err(self.target.failed(&outcome, &self.words)),
         }
         Ok(())
@@ -270,7 +297,7 @@ impl Pushes<'_> {
         match outcome {
             Outcome::Landed => {
                 self.target.remote.remember(&self.target.git, &self.target.fence_ref, &commit);
-                Ok(Some(receipt(fence, false)))
+                Ok(Some(self.arrived(fence)))
             }
             Outcome::Moved => {
                 self.moved_from = Some(expected.to_string());
@@ -280,12 +307,37 @@ impl Pushes<'_> {
                 self.lost += 1;
                 Ok(None)
             }
-            // Why the server declined may be that we are stale, and then that is what has to be said.
-            outcome if self.target.look(self.request)?.commit.as_deref() == Some(expected) => {
-                Err(self.target.failed(&outcome, &self.words))
+            Outcome::TimedOut => {
+                self.timed_out = true;
+                Ok(None)
             }
-            _ => Ok(None),
+            outcome => self.declined(&outcome, expected),
         }
+    }
+
+    /// The server did not take it. The reason may be that we are stale, and then the next look says so.
+    fn declined(&mut self, outcome: &Outcome, expected: &str) -> Result<Option<Receipt>, PublishError> {
+        let seen = self.target.look(self.request)?;
+        if seen.commit.as_deref() != Some(expected) {
+            return Ok(None);
+        }
+        if let Outcome::Behind(branch) = outcome
+            && self.target.rebase
+            && let (to, Some(onto)) = (format!("refs/heads/{branch}"), seen.refs.get(&format!("refs/heads/{branch}")))
+        {
+            let rebased = self.target.rebase(&to, onto)?;
+            if self.rebased.iter().all(|earlier| earlier.to != to) {
+                self.rebased.push(rebased);
+            }
+            return Ok(None);
+        }
+        Err(self.target.failed(outcome, &self.words))
+    }
+
+    /// Everything landed: the local branches that were rebased follow.
+    fn arrived(&self, fence: Fence) -> Receipt {
+        let remarks = self.rebased.iter().filter_map(|rebased| self.target.follow(rebased)).collect();
+        Receipt { remarks, ..receipt(fence, false) }
     }
 
     /// Whether one of our fences is the remote's, or lies under it: then our commits landed, whatever the answer was.
@@ -302,8 +354,8 @@ impl Pushes<'_> {
     /// The sentence for a fence that cannot be read, which is another one once a push may have landed.
     fn unread(&self, error: PublishError) -> PublishError {
         match error {
-            PublishError::Failed(why) if self.lost > 0 => PublishError::Failed(format!(
-                "The connection to {} was lost during the push ({}), and whether it landed is not known, because the \
+            PublishError::Failed(why) if self.lost > 0 || self.timed_out => PublishError::Failed(format!(
+                "The push to {} got no answer ({}), and whether it landed is not known, because the \
                  fence cannot be read back: {why} Publish again: what landed is recognised and not repeated.",
                 self.target.remote.shown, self.words
             )),
@@ -312,9 +364,17 @@ impl Pushes<'_> {
     }
 
     fn gave_up(&self) -> PublishError {
-        let Target { remote, fence_ref, .. } = self.target;
+        let Target { remote, fence_ref, .. } = &self.target;
         let Remote { shown, .. } = remote;
-        PublishError::Failed(if self.lost > LOST_MAX {
+        PublishError::Failed(if self.timed_out {
+            format!(
+                "The push to {shown} did not end in time ({}). The fence there is not ours, so nothing has landed so far; \
+                 whether it lands later is not known. See what it waits for: a hook, a credential helper or the server. \
+                 Then publish again, with more time if it is needed (--timeout): what landed is recognised and not \
+                 repeated.",
+                self.words
+            )
+        } else if self.lost > LOST_MAX {
             format!(
                 "The connection to {shown} was lost during the push, {} times ({}). The fence there is not ours, so that \
                  nothing has landed so far; the last push may yet. Publish again: what landed is recognised and not \
@@ -359,7 +419,10 @@ fn fence_ref(git: &Git, given: Option<&str>, job: &Job) -> Result<String, Publis
     Ok(name.to_string())
 }
 
-fn branches(git: &Git, given: &[String]) -> Result<Vec<(String, String)>, PublishError> {
+/// Commits with the refs that they go to, and the local branches that they came from.
+type Branches = (Vec<(String, String)>, BTreeMap<String, String>);
+
+fn branches(git: &Git, given: &[String]) -> Result<Branches, PublishError> {
     let current = || -> Result<Vec<String>, PublishError> {
         let head = git.run(&["symbolic-ref", "--quiet", "--short", "HEAD"], "")?;
         if head.ok {
@@ -369,23 +432,29 @@ fn branches(git: &Git, given: &[String]) -> Result<Vec<(String, String)>, Publis
     };
     let names = if given.is_empty() { current()? } else { given.to_vec() };
     let mut branches: Vec<(String, String)> = Vec::new();
+    let mut locals = BTreeMap::new();
     for name in &names {
-        let branch = branch(git, name)?;
-        if branches.iter().any(|(_, to)| *to == branch.1) {
-            return Err(PublishError::Usage(format!("{} was given twice.", branch.1)));
+        let (commit, to, local) = branch(git, name)?;
+        if branches.iter().any(|(_, other)| *other == to) {
+            return Err(PublishError::Usage(format!("{to} was given twice.")));
         }
-        branches.push(branch);
+        locals.extend(local.map(|local| (to.clone(), local)));
+        branches.push((commit, to));
     }
     branches.sort_by(|a, b| a.1.cmp(&b.1));
-    Ok(branches)
+    Ok((branches, locals))
 }
 
-/// A commit of ours and the branch it goes to, from `NAME` or `COMMIT:NAME`.
-fn branch(git: &Git, given: &str) -> Result<(String, String), PublishError> {
+/// A commit of ours, the branch it goes to, and the local branch it is the end of, from `NAME` or `COMMIT:NAME`.
+fn branch(git: &Git, given: &str) -> Result<(String, String, Option<String>), PublishError> {
     let usage = |why: String| PublishError::Usage(format!("Cannot push {given:?}: {why}"));
     let (from, to) = given.split_once(':').unwrap_or((given, given));
     let to = to.strip_prefix("refs/heads/").unwrap_or(to);
     let from = from.strip_prefix("refs/heads/").unwrap_or(from);
+    // Git itself makes no branch of such a name, and a command that is given one takes it for an option.
+    if to.starts_with('-') {
+        return Err(usage("the name of a branch does not begin with a dash.".to_string()));
+    }
     let to = format!("refs/heads/{to}");
     if from.starts_with('+') {
         return Err(usage("a push that forces cannot be fenced.".to_string()));
@@ -393,14 +462,16 @@ fn branch(git: &Git, given: &str) -> Result<(String, String), PublishError> {
     if from.is_empty() || from.starts_with('-') || !git.run(&["check-ref-format", &to], "")?.ok {
         return Err(usage("a branch is given as NAME, or as COMMIT:NAME.".to_string()));
     }
-    let mut candidates = vec![format!("refs/heads/{from}^{{commit}}")];
+    let head = git.run(&["symbolic-ref", "--quiet", "HEAD"], "")?;
+    let head = (from == "HEAD" && head.ok).then(|| head.stdout.trim().to_string());
+    let mut candidates = vec![(format!("refs/heads/{from}^{{commit}}"), Some(format!("refs/heads/{from}")))];
     if given.contains(':') {
-        candidates.push(format!("{from}^{{commit}}"));
+        candidates.push((format!("{from}^{{commit}}"), head));
     }
-    for candidate in candidates {
+    for (candidate, local) in candidates {
         let found = git.run(&["rev-parse", "--verify", "--quiet", &candidate], "")?;
         if found.ok {
-            return Ok((found.stdout.trim().to_string(), to));
+            return Ok((found.stdout.trim().to_string(), to, local));
         }
     }
     Err(usage(format!("{} has no commit {from}.", git.directory().display())))

@@ -33,6 +33,9 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The lines of an answer that are shown. A server may say much more.
 const WORDS_LINES_MAX: usize = 6;
 
+/// The store's password and its URL, which may hold one: what git starts has no use for them.
+const STORE_VARIABLES: [&str; 2] = ["FENCEPOST_STORE_PASSWORD", "FENCEPOST_STORE"];
+
 /// What a hook or an alias of git leaves in the environment of its children, and what would point us to another
 /// repository or other objects. Configuration by environment stays: credentials are passed that way.
 const FOREIGN: [&str; 18] = [
@@ -143,7 +146,7 @@ impl Git {
         command.current_dir(directory).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // What it starts in turn is ended with it.
         command.process_group(0);
-        for name in FOREIGN {
+        for name in FOREIGN.iter().chain(&STORE_VARIABLES) {
             command.env_remove(name);
         }
         for setting in SETTINGS {

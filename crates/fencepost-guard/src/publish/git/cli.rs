@@ -3,9 +3,11 @@
 use std::io::{ErrorKind, IsTerminal, Write as _, stderr, stdin};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use super::limit;
 use crate::publish::PublishError;
-use fencepost_store::redacted_text;
+use fencepost_store::{bare, redacted, redacted_text};
 
 /// Set while our own push runs, so that the hook which refuses bare pushes lets it through.
 pub const PUSHING: &str = "FENCEPOST_PUSHING";
@@ -40,6 +42,10 @@ const FOREIGN: [&str; 20] = [
     "GIT_EDITOR",
 ];
 
+/// The store's password, and its URL, which may hold one. Hooks, credential helpers and ssh are none of the store's.
+const STORE_PASSWORD: &str = "FENCEPOST_STORE_PASSWORD";
+const STORE: &str = "FENCEPOST_STORE";
+
 /// The lines of an answer that are shown. A server may say much more.
 const WORDS_LINES_MAX: usize = 6;
 
@@ -51,6 +57,8 @@ const NOTHING_NEW: [&str; 2] = ["hint:", "error: failed to push some refs"];
 pub(super) struct Git {
     directory: PathBuf,
     version: (u32, u32),
+    /// How long one call may take, with the hooks and credential helpers that git runs.
+    limit: Duration,
 }
 
 /// What git said.
@@ -59,15 +67,17 @@ pub(super) struct Answer {
     pub ok: bool,
     pub stdout: String,
     pub stderr: String,
+    /// Git was killed because it did not end in time.
+    pub timed_out: bool,
 }
 
 impl Git {
     /// Finds git itself, and makes sure that the directory is in a repository.
-    pub fn open(directory: &Path) -> Result<Self, PublishError> {
+    pub fn open(directory: &Path, limit: Duration) -> Result<Self, PublishError> {
         if !directory.is_dir() {
             return Err(PublishError::Usage(format!("{} is not a directory.", directory.display())));
         }
-        let git = Self { directory: directory.to_path_buf(), version: (0, 0) };
+        let git = Self { directory: directory.to_path_buf(), version: (0, 0), limit };
         let said = git.run(&["version"], "")?.stdout;
         let version = version(&said).unwrap_or_default();
         if version < VERSION_MIN {
@@ -90,8 +100,23 @@ impl Git {
         Ok(git)
     }
 
-    /// Calls git and waits for it.
+    /// Calls git and waits for it. A call that did not end in time is an error.
     pub fn run(&self, arguments: &[&str], input: &str) -> Result<Answer, PublishError> {
+        let answer = self.call(arguments, input)?;
+        if !answer.timed_out {
+            return Ok(answer);
+        }
+        let what = arguments.iter().find(|word| word.starts_with(char::is_alphabetic)).copied().unwrap_or_default();
+        Err(PublishError::Failed(format!(
+            "git {what} in {} failed ({}); nothing was pushed. See what it waits for: a prompt, a hook, a credential \
+             helper or the server. Then publish again, or allow more time by --timeout.",
+            self.directory.display(),
+            answer.words()
+        )))
+    }
+
+    /// Calls git and waits for it, no longer than the limit.
+    pub fn call(&self, arguments: &[&str], input: &str) -> Result<Answer, PublishError> {
         let cannot = |error: std::io::Error| match error.kind() {
             ErrorKind::NotFound => PublishError::Failed(
                 "git is not installed, or not on PATH; nothing was pushed. Install it.".to_string(),
@@ -103,12 +128,25 @@ impl Git {
             // Git may end without reading; what it says then is more use than the broken pipe.
             let _ = pipe.write_all(input.as_bytes());
         }
-        let output = child.wait_with_output().map_err(cannot)?;
-        Ok(Answer {
-            ok: output.status.success(),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        })
+        let ended = limit::wait(child, self.limit).map_err(cannot)?;
+        let mut stderr = String::from_utf8_lossy(&ended.stderr).into_owned();
+        if ended.timed_out {
+            stderr += &format!(
+                "\nerror: git did not end within {:?} and was killed, with its hooks and helpers\n",
+                self.limit
+            );
+        }
+        let stdout = String::from_utf8_lossy(&ended.stdout).into_owned();
+        Ok(Answer { ok: ended.ok, stdout, stderr, timed_out: ended.timed_out })
+    }
+
+    /// The same in another work tree.
+    pub fn elsewhere(&self, directory: &Path) -> Self {
+        Self { directory: directory.to_path_buf(), ..self.clone() }
+    }
+
+    pub fn directory_has_work_tree(&self) -> bool {
+        self.run(&["rev-parse", "--is-inside-work-tree"], "").is_ok_and(|answer| answer.stdout.trim() == "true")
     }
 
     /// Calls git for something that only fails if the repository is not in order, and returns the trimmed answer.
@@ -139,6 +177,12 @@ impl Git {
         command.current_dir(&self.directory).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         for name in FOREIGN {
             command.env_remove(name);
+        }
+        command.env_remove(STORE_PASSWORD);
+        if let Ok(url) = std::env::var(STORE)
+            && redacted(&url) != url
+        {
+            command.env(STORE, bare(&url));
         }
         // The answers are read by a program, and a replaced object must not stand in for a fence.
         command.env("LC_ALL", "C").env("GIT_NO_REPLACE_OBJECTS", "1").env(PUSHING, "1");

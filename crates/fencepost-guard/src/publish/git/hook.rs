@@ -80,7 +80,7 @@ enum Current {
 
 impl Place {
     fn find(repository: &Path) -> Result<Self, PublishError> {
-        let git = Git::open(repository)?;
+        let git = Git::open(repository, super::CALL_LIMIT)?;
         // Git knows about core.hooksPath and about work trees that share one repository.
         let hooks = git.directory().join(git.ask(&["rev-parse", "--git-path", "hooks"], "")?);
         let shared = git.run(&["config", "--get", "core.hooksPath"], "")?.ok;

@@ -44,6 +44,9 @@ impl Push {
         if answer.ok && fence.is_some_and(|line| line.flag != '!' && line.flag != '=') {
             return Outcome::Landed;
         }
+        if answer.timed_out {
+            return Outcome::TimedOut;
+        }
         if says_no_atomic(&answer.stderr) {
             return Outcome::NoAtomic;
         }
@@ -91,6 +94,8 @@ pub(super) enum Outcome {
     NotSent,
     /// The connection was lost. It may have landed, or may yet.
     Unknown,
+    /// Git was killed because it did not end in time. It may have landed, or may yet.
+    TimedOut,
 }
 
 const CONTENTION: [&str; 9] = [
@@ -157,7 +162,8 @@ mod tests {
             fence: "f".to_string(),
             branches: vec![("c".to_string(), "refs/heads/main".to_string())],
         };
-        push.outcome(&Answer { ok, stdout: format!("To /r\n{lines}"), stderr: stderr.to_string() })
+        let stdout = format!("To /r\n{lines}");
+        push.outcome(&Answer { ok, stdout, stderr: stderr.to_string(), timed_out: false })
     }
 
     #[test]

@@ -148,7 +148,7 @@ impl Remote {
         )))
     }
 
-    fn fetch(&self, git: &Git, fence_ref: &str) -> Result<(), PublishError> {
+    pub fn fetch(&self, git: &Git, fence_ref: &str) -> Result<(), PublishError> {
         let mut arguments = vec!["fetch", "--quiet", "--no-tags", "--no-prune", "--no-recurse-submodules", "--refmap="];
         if git.keeps_fetch_head() {
             arguments.push("--no-write-fetch-head");
@@ -159,7 +159,7 @@ impl Remote {
             return Ok(());
         }
         Err(PublishError::Failed(format!(
-            "Cannot fetch the fence of {} ({}); nothing was pushed. Publish again when the remote answers.",
+            "Cannot fetch {fence_ref} of {} ({}); nothing was pushed. Publish again when the remote answers.",
             self.shown,
             answer.words()
         )))

@@ -1,10 +1,12 @@
 //! What was typed after `publish git`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
 use super::PublishOptions;
+use crate::duration;
 
 #[derive(Debug, Args)]
 pub struct GitOptions {
@@ -20,8 +22,14 @@ pub struct GitOptions {
     /// The ref that holds the fence on the remote (default: the job's, under refs/fencepost/fence/)
     #[arg(long, value_name = "REF")]
     pub fence_ref: Option<String>,
+    /// If another push landed in between, rebase onto it and push again. On a conflict nothing is changed
+    #[arg(long)]
+    pub rebase: bool,
+    /// How long one call of git may take, with its hooks and credential helpers. Then it is killed
+    #[arg(long, value_parser = duration::parse, default_value = "10m", value_name = "D")]
+    pub timeout: Duration,
     /// Push nothing; install a pre-push hook that refuses a bare git push from inside a run
-    #[arg(long, conflicts_with_all = ["branch", "fence_ref", "token", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["branch", "fence_ref", "rebase", "token", "dry_run"])]
     pub hook: bool,
     /// Take the hook out again
     #[arg(long, requires = "hook")]

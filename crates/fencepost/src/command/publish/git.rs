@@ -16,7 +16,13 @@ pub fn run(global: &Global, options: &GitOptions) -> Result<Code, Failure> {
         return set_hook(global, options);
     }
     let desk = Desk::open(global, &options.common)?;
-    let wish = Wish { remote: &options.remote, branches: &options.branch, fence_ref: options.fence_ref.as_deref() };
+    let wish = Wish {
+        remote: &options.remote,
+        branches: &options.branch,
+        fence_ref: options.fence_ref.as_deref(),
+        rebase: options.rebase,
+        limit: options.timeout,
+    };
     let target = Target::find(&options.repo, &wish, &desk.writer.job).map_err(failure)?;
     desk.publish("git", target.resource(), |request| publish(request, &target))
 }

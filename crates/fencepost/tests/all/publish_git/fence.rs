@@ -107,7 +107,7 @@ fn two_jobs_share_a_branch_each_with_its_own_fence() {
     let other = Job::shared(Name::new("Team/Article").unwrap());
     let mut write = request(3);
     write.writer.job = other.clone();
-    let wish = Wish { remote: "origin", branches: &[], fence_ref: None };
+    let wish = Wish { remote: "origin", branches: &[], fence_ref: None, ..Wish::default() };
     publish(&write, &Target::find(&clone.path, &wish, &other).unwrap()).unwrap();
     assert_eq!(scene.subjects("main"), ["seed", "one", "two"]);
     assert_eq!(scene.refs().matches("refs/fencepost/fence/").count(), 2);
@@ -285,7 +285,8 @@ fn what_cannot_be_meant_is_said() {
     assert!(usage("origin", &[]).contains("--branch HEAD:main"));
     clone.try_target("origin", &["HEAD:main", "release:other"]).unwrap();
     for fence in ["main", "refs/heads/main", "refs/fencepost/a..b", "fencepost/x"] {
-        let wish = Wish { remote: "origin", branches: &["main".to_string()], fence_ref: Some(fence) };
+        let wish =
+            Wish { remote: "origin", branches: &["main".to_string()], fence_ref: Some(fence), ..Wish::default() };
         assert!(matches!(Target::find(&clone.path, &wish, &job()), Err(PublishError::Usage(_))), "{fence}");
     }
     let nowhere = tempfile::tempdir().unwrap();
@@ -300,8 +301,12 @@ fn the_fence_can_be_a_branch() {
         git(&scene.remote, &["config", "receive.denyNonFastForwards", "true"]);
         let clone = scene.clone("a");
         clone.commit("b");
-        let wish =
-            Wish { remote: "origin", branches: &["main".to_string()], fence_ref: Some("refs/heads/fencepost/report") };
+        let wish = Wish {
+            remote: "origin",
+            branches: &["main".to_string()],
+            fence_ref: Some("refs/heads/fencepost/report"),
+            ..Wish::default()
+        };
         let target = Target::find(&clone.path, &wish, &job()).unwrap();
         publish(&request(5), &target).unwrap();
         assert_eq!(refused(publish(&request(4), &target)), "stale");

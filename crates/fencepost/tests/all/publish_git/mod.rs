@@ -4,6 +4,8 @@ mod command;
 mod fence;
 mod hook;
 mod http;
+mod limits;
+mod rebase;
 mod scene;
 mod storm;
 mod traps;

@@ -120,7 +120,7 @@ impl Clone {
 
     pub fn try_target(&self, remote: &str, branches: &[&str]) -> Result<Target, PublishError> {
         let branches: Vec<String> = branches.iter().map(ToString::to_string).collect();
-        Target::find(&self.path, &Wish { remote, branches: &branches, fence_ref: None }, &job())
+        Target::find(&self.path, &Wish { remote, branches: &branches, fence_ref: None, ..Wish::default() }, &job())
     }
 
     pub fn publish(&self, token: u64) -> Result<Receipt, PublishError> {
