@@ -51,6 +51,7 @@ mod triggers;
 mod trust;
 mod unread;
 mod up;
+mod upgrade;
 mod validate;
 mod web;
 mod why;
