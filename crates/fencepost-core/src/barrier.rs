@@ -13,7 +13,7 @@ use core::time::Duration;
 use serde::Serialize;
 
 use crate::artifact::Artifact;
-use crate::ledger::{Barred, Consumed, Outcome, Status};
+use crate::ledger::{Barred, Consumed, Covered, Outcome, Status};
 use crate::name::Job;
 use crate::record::{Lease, Record};
 use crate::run::Passage;
@@ -44,9 +44,12 @@ pub struct Upstream {
     pub record: Option<Record>,
     /// Its lease is over though nobody released it.
     pub lease_is_over: bool,
-    /// The attempts of the wanted slot that its record has no room for, oldest first.
+    /// What the history has under the slots that [`slots_in_history`] named, oldest first.
     pub history: Vec<Outcome>,
 }
+
+/// The newest slot of an upstream at or before an instant, where its schedule is known.
+pub type Calendar<'a> = Option<&'a dyn Fn(Wall) -> Option<Wall>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -94,9 +97,19 @@ pub trait BarrierRules {
         asker.slot
     }
 
-    /// What became of a slot is what became of its newest attempt.
-    fn outcome_of<'a>(attempts: &[&'a Outcome]) -> Option<&'a Outcome> {
-        attempts.last().copied()
+    /// What became of a slot is what became of its own newest attempt. A range of slots that one outcome stands for
+    /// counts only where the slot has no attempt of its own.
+    fn outcome_of<'a>(own: &[&'a Outcome], ranges: &[&'a Outcome]) -> Option<&'a Outcome> {
+        own.last().or(ranges.last()).copied()
+    }
+
+    /// The newest slot of a range that lies from the first instant to just before the second. Between its ends a range
+    /// stands for the slots of the schedule and for no other instant.
+    fn newest_covered(range: Covered, from: Wall, before: Wall, calendar: Calendar<'_>) -> Option<Wall> {
+        let last = range.to.min(Wall(before.0.saturating_sub(1)));
+        let inner = calendar.and_then(|due| due(last));
+        let slots = [inner, Some(range.to), Some(range.from)].into_iter().flatten();
+        slots.filter(|slot| (from.max(range.from)..=last).contains(slot)).max()
     }
 
     /// A run that is going is the newest attempt of its slot, whatever an earlier one left.
@@ -134,15 +147,9 @@ pub struct Strict;
 
 impl BarrierRules for Strict {}
 
-/// Which slots of an upstream a need is about. `due` finds the upstream's newest slot at or before an instant, where
-/// its schedule is known.
-pub fn wanted<R: BarrierRules>(
-    when: When,
-    asker: &Asker,
-    now: Wall,
-    due: Option<&dyn Fn(Wall) -> Option<Wall>>,
-) -> Wanted {
-    match (when, due) {
+/// Which slots of an upstream a need is about.
+pub fn wanted<R: BarrierRules>(when: When, asker: &Asker, now: Wall, calendar: Calendar<'_>) -> Wanted {
+    match (when, calendar) {
         (When::LastDue, Some(due)) => due(asker.slot).map_or(NEVER, Wanted::Exactly),
         (When::LastDue | When::SameDay, _) => {
             let date = asker.zone.date(R::day_of(asker, now));
@@ -165,41 +172,101 @@ fn after(at: Wall) -> Wall {
     at + Duration::from_millis(1)
 }
 
-/// The slot whose history has to be read besides the record: it is older than everything the record holds.
-pub fn slot_in_history(wanted: Wanted, record: Option<&Record>) -> Option<Wall> {
-    let (Wanted::Exactly(slot), Some(record)) = (wanted, record) else { return None };
-    let is_known = record.ledger.attempts(slot).next().is_some();
-    // Without a full ring nothing was ever given up; a slot beyond the newest was not either.
-    let may_be_older = record.ledger.ring.iter().any(|known| known.slot > slot);
-    (!is_known && may_be_older).then_some(slot)
+/// The slots whose history has to be read besides the record: the wanted one if the ring may have given its attempts up,
+/// and those of ranges that stand for it and left the ring.
+pub fn slots_in_history(wanted: Wanted, record: Option<&Record>) -> Vec<Wall> {
+    let (Wanted::Exactly(slot), Some(record)) = (wanted, record) else { return Vec::new() };
+    let ledger = &record.ledger;
+    // A slot beyond the newest was never given up.
+    let may_be_older = ledger.ring.iter().any(|known| known.slot > slot) || ledger.given_up >= Some(slot);
+    if ledger.attempts(slot).next().is_some() || !may_be_older {
+        return Vec::new();
+    }
+    let ranges = ledger.ranges.iter().filter(|range| (range.from..=range.to).contains(&slot));
+    let mut slots: Vec<Wall> = ranges.map(|range| range.to).chain([slot]).collect();
+    slots.sort_unstable();
+    slots.dedup();
+    slots
+}
+
+/// What is known of the wanted slot: its own attempts and the ranges that stand for it, each oldest first.
+#[derive(Debug, Default)]
+struct Known<'a> {
+    slot: Option<Wall>,
+    own: Vec<&'a Outcome>,
+    ranges: Vec<&'a Outcome>,
+}
+
+impl<'a> Known<'a> {
+    /// Finds the newest wanted slot that any of the outcomes is about, and everything they say about it.
+    fn of<R: BarrierRules>(wanted: Wanted, outcomes: &[&'a Outcome], calendar: Calendar<'_>) -> Self {
+        let newest = |outcome: &Outcome| {
+            let own = Some(outcome.slot).filter(|slot| is_attempt(outcome) && wanted.has_slot(*slot));
+            own.max(range(outcome).and_then(|range| wanted.newest_covered::<R>(range, calendar)))
+        };
+        let Some(slot) = outcomes.iter().filter_map(|outcome| newest(outcome)).max() else { return Self::default() };
+        let covers = |outcome: &&&Outcome| {
+            let covered = |range| Wanted::Exactly(slot).newest_covered::<R>(range, calendar);
+            range(outcome).and_then(covered).is_some()
+        };
+        Self {
+            slot: Some(slot),
+            own: outcomes.iter().filter(|known| is_attempt(known) && known.slot == slot).copied().collect(),
+            ranges: outcomes.iter().filter(covers).copied().collect(),
+        }
+    }
+
+    /// Whether the run behind this lease is newer than everything that is recorded about the slot it is at.
+    fn is_behind<R: BarrierRules>(&self, lease: &Lease, wanted: Wanted, calendar: Calendar<'_>) -> bool {
+        if wanted.has_slot(lease.slot) && self.slot <= Some(lease.slot) {
+            return true;
+        }
+        let covered = lease.covers.and_then(|range| wanted.newest_covered::<R>(range, calendar));
+        covered.is_some() && (self.slot < covered || (self.slot == covered && self.own.is_empty()))
+    }
+}
+
+/// Whether an outcome is of a run for its slot. Missed slots are recorded as a range, also where it is only one.
+fn is_attempt(outcome: &Outcome) -> bool {
+    outcome.status != Status::Missed
+}
+
+/// The range of slots that an outcome stands for.
+fn range(outcome: &Outcome) -> Option<Covered> {
+    let one = Covered { from: outcome.slot, to: outcome.slot, count: 1 };
+    outcome.covers.or((!is_attempt(outcome)).then_some(one))
 }
 
 /// Judges one need by what became of its upstream. Artifacts are compared afterwards, by [`verify`].
-pub fn judge<R: BarrierRules>(need: &Need, wanted: Wanted, upstream: &Upstream, asker: &Asker) -> Verdict {
+pub fn judge<R: BarrierRules>(
+    need: &Need,
+    wanted: Wanted,
+    upstream: &Upstream,
+    asker: &Asker,
+    calendar: Calendar<'_>,
+) -> Verdict {
     let Some(record) = &upstream.record else {
         return Verdict::halt(need, None, None, words::never_ran(&need.job));
     };
-    let known: Vec<&Outcome> = upstream.history.iter().chain(&record.ledger.ring).collect();
-    let recorded = known.iter().filter(|known| wanted.has(known)).map(|known| known.slot).max();
-    if let Some(lease) = going::<R>(record, wanted).filter(|lease| recorded <= Some(lease.slot)) {
+    let outcomes: Vec<&Outcome> = upstream.history.iter().chain(&record.ledger.ring).collect();
+    let known = Known::of::<R>(wanted, &outcomes, calendar);
+    if let Some(lease) = going::<R>(record).filter(|lease| known.is_behind::<R>(lease, wanted, calendar)) {
         let status = if upstream.lease_is_over { Status::Lost } else { Status::Running };
         let reason = words::going(&need.job, lease, upstream.lease_is_over, &asker.zone);
         return Verdict::halt(need, Some(lease.slot), Some(status), reason);
     }
-    let attempts: Vec<&Outcome> =
-        known.into_iter().filter(|known| Some(known.slot) == recorded && wanted.has(known)).collect();
-    let Some(outcome) = R::outcome_of(&attempts) else {
+    let Some(outcome) = R::outcome_of(&known.own, &known.ranges) else {
         let last_ok = record.ledger.last_ok.as_ref();
         return Verdict::halt(need, wanted.exact(), None, words::no_record(&need.job, wanted, last_ok, asker));
     };
     let decision = R::decision(outcome.status, need.on_empty);
     Verdict {
         job: need.job.clone(),
-        slot: Some(outcome.slot),
+        slot: known.slot,
         status: Some(outcome.status),
         decision,
-        reason: words::ended(&need.job, outcome, decision, &asker.zone),
-        // Where there was nothing new, what the job reads is what the last good run left.
+        reason: words::ended(&need.job, known.slot.unwrap_or(outcome.slot), outcome, decision, &asker.zone),
+        // Where there was nothing new, the job reads what the last good run left.
         attempt: match outcome.status {
             _ if decision != Decision::Proceed => None,
             Status::Ok => Some(outcome.clone()),
@@ -280,10 +347,12 @@ impl Wanted {
         }
     }
 
-    /// Whether an outcome is about such a slot. One run may stand for several.
-    fn has(self, outcome: &Outcome) -> bool {
-        let covered = |slot: Wall| outcome.covers.is_some_and(|covers| (covers.from..=covers.to).contains(&slot));
-        self.has_slot(outcome.slot) || self.exact().is_some_and(covered)
+    /// The newest slot of a range that counts.
+    fn newest_covered<R: BarrierRules>(self, range: Covered, calendar: Calendar<'_>) -> Option<Wall> {
+        match self {
+            Self::Exactly(slot) => R::newest_covered(range, slot, after(slot), calendar),
+            Self::Newest { from, before } => R::newest_covered(range, from, before, calendar),
+        }
     }
 
     fn exact(self) -> Option<Wall> {
@@ -294,9 +363,9 @@ impl Wanted {
     }
 }
 
-/// The run behind the lease, if it is about such a slot and nothing is recorded of it. A lease by hand is not a run.
-fn going<R: BarrierRules>(record: &Record, wanted: Wanted) -> Option<&Lease> {
+/// The run behind the lease, if nothing is recorded of it. A lease by hand is not a run.
+fn going<R: BarrierRules>(record: &Record) -> Option<&Lease> {
     let lease = record.lease.as_ref()?;
     let is_run = lease.holder.is_run() && record.ledger.of_run(lease.run).is_none();
-    (is_run && R::running_counts() && wanted.has_slot(lease.slot)).then_some(lease)
+    (is_run && R::running_counts()).then_some(lease)
 }

@@ -20,6 +20,9 @@ pub const RING_OUTCOMES_KEPT: usize = 32;
 /// write more.
 pub const RING_OUTCOMES_MAX: usize = 40;
 
+/// The most ranges of slots that a record keeps after their outcomes left the ring.
+pub const RANGES_MAX: usize = 16;
+
 /// The most bytes of a note kept in the record.
 pub const NOTE_BYTES_MAX: usize = 256;
 
@@ -274,6 +277,10 @@ pub struct Ledger {
     /// The newest slot that the ring has given up. Of a slot up to here that is not in the ring, only the history knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_up: Option<Wall>,
+    /// The ranges of slots whose outcomes left the ring, oldest first, at most [`RANGES_MAX`]. The history has each
+    /// outcome under the range's last slot.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranges: Vec<Covered>,
     pub counts: BTreeMap<Status, u64>,
     #[serde(flatten)]
     pub unknown: Unknown,
@@ -295,6 +302,18 @@ impl Ledger {
             self.last_ok = Some(outcome.clone());
         }
         self.ring.push(outcome);
+    }
+
+    /// Removes an outcome from the ring. It belongs into the history first.
+    pub fn give_up(&mut self, place: usize) -> Outcome {
+        let outcome = self.ring.remove(place);
+        self.given_up = self.given_up.max(Some(outcome.slot));
+        if let Some(range) = outcome.covers.filter(|range| range.count > 1) {
+            self.ranges.push(range);
+            let over = self.ranges.len().saturating_sub(RANGES_MAX);
+            self.ranges.drain(..over);
+        }
+        outcome
     }
 
     pub fn last(&self) -> Option<&Outcome> {

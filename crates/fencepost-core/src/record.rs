@@ -348,9 +348,7 @@ impl Record {
 
     fn give_up_oldest(&mut self) -> Outcome {
         let oldest = self.oldest();
-        let outcome = self.ledger.ring.remove(oldest);
-        self.ledger.given_up = self.ledger.given_up.max(Some(outcome.slot));
-        outcome
+        self.ledger.give_up(oldest)
     }
 
     /// The place of the outcome that is given up next. What became of the newest slot stays for as long as there is

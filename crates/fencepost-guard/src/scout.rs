@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use fencepost_core::artifact::Artifact;
 use fencepost_core::barrier::{
-    self, Asker, Decision, Here, Need, Strict, Upstream, Verdict, judge, slot_in_history, together, verify, wanted,
+    self, Asker, Calendar, Decision, Here, Need, Strict, Upstream, Verdict, judge, slots_in_history, together, verify,
+    wanted,
 };
 use fencepost_core::contract::Produced;
 use fencepost_core::history::Page;
@@ -147,18 +148,21 @@ impl Scout {
         Ok(Upstream { record: Some(Arc::unwrap_or_clone(record)), lease_is_over, history: Vec::new() })
     }
 
-    fn judge(&self, need: &Need, mut upstream: Upstream, asker: &Asker, inputs: &mut Vec<Pinned>) -> Verdict {
+    fn judge(&self, need: &Need, upstream: Upstream, asker: &Asker, inputs: &mut Vec<Pinned>) -> Verdict {
         let record = upstream.record.as_ref();
         let known = (self.due)(&need.job, record, asker.slot).is_some();
         let due = |at: Wall| (self.due)(&need.job, upstream.record.as_ref(), at).flatten();
-        let wanted = wanted::<Strict>(need.when, asker, clock::now().wall, known.then_some(&due));
-        if let Some(slot) = slot_in_history(wanted, record) {
+        let calendar: Calendar<'_> = if known { Some(&due) } else { None };
+        let wanted = wanted::<Strict>(need.when, asker, clock::now().wall, calendar);
+        let mut older = Vec::new();
+        for slot in slots_in_history(wanted, record) {
             match history(self.store.as_ref(), &need.job, slot) {
-                Ok(attempts) => upstream.history = attempts,
+                Ok(attempts) => older.extend(attempts),
                 Err(error) => return Verdict::unreadable(need, &error.detail),
             }
         }
-        let mut verdict = judge::<Strict>(need, wanted, &upstream, asker);
+        let upstream = Upstream { history: older, ..upstream.clone() };
+        let mut verdict = judge::<Strict>(need, wanted, &upstream, asker, calendar);
         if let Err(error) = self.complete(need, &mut verdict) {
             return Verdict::unreadable(need, &error.detail);
         }

@@ -14,7 +14,7 @@ use fencepost_core::artifact::{Artifact, Fingerprint};
 use fencepost_core::barrier::{
     Asker, BarrierRules, Decision, Here, Need, OnEmpty, Upstream, When, judge, together, verify, wanted,
 };
-use fencepost_core::ledger::{EndedBy, Ledger, Outcome, Status, Trigger};
+use fencepost_core::ledger::{Covered, EndedBy, Ledger, Outcome, Status, Trigger};
 use fencepost_core::name::{Job, Name};
 use fencepost_core::record::{FORMAT, Holder, Lease, Process, Processes, Record};
 use fencepost_core::time::Wall;
@@ -52,6 +52,28 @@ pub enum Ended {
     OkBare,
     Empty,
     Error,
+    /// No run was started for it, and it is too late. Always recorded as a range.
+    Missed,
+}
+
+/// One outcome in the ledger, for the slots of these numbers: a run for the last of them that stands for the others too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Past {
+    pub first: usize,
+    pub last: usize,
+    pub ended: Ended,
+}
+
+impl Past {
+    /// Whether a run was made for this very slot.
+    pub fn is_own(self, slot: usize) -> bool {
+        self.last == slot && self.ended != Ended::Missed
+    }
+
+    /// Whether it is a range of slots: several, or missed ones.
+    pub fn is_range(self) -> bool {
+        self.first < self.last || self.ended == Ended::Missed
+    }
 }
 
 /// Two contents of one length.
@@ -63,7 +85,14 @@ pub enum Bytes {
 
 const ENDINGS: [Ended; 5] = [Ended::Ok(Bytes::A), Ended::Ok(Bytes::B), Ended::OkBare, Ended::Empty, Ended::Error];
 
-/// A run that nobody has written down yet.
+/// A run whose outcome is not recorded yet, for the slots of these numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Current {
+    pub first: usize,
+    pub last: usize,
+    pub going: Going,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Going {
     Running,
@@ -102,9 +131,9 @@ const FOUND: [Found; 5] =
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scene {
     pub zone: &'static str,
-    /// In the order in which they were recorded, each for the slot of this number.
-    pub attempts: Vec<(usize, Ended)>,
-    pub going: Option<(usize, Going)>,
+    /// In the order in which they were recorded.
+    pub attempts: Vec<Past>,
+    pub going: Option<Current>,
     pub asker: Minute,
     pub late: Minute,
     pub rule: Rule,
@@ -208,12 +237,7 @@ fn scenes(see: &mut dyn FnMut(&Scene, &World) -> bool) -> bool {
 }
 
 /// Every way to ask about one upstream.
-fn asked(
-    zone: &'static str,
-    attempts: &[(usize, Ended)],
-    going: Option<(usize, Going)>,
-    see: &mut dyn FnMut(&Scene) -> bool,
-) -> bool {
+fn asked(zone: &'static str, attempts: &[Past], going: Option<Current>, see: &mut dyn FnMut(&Scene) -> bool) -> bool {
     for (asker, late, rule) in ASKERS
         .iter()
         .flat_map(|&asker| LATE.iter().map(move |&late| (asker, late)))
@@ -232,21 +256,35 @@ fn asked(
     true
 }
 
-/// Up to two attempts of any slots in any order.
-fn histories() -> Vec<Vec<(usize, Ended)>> {
-    let ones: Vec<_> = (0..SLOTS.len()).flat_map(|slot| ENDINGS.map(|ended| (slot, ended))).collect();
+/// Pairs of numbers of slots, the first below the second.
+const STRETCHES: [(usize, usize); 3] = [(0, 1), (0, 2), (1, 2)];
+
+/// Up to two outcomes of any slots and ranges in any order.
+fn histories() -> Vec<Vec<Past>> {
+    let alone = (0..SLOTS.len()).flat_map(|slot| ENDINGS.map(|ended| Past { first: slot, last: slot, ended }));
+    let missed = (0..SLOTS.len()).map(|slot| Past { first: slot, last: slot, ended: Ended::Missed });
+    let endings = [Ended::Ok(Bytes::A), Ended::Error, Ended::Missed];
+    let ranges = STRETCHES.iter().flat_map(|&(first, last)| endings.map(|ended| Past { first, last, ended }));
+    let ones: Vec<_> = alone.chain(missed).chain(ranges).collect();
     let mut all = vec![Vec::new()];
     all.extend(ones.iter().map(|&one| vec![one]));
     all.extend(ones.iter().flat_map(|&one| ones.iter().map(move |&two| vec![one, two])));
     all
 }
 
-fn goings() -> Vec<Option<(usize, Going)>> {
-    let each = (0..SLOTS.len()).flat_map(|slot| [Going::Running, Going::Lost].map(|going| Some((slot, going))));
-    [None].into_iter().chain(each).collect()
+fn goings() -> Vec<Option<Current>> {
+    let alone = (0..SLOTS.len())
+        .flat_map(|slot| [Going::Running, Going::Lost].map(|going| Some(Current { first: slot, last: slot, going })));
+    let ranges = STRETCHES.iter().map(|&(first, last)| Some(Current { first, last, going: Going::Running }));
+    [None].into_iter().chain(alone).chain(ranges).collect()
 }
 
 impl Scene {
+    /// Whether the shell that asks knows the upstream's schedule.
+    pub fn knows_schedule(&self) -> bool {
+        self.rule != Rule::LastDue
+    }
+
     /// What the rules say, as a shell asks them.
     fn decide<R: BarrierRules>(&self, world: &World) -> Decision {
         let at = |minute: Minute| Wall(world.midnight.0 + minute * 60_000);
@@ -259,12 +297,12 @@ impl Scene {
             Rule::Within => When::Within(Duration::from_secs(WITHIN as u64 * 60)),
             Rule::Any => When::Any,
         };
-        let due = (self.rule == Rule::LastDueOfSchedule).then_some(&due as &dyn Fn(Wall) -> Option<Wall>);
+        let calendar = self.knows_schedule().then_some(&due as &dyn Fn(Wall) -> Option<Wall>);
         let on_empty = if self.proceed_on_empty { OnEmpty::Proceed } else { OnEmpty::Skip };
         let artifacts = if self.found == Found::Unnamed { Vec::new() } else { vec![PATH.to_string()] };
         let need = Need { job: job(), when, artifacts, on_empty };
-        let wanted = wanted::<R>(when, &asker, at(self.asker + self.late), due);
-        let mut verdict = judge::<R>(&need, wanted, &world.upstream, &asker);
+        let wanted = wanted::<R>(when, &asker, at(self.asker + self.late), calendar);
+        let mut verdict = judge::<R>(&need, wanted, &world.upstream, &asker, calendar);
         if verdict.decision == Decision::Proceed {
             match self.found {
                 Found::Unnamed => {}
@@ -277,15 +315,20 @@ impl Scene {
     }
 }
 
-fn upstream(attempts: &[(usize, Ended)], going: Option<(usize, Going)>, zone: &str, midnight: Wall) -> Upstream {
+fn upstream(attempts: &[Past], going: Option<Current>, zone: &str, midnight: Wall) -> Upstream {
     let slot = |number: usize| Wall(midnight.0 + SLOTS[number] * 60_000);
     let mut ledger = Ledger::default();
-    for (number, &(of, ended)) in attempts.iter().enumerate() {
-        ledger.push(outcome(number as u64 + 1, slot(of), ended, zone));
+    let range = |first, last| Covered { from: slot(first), to: slot(last), count: (last - first) as u64 + 1 };
+    for (number, past) in attempts.iter().enumerate() {
+        let covers = past.is_range().then(|| range(past.first, past.last));
+        ledger.push(Outcome { covers, ..outcome(number as u64 + 1, slot(past.last), past.ended, zone) });
     }
     let token = attempts.len() as u64 + 1;
-    let lease = going.map(|(of, _)| lease(token, slot(of), zone));
-    let lease_is_over = matches!(going, Some((_, Going::Lost)));
+    let lease = going.map(|Current { first, last, .. }| Lease {
+        covers: (first < last).then(|| range(first, last)),
+        ..lease(token, slot(last), zone)
+    });
+    let lease_is_over = going.is_some_and(|current| current.going == Going::Lost);
     if attempts.is_empty() && going.is_none() {
         return Upstream::default();
     }
@@ -315,6 +358,7 @@ fn outcome(number: u64, slot: Wall, ended: Ended, zone: &str) -> Outcome {
         Ended::OkBare => (Status::Ok, Vec::new()),
         Ended::Empty => (Status::Empty, Vec::new()),
         Ended::Error => (Status::Error, Vec::new()),
+        Ended::Missed => (Status::Missed, Vec::new()),
     };
     Outcome {
         slot,

@@ -4,7 +4,7 @@ use fencepost_core::barrier::Strict;
 use fencepost_sim::barrier::{explore, mutants};
 
 /// So that a change that judges less than it should is caught.
-const STATES: usize = 2 * 241 * 7 * 4 * 2 * 6 * 2 * 5 + 39;
+const STATES: usize = 2 * (1 + 27 + 27 * 27) * 10 * 4 * 2 * 6 * 2 * 5 + 39;
 
 #[test]
 fn every_scene_is_judged_as_promised() {

@@ -1,4 +1,4 @@
-//! What the barrier says, for somebody who is tired and has not read the manual.
+//! The sentences in which the barrier gives its reasons.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -50,8 +50,8 @@ pub(super) fn going(job: &Job, lease: &Lease, is_over: bool, zone: &Zone) -> Str
     format!("{job} is still running for {slot}, on {host} since {since}.")
 }
 
-pub(super) fn ended(job: &Job, outcome: &Outcome, decision: Decision, zone: &Zone) -> String {
-    let slot = moment(outcome.slot, zone);
+pub(super) fn ended(job: &Job, slot: Wall, outcome: &Outcome, decision: Decision, zone: &Zone) -> String {
+    let slot = moment(slot, zone);
     let note = outcome.note.as_ref().map_or_else(String::new, |note| format!(" ({note})"));
     match (outcome.status, decision) {
         (Status::Ok, _) => format!("{job} is ok for {slot}."),

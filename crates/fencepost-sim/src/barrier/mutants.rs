@@ -1,8 +1,8 @@
 //! The known bugs of the barrier: each replaces one rule by what looks right and is not.
 
 use fencepost_core::artifact::Artifact;
-use fencepost_core::barrier::{Asker, BarrierRules, Decision, Here, OnEmpty};
-use fencepost_core::ledger::{Outcome, Status};
+use fencepost_core::barrier::{Asker, BarrierRules, Calendar, Decision, Here, OnEmpty, Strict};
+use fencepost_core::ledger::{Covered, Outcome, Status};
 use fencepost_core::time::Wall;
 
 use super::Violation::{self, *};
@@ -43,15 +43,41 @@ bug!(Today {
 });
 
 bug!(OlderOk {
-    fn outcome_of<'a>(attempts: &[&'a Outcome]) -> Option<&'a Outcome> {
-        let good = attempts.iter().rev().find(|attempt| attempt.status == Status::Ok);
-        good.or(attempts.last()).copied()
+    fn outcome_of<'a>(own: &[&'a Outcome], ranges: &[&'a Outcome]) -> Option<&'a Outcome> {
+        let good = own.iter().rev().find(|attempt| attempt.status == Status::Ok);
+        good.or(own.last()).or(ranges.last()).copied()
     }
 });
 
 bug!(FirstAttempt {
-    fn outcome_of<'a>(attempts: &[&'a Outcome]) -> Option<&'a Outcome> {
-        attempts.first().copied()
+    fn outcome_of<'a>(own: &[&'a Outcome], ranges: &[&'a Outcome]) -> Option<&'a Outcome> {
+        own.first().or(ranges.first()).copied()
+    }
+});
+
+bug!(RangeBeatsOwn {
+    fn outcome_of<'a>(own: &[&'a Outcome], ranges: &[&'a Outcome]) -> Option<&'a Outcome> {
+        ranges.last().or(own.last()).copied()
+    }
+});
+
+bug!(MissedBeatsOwn {
+    fn outcome_of<'a>(own: &[&'a Outcome], ranges: &[&'a Outcome]) -> Option<&'a Outcome> {
+        let missed = ranges.iter().rev().find(|range| range.status == Status::Missed);
+        missed.or(own.last()).or(ranges.last()).copied()
+    }
+});
+
+bug!(RangesOnlyExact {
+    fn newest_covered(range: Covered, from: Wall, before: Wall, calendar: Calendar<'_>) -> Option<Wall> {
+        (before.0 - from.0 == 1).then(|| Strict::newest_covered(range, from, before, calendar))?
+    }
+});
+
+bug!(RangeCoversInstants {
+    fn newest_covered(range: Covered, from: Wall, before: Wall, _calendar: Calendar<'_>) -> Option<Wall> {
+        let last = range.to.min(Wall(before.0.saturating_sub(1)));
+        (from.max(range.from) <= last).then_some(last)
     }
 });
 
@@ -113,10 +139,22 @@ pub fn named(name: &str) -> Option<Mutant> {
     ALL.into_iter().find(|mutant| mutant.name == name)
 }
 
-pub const ALL: [Mutant; 10] = [
+pub const ALL: [Mutant; 14] = [
     rule::<Today>("today", "The day is the one on the clock, and not the one of the slot that asks.", Proceeded),
     rule::<OlderOk>("older_ok", "An older success counts, whatever came after it in the same slot.", Proceeded),
     rule::<FirstAttempt>("first_attempt", "The first attempt of a slot counts, and not its newest.", Proceeded),
+    rule::<RangeBeatsOwn>(
+        "range_beats_own",
+        "A range that covers a slot counts, and not the slot's own attempt.",
+        Proceeded,
+    ),
+    rule::<MissedBeatsOwn>("missed_beats_own", "A missed slot stays missed, although it was completed later.", Halted),
+    rule::<RangesOnlyExact>("ranges_only_exact", "A range counts only where one exact slot is asked for.", Proceeded),
+    rule::<RangeCoversInstants>(
+        "range_covers_instants",
+        "A range stands for every instant in it, slot or not.",
+        Proceeded,
+    ),
     rule::<RunningIgnored>("running_ignored", "A run that is going or died does not count as an attempt.", Proceeded),
     rule::<NoDigestPasses>("no_digest_passes", "What was not recorded is not compared.", Proceeded),
     rule::<LengthOnly>("length_only", "Files of one length are taken for the same.", Proceeded),

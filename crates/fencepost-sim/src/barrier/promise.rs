@@ -8,10 +8,15 @@ use super::{DAY, Ended, Found, Minute, Rule, SLOTS, Scene, WITHIN};
 /// What has to come of a scene.
 pub fn of(scene: &Scene) -> Decision {
     let Some(slot) = right_slot(scene) else { return Decision::Halt };
-    if scene.going.is_some_and(|(of, _)| of == slot) {
+    if scene.going.is_some_and(|going| going.last == slot) {
         return Decision::Halt;
     }
-    let newest = scene.attempts.iter().rev().find(|(of, _)| *of == slot).map(|(_, ended)| *ended);
+    let own = scene.attempts.iter().rev().find(|past| past.is_own(slot));
+    if own.is_none() && scene.going.is_some_and(|going| has(scene, going.first, going.last, slot)) {
+        return Decision::Halt;
+    }
+    let range = || scene.attempts.iter().rev().find(|past| past.is_range() && has(scene, past.first, past.last, slot));
+    let newest = own.or_else(range).map(|past| past.ended);
     match newest {
         Some(Ended::Ok(_) | Ended::OkBare) if is_here(newest, scene.found) => Decision::Proceed,
         // Where there was nothing new, what is read is what was good last.
@@ -19,6 +24,11 @@ pub fn of(scene: &Scene) -> Decision {
         Some(Ended::Empty) if !scene.proceed_on_empty => Decision::Skip,
         _ => Decision::Halt,
     }
+}
+
+/// Whether a slot lies in a range. Where the schedule is not known, only the ends of a range are.
+fn has(scene: &Scene, first: usize, last: usize, slot: usize) -> bool {
+    if scene.knows_schedule() { (first..=last).contains(&slot) } else { slot == first || slot == last }
 }
 
 /// Any halt halts, else any skip skips.
@@ -33,8 +43,13 @@ pub fn of_several(decisions: &[Decision]) -> Decision {
 
 /// The number of the slot that the scene asks about, if anything is known of such a one.
 fn right_slot(scene: &Scene) -> Option<usize> {
-    let is_touched =
-        |slot: usize| scene.attempts.iter().any(|(of, _)| *of == slot) || scene.going.is_some_and(|(of, _)| of == slot);
+    let is_touched = |slot: usize| {
+        scene
+            .attempts
+            .iter()
+            .any(|past| past.is_own(slot) || past.is_range() && has(scene, past.first, past.last, slot))
+            || scene.going.is_some_and(|going| has(scene, going.first, going.last, slot))
+    };
     let newest =
         |counts: &dyn Fn(Minute) -> bool| (0..SLOTS.len()).rev().find(|&slot| counts(SLOTS[slot]) && is_touched(slot));
     let asker = scene.asker;
@@ -50,7 +65,7 @@ fn right_slot(scene: &Scene) -> Option<usize> {
 
 fn last_good(scene: &Scene) -> Option<Ended> {
     let good = |ended: &Ended| matches!(ended, Ended::Ok(_) | Ended::OkBare);
-    scene.attempts.iter().rev().map(|(_, ended)| *ended).find(good)
+    scene.attempts.iter().rev().map(|past| past.ended).find(good)
 }
 
 /// Whether what is here is what was recorded.

@@ -2,6 +2,7 @@
 
 mod cells;
 mod pins;
+mod ranges;
 mod several;
 mod stages;
 mod times;
