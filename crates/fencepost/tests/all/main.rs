@@ -17,6 +17,7 @@ mod lease;
 mod ledger;
 mod logs;
 mod names;
+mod namespaces;
 mod notify;
 mod observe;
 mod once;
