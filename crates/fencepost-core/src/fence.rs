@@ -166,7 +166,8 @@ impl fmt::Display for Refused {
             Reason::Spent => write!(f, "token {token} has been used by run {}, and is good for one write", seen.run),
             Reason::OtherRun => write!(
                 f,
-                "token {token} was used by another run, {} on {}, and a token belongs to one run",
+                "token {token} has written here as run {} on {}, and this write does not come from that run: it is made \
+                 by another one, or by hand after that run released its lease. Acquire a new lease for it",
                 seen.run, seen.host
             ),
             Reason::OtherLineage => write!(

@@ -147,3 +147,13 @@ fn a_server_that_cannot_keep_a_fence_says_so() {
     let text = failure(write(&request(5), &Server::parse(&cluster.url()).unwrap()));
     assert!(text.contains("nothing was changed"), "{text}");
 }
+
+#[test]
+fn a_server_that_falls_silent_is_named_and_nothing_was_changed() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let text = failure(write(&request(5), &Server::parse(&format!("redis://127.0.0.1:{port}")).unwrap()));
+    assert!(text.contains(&format!("redis://127.0.0.1:{port}")) && text.contains("nothing was changed"), "{text}");
+    assert!(!text.contains("how it is") && !text.contains("os error 11"), "{text}");
+    assert!(text.contains("did not answer in time"), "{text}");
+}

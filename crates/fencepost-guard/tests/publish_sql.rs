@@ -261,6 +261,32 @@ fn a_commit_whose_answer_is_lost_is_settled_by_the_fence() {
 }
 
 #[test]
+fn a_server_that_falls_silent_is_not_waited_for_and_the_fate_is_said() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgres://u@127.0.0.1:{}/d?sslmode=disable", silent.local_addr().unwrap().port());
+    let limit = Duration::from_secs(2);
+    let begun = Instant::now();
+    let text = failure(publish(&request(5), &parse(&url).with_limit(limit), None, set(5).as_bytes()));
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    assert!(text.contains("within 2s") && text.contains("nothing was changed"), "{text}");
+    // The COMMIT is kept back for as long as nothing comes of `wait`.
+    let server = servers::Postgres::shared();
+    let name = postgres_database(&server);
+    publish(&request(4), &parse(&server.url(&name)), None, set(4).as_bytes()).unwrap();
+    let proxy = Proxy::start(server.port, b"COMMIT\0", Cut::Late);
+    let (release, wait) = std::sync::mpsc::channel::<()>();
+    proxy.at_cut(move || {
+        let _ = wait.recv();
+    });
+    let limit = Duration::from_secs(5);
+    let text =
+        failure(publish(&request(5), &through(&proxy, &server, &name).with_limit(limit), None, set(5).as_bytes()));
+    assert!(text.contains("did not answer the COMMIT within 5s") && text.contains("NOT KNOWN"), "{text}");
+    assert!(text.contains("SELECT txid_status("), "{text}");
+    drop(release);
+}
+
+#[test]
 fn a_server_that_cannot_be_written_to_is_refused_in_words() {
     let server = servers::Postgres::shared();
     let name = postgres_database(&server);

@@ -175,8 +175,14 @@ impl Declaring for HttpStore {
     }
 }
 
+/// Whether a connection failed because the server's certificate is not valid for its name, before anything was sent.
+pub fn is_bad_certificate(error: &std::io::Error) -> bool {
+    failure::is_bad_certificate(error)
+}
+
 /// The roots of the system, which know a certificate authority of one's own, or else those that were built in.
-fn system_roots() -> RootCerts {
+/// `SSL_CERT_FILE` and `SSL_CERT_DIR` name others.
+pub fn system_roots() -> RootCerts {
     let found = rustls_native_certs::load_native_certs().certs;
     if found.is_empty() {
         return RootCerts::WebPki;

@@ -26,7 +26,7 @@ pub use declared::{Declared, Declaring, Standing};
 pub use host_clock::boot_id;
 pub use memory::MemoryStore;
 #[cfg(feature = "http")]
-pub use open::backends::http::HttpStore;
+pub use open::backends::http::{HttpStore, is_bad_certificate, system_roots};
 #[cfg(feature = "postgres")]
 pub use open::backends::postgres;
 #[cfg(feature = "redis")]

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use fencepost_core::fence::{Fence, Level, Strict, Verdict, Write, judge};
 use ureq::http::{Method, Request as HttpRequest, Uri};
+use ureq::tls::TlsConfig;
 use ureq::{Agent, AsSendBody, SendBody, Timeout};
 
 use super::{PublishError, Receipt, Request};
@@ -78,7 +79,8 @@ pub fn publish(request: &Request, endpoint: &Endpoint, payload: &Payload) -> Res
                     (why, after)
                 }
             },
-            Err(Unsent { why, may_have_arrived }) => {
+            Err(Unsent { why, is_final: true, .. }) => return Err(sender.gave_up(&why, attempt, may_have_happened)),
+            Err(Unsent { why, may_have_arrived, .. }) => {
                 may_have_happened |= may_have_arrived;
                 (why, None)
             }
@@ -113,6 +115,10 @@ impl Url {
     /// Without any password.
     pub fn shown(&self) -> String {
         fencepost_store::redacted(&self.0)
+    }
+
+    fn is_tls(&self) -> bool {
+        self.0.parse::<Uri>().is_ok_and(|uri| uri.scheme_str() == Some("https"))
     }
 
     fn has_user(&self) -> bool {
@@ -190,6 +196,8 @@ struct Sender<'a> {
 struct Unsent {
     why: String,
     may_have_arrived: bool,
+    /// Another try would fail in the same way.
+    is_final: bool,
 }
 
 impl<'a> Sender<'a> {
@@ -201,13 +209,20 @@ impl<'a> Sender<'a> {
             .max_redirects_will_error(false)
             // Every try has a connection of its own: nothing is repeated behind our back on one that was idle.
             .max_idle_connections(0)
+            .timeout_resolve(Some(CONNECT_TIMEOUT))
             .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_send_request(Some(endpoint.timeout))
+            .timeout_recv_body(Some(endpoint.timeout))
             .timeout_recv_response(Some(endpoint.timeout))
             .timeout_per_read(Some(endpoint.timeout))
             .timeout_per_write(Some(endpoint.timeout))
-            .user_agent(concat!("fencepost/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .new_agent();
+            .user_agent(concat!("fencepost/", env!("CARGO_PKG_VERSION")));
+        let agent = if endpoint.url.is_tls() {
+            agent.tls_config(TlsConfig::builder().root_certs(fencepost_store::system_roots()).build())
+        } else {
+            agent
+        };
+        let agent = agent.build().new_agent();
         let key = headers::idempotency_key(write, endpoint.slot.as_deref());
         Self { endpoint, payload, write, key, agent }
     }
@@ -216,11 +231,17 @@ impl<'a> Sender<'a> {
         let mut reader = self.payload.reader().map_err(|error| Unsent {
             why: format!("the payload cannot be read again ({error})"),
             may_have_arrived: false,
+            is_final: false,
         })?;
         let length = self.payload.length.to_string();
         let method = Method::from_bytes(self.endpoint.method.as_bytes()).unwrap_or(Method::PUT);
         let builder = self.dressed(method).header("Content-Length", length);
-        self.run(builder.header("Content-Type", &self.endpoint.content_type).body(SendBody::from_reader(&mut reader)))
+        let builder = builder.header("Content-Type", &self.endpoint.content_type);
+        let sent = self.run(builder.body(SendBody::from_reader(&mut reader)));
+        // A server does nothing before it has the whole of a request, and it has not if none of the payload was taken.
+        // TLS fails before that.
+        let is_whole = self.payload.length == 0 || reader.limit() < self.payload.length;
+        sent.map_err(|unsent| Unsent { may_have_arrived: unsent.may_have_arrived && is_whole, ..unsent })
     }
 
     /// What the server remembers, where it says so: a `HEAD` changes nothing anywhere.
@@ -275,7 +296,8 @@ impl<'a> Sender<'a> {
     }
 
     fn run<B: AsSendBody>(&self, built: Result<HttpRequest<B>, ureq::http::Error>) -> Result<Answer, Unsent> {
-        let not_sent = |why: &str| Unsent { why: why.to_string(), may_have_arrived: false };
+        let not_sent = |why: &str| Unsent { why: why.to_string(), may_have_arrived: false, is_final: false };
+        let unknown = |why: String| Unsent { why, may_have_arrived: true, is_final: false };
         let request = built.map_err(|_| not_sent("a header cannot be sent as it is"))?;
         self.agent.run(request).map(Answer::of).map_err(|error| match error {
             ureq::Error::HostNotFound => not_sent("there is no host of that name"),
@@ -284,16 +306,20 @@ impl<'a> Sender<'a> {
             ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
                 not_sent("the connection was refused")
             }
+            ureq::Error::Io(error) if fencepost_store::is_bad_certificate(&error) => Unsent {
+                is_final: true,
+                ..not_sent(&format!(
+                    "TLS failed: its certificate is not valid here ({error}); SSL_CERT_FILE names authorities of your own"
+                ))
+            },
             ureq::Error::Tls(_) | ureq::Error::Rustls(_) | ureq::Error::Pem(_) => {
                 not_sent(&format!("TLS failed: {error}"))
             }
-            ureq::Error::Timeout(_) => Unsent { why: "it did not answer in time".to_string(), may_have_arrived: true },
-            ureq::Error::Io(error) => Unsent { why: format!("the connection broke ({error})"), may_have_arrived: true },
-            ureq::Error::Protocol(_) => {
-                Unsent { why: "the answer was cut short, or is not HTTP".to_string(), may_have_arrived: true }
-            }
-            // Whatever else went wrong may repeat the URL, and with it a password.
-            _ => Unsent { why: "the request failed".to_string(), may_have_arrived: true },
+            ureq::Error::Timeout(_) => unknown("it did not answer in time".to_string()),
+            ureq::Error::Io(error) => unknown(format!("the connection broke ({error})")),
+            ureq::Error::Protocol(_) => unknown("the answer was cut short, or is not HTTP".to_string()),
+            // Any other error may repeat the URL, and with it a password.
+            _ => unknown("the request failed".to_string()),
         })
     }
 

@@ -77,7 +77,7 @@ impl Session {
         let facts: Result<String, _> = redis::cmd("INFO").query(&mut connection);
         // A user may be forbidden to ask. Then a replica refuses the write itself.
         let facts = match facts {
-            Err(error) if error.is_io_error() => return Err(failed("ask how it is", server, &error)),
+            Err(error) if error.is_io_error() => return Err(failed("get the state of", server, &error)),
             facts => facts.unwrap_or_default(),
         };
         let fact = |name: &str| {
@@ -171,6 +171,7 @@ impl Session {
         lost: &RedisError,
     ) -> Result<Option<Option<Vec<u8>>>, PublishError> {
         let give_up = clock::boot_now() + SETTLE_PATIENCE;
+        let lost = words(lost);
         let found = loop {
             let again = connect(&self.server)
                 .and_then(|mut connection| Ok((eval(&mut connection, keys, expected, fence, value)?, connection)));
@@ -182,9 +183,10 @@ impl Session {
                 Err(_) if clock::boot_now() < give_up => sleep(SETTLE_PAUSE),
                 Err(error) => {
                     return Err(PublishError::Failed(format!(
-                        "The connection to {} was lost while it wrote ({lost}), and it could not be asked since ({error}). \
+                        "The connection to {} was lost while it wrote ({lost}), and it could not be asked since ({}). \
                          It is NOT KNOWN whether the value was set: GET {} says which token wrote last.",
                         self.server.shown(),
+                        words(&error),
                         keys.fence
                     )));
                 }
@@ -285,7 +287,12 @@ fn eval(
 }
 
 fn failed(what: &str, server: &Server, error: &RedisError) -> PublishError {
-    PublishError::Failed(format!("Cannot {what} {} ({error}); nothing was changed.", server.shown()))
+    PublishError::Failed(format!("Cannot {what} {} ({}); nothing was changed.", server.shown(), words(error)))
+}
+
+/// The error in words. The system's own word for a timeout is "Resource temporarily unavailable".
+fn words(error: &RedisError) -> String {
+    if error.is_timeout() { "it did not answer in time".to_string() } else { error.to_string() }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ pub mod postgres;
 pub mod sqlite;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use fencepost_core::fence::Fence;
 
@@ -39,6 +40,14 @@ impl Database {
         ))
     }
 
+    /// The same database, waited for no longer than this if it is a server.
+    pub fn with_limit(self, limit: Duration) -> Self {
+        match self {
+            Self::Postgres(server) => Self::Postgres(Box::new(server.with_limit(limit))),
+            sqlite @ Self::Sqlite(_) => sqlite,
+        }
+    }
+
     /// What the fence is called where nobody says otherwise: `sql:` and the name of the database.
     pub fn resource(&self) -> String {
         match self {
@@ -57,7 +66,13 @@ pub fn publish(
 ) -> Result<Receipt, PublishError> {
     let statements = checked(statements)?;
     match database {
-        Database::Postgres(server) => postgres::Session::open(server)?.publish(request, resource, statements),
+        Database::Postgres(server) => {
+            let (request, statements) = (request.clone(), statements.to_string());
+            let (own, resource) = (server.clone(), resource.map(str::to_string));
+            postgres::within(server, move |progress| {
+                postgres::Session::begin(&own, &progress)?.publish(&request, resource.as_deref(), &statements)
+            })
+        }
         Database::Sqlite(path) => sqlite::Session::open(path, request.dry_run)?.publish(
             request,
             resource.unwrap_or(&database.resource()),

@@ -155,7 +155,7 @@ pub(super) fn printable(text: &str) -> String {
 }
 
 /// A certificate is judged before anything of the request is sent.
-fn is_bad_certificate(error: &std::io::Error) -> bool {
+pub(super) fn is_bad_certificate(error: &std::io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     matches!(inner, Some(rustls::Error::InvalidCertificate(_)))
 }

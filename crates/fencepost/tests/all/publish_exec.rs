@@ -185,3 +185,27 @@ fn what_cannot_be_meant_is_a_usage_error_and_what_is_not_there_is_127() {
     assert!(text(&missing.stderr).contains("Nothing was run"), "{}", text(&missing.stderr));
     assert_eq!(scene.run(&["publish", "exec", "--resource", "live", "--", "true"]).status.code(), Some(2), "no token");
 }
+
+#[test]
+fn a_keeper_that_dies_before_the_command_starts_is_reported_as_nothing_run() {
+    let scene = Scene::new();
+    let token = scene.token();
+    let common = ["publish", "exec", "--resource", "live", "--job", "deploy", "--token", &token];
+    let script = "touch began; while [ ! -e go ]; do sleep 0.02; done";
+    let mut first = scene.command(&[&common[..], &["--", "sh", "-c", script]].concat()).spawn().unwrap();
+    until("the first command runs", || scene.path("began").exists());
+    let mut waits = scene.command(&[&common[..], &["-v", "--", "touch", "ran"]].concat());
+    let waits = waits.stderr(Stdio::piped()).spawn().unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", waits.id());
+    let keeper = || fs::read_to_string(&children).ok()?.split_ascii_whitespace().next()?.parse().ok();
+    until("it has a keeper", || keeper().is_some());
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(keeper().unwrap()), nix::sys::signal::Signal::SIGKILL).unwrap();
+    fs::write(scene.path("go"), "").unwrap();
+    assert!(first.wait().unwrap().success());
+    let ended = waits.wait_with_output().unwrap();
+    let said = text(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(125), "{said}");
+    assert!(said.contains("was not started") && said.contains("Nothing was run"), "{said}");
+    assert!(!said.contains("in part") && !scene.path("ran").exists(), "{said}");
+    assert!(scene.exec(&token, &[], "true").status.success(), "the resource is free again");
+}

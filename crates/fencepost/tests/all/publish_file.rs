@@ -99,6 +99,31 @@ fn a_token_taken_by_hand_writes_until_a_newer_one_is_granted_and_status_tells() 
 }
 
 #[test]
+fn the_token_of_a_run_that_ended_is_still_its_own_and_a_released_one_is_explained() {
+    let scene = Scene::new();
+    let fencepost = |arguments: &[&str], input: &str| {
+        let mut command = Command::new(FENCEPOST);
+        command.env("FENCEPOST_CONFIG", "").env("FENCEPOST_STATE_DIR", scene.aside("state"));
+        command.env("FENCEPOST", FENCEPOST).current_dir(scene.path(""));
+        with_input(command.args(arguments), input)
+    };
+    let publish =
+        |token: &str, text: &str| fencepost(&["publish", "file", "report", "--job", "hand", "--token", token], text);
+    let script = "echo $FENCEPOST_TOKEN > token; echo run | $FENCEPOST publish file report";
+    assert_code(&fencepost(&["run", "hand", "--", "sh", "-c", script], ""), 0, "");
+    let token = fs::read_to_string(scene.path("token")).unwrap().trim().to_string();
+    assert_code(&publish(&token, "by hand"), 0, "");
+    // The record keeps nothing of a lease that was released by hand.
+    let acquired = fencepost(&["lease", "acquire", "hand"], "");
+    let token = String::from_utf8(acquired.stdout).unwrap().trim().to_string();
+    assert_code(&publish(&token, "held"), 0, "");
+    assert_code(&fencepost(&["lease", "release", "hand", "--token", &token], ""), 0, "");
+    let refused = publish(&token, "released");
+    assert_code(&refused, 13, "by hand after that run released its lease");
+    assert!(!said(&refused).1.contains("was used by another run"), "{}", said(&refused).1);
+}
+
+#[test]
 fn a_fence_that_cannot_be_read_is_refused_and_never_taken_for_none() {
     let scene = Scene::new();
     scene.write(5, "five");

@@ -234,3 +234,57 @@ fn has_unnamed_file(child: &Child) -> bool {
     };
     entries.flatten().any(|entry| fs::read_link(entry.path()).is_ok_and(is_payload))
 }
+
+/// `openssl s_server` sends what is written to its standard input to the client.
+#[test]
+fn a_tls_failure_is_not_done_and_ssl_cert_file_is_honoured() {
+    let scene = Scene::new();
+    let token = scene.token();
+    let (key, certificate) = (scene.path("server.key"), scene.path("server.crt"));
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
+        .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"])
+        .args(["-addext", "basicConstraints=CA:FALSE", "-keyout"])
+        .arg(&key)
+        .arg("-out")
+        .arg(&certificate)
+        .stderr(Stdio::null())
+        .status()
+        .expect("openssl is missing: apt-get install openssl");
+    assert!(made.success());
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut server = Command::new("openssl")
+        .args(["s_server", "-quiet", "-accept", &format!("127.0.0.1:{port}"), "-key"])
+        .arg(&key)
+        .arg("-cert")
+        .arg(&certificate)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(begun.elapsed() < PATIENCE, "the server does not listen");
+        sleep(Duration::from_millis(20));
+    }
+    let url = format!("https://localhost:{port}/report");
+    let publish = |payload: &str, file: Option<&PathBuf>| {
+        let arguments = ["publish", "http", &url, "--job", "report", "--token", &token, "--from", "payload"];
+        fs::write(scene.path("payload"), payload).unwrap();
+        let mut command = scene.command(&arguments);
+        command.env_remove("SSL_CERT_FILE").env_remove("SSL_CERT_DIR");
+        command.envs(file.map(|file| ("SSL_CERT_FILE", file))).output().unwrap()
+    };
+    for payload in ["a payload", ""] {
+        let refused = publish(payload, None);
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(125), "{said}");
+        assert!(said.contains("TLS failed") && said.contains("Nothing was sent"), "{said}");
+        assert!(said.contains("SSL_CERT_FILE") && !said.contains("may have happened"), "{said}");
+    }
+    server.stdin.as_mut().unwrap().write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+    let accepted = publish("a payload", Some(&certificate));
+    let _ = (server.kill(), server.wait());
+    assert_eq!(accepted.status.code(), Some(0), "{}", text(&accepted.stderr));
+}

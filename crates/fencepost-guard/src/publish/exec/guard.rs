@@ -52,6 +52,8 @@ struct Seen {
     ended: Option<&'static str>,
     /// Nothing is left of the tree but what is named.
     empty: Option<Vec<String>>,
+    /// Whether the keeper was told to start the command.
+    ordered: bool,
 }
 
 impl<'a> Guard<'a> {
@@ -89,8 +91,14 @@ impl<'a> Guard<'a> {
 
     /// Runs the command to its end, and lets the next one in.
     pub(super) fn watch(mut self) -> Result<Ran, PublishError> {
-        let begun = self.child.spawn_until(self.taken.deadline);
-        self.take(begun);
+        // The keeper may have died while this process waited for its turn. Then nothing is started.
+        let heard = self.child.hear(&mut |_| {});
+        self.take(heard);
+        if self.seen.empty.is_none() {
+            self.seen.ordered = true;
+            let begun = self.child.spawn_until(self.taken.deadline);
+            self.take(begun);
+        }
         while self.seen.empty.is_none() && self.seen.not_spawned.is_none() {
             self.nap();
             self.round();
@@ -236,8 +244,15 @@ impl<'a> Guard<'a> {
                 self.task.resource
             ));
         } else {
-            let end = if self.seen.not_spawned.is_some() { State::NotStarted } else { State::Ended { code } };
+            let not_started = self.seen.not_spawned.is_some() || !self.seen.ordered;
+            let end = if not_started { State::NotStarted } else { State::Ended { code } };
             self.give_back(end);
+        }
+        if let (Some(why), false) = (self.seen.ended, self.seen.ordered) {
+            return Err(PublishError::Failed(format!(
+                "The command on {} was not started, because {why} before that. Nothing was run. Publish again.",
+                self.task.resource
+            )));
         }
         if let Some(why) = self.seen.ended {
             return Err(PublishError::Failed(format!(

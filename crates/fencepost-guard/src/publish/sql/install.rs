@@ -40,9 +40,12 @@ impl Installation {
     pub fn perform(&self, database: &Database) -> Result<(), PublishError> {
         match database {
             Database::Postgres(server) => {
-                let mut session = postgres::Session::open(server)?;
-                let resource = self.resource.clone().unwrap_or_else(|| default_resource(session.database()));
-                session.execute(&format!("BEGIN;\n{}COMMIT;\n", self.for_postgres(&resource)?))
+                let (wanted, own) = (self.clone(), server.clone());
+                postgres::within(server, move |progress| {
+                    let mut session = postgres::Session::begin(&own, &progress)?;
+                    let resource = wanted.resource.clone().unwrap_or_else(|| default_resource(session.database()));
+                    session.execute(&format!("BEGIN;\n{}COMMIT;\n", wanted.for_postgres(&resource)?))
+                })
             }
             Database::Sqlite(path) => sqlite::Session::open(path, false)?.execute(&self.statements(database)?),
         }

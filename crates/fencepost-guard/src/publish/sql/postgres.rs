@@ -4,8 +4,10 @@
 //! Everything goes by the simple query protocol and `SET LOCAL`, so that a pooler in between does no harm.
 
 mod connect;
+mod limit;
 
 pub use connect::Server;
+pub(super) use limit::{Progress, within};
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -40,6 +42,7 @@ pub struct Session {
     client: Client,
     server: Server,
     facts: Facts,
+    progress: Progress,
 }
 
 struct Facts {
@@ -52,8 +55,13 @@ struct Facts {
 }
 
 impl Session {
-    /// Connects, and refuses a server that cannot be written to.
+    /// Connects, and refuses a server that cannot be written to. Waits for it without a limit.
     pub fn open(server: &Server) -> Result<Self, PublishError> {
+        Self::begin(server, &Progress::default())
+    }
+
+    /// The same, for a caller that waits for a limited time and needs to know how far it came.
+    pub(super) fn begin(server: &Server, progress: &Progress) -> Result<Self, PublishError> {
         let mut client = server.connect()?;
         let facts = Facts::ask(&mut client).map_err(|error| failed("ask the server how it is", server, &error))?;
         let refused = |why: &str| {
@@ -69,7 +77,7 @@ impl Session {
         if facts.read_only {
             return refused("lets this role only read (default_transaction_read_only)");
         }
-        Ok(Self { client, server: server.clone(), facts })
+        Ok(Self { client, server: server.clone(), facts, progress: progress.clone() })
     }
 
     /// Runs the statements and advances the fence, both or neither.
@@ -94,6 +102,7 @@ impl Session {
 
     /// The connection itself, for whoever wants to run statements beside the fence: the installation.
     pub(super) fn execute(&mut self, statements: &str) -> Result<(), PublishError> {
+        self.progress.changing();
         self.client.batch_execute(statements).map_err(|error| {
             let code = error.code().cloned();
             let failure = failed("change the schema of", &self.server, &error);
@@ -242,13 +251,14 @@ impl Session {
     }
 
     fn commit(&mut self, resource: &str, transaction: &str, fence: &Fence) -> Result<(), PublishError> {
+        self.progress.committing(transaction);
         let Err(error) = self.client.batch_execute("COMMIT") else { return Ok(()) };
         // Only a plain error says that the transaction was rolled back. One that ends the session may come after.
         let db = error.as_db_error();
         if db.is_some_and(|db| db.parsed_severity().is_none_or(|severity| severity == Severity::Error)) {
             return Err(failed("commit in", &self.server, &error));
         }
-        settle(&self.server, resource, transaction, fence, &error)
+        settle(self, resource, transaction, fence, &error)
     }
 
     fn receipt(&self, fence: Fence, already_applied: bool) -> Receipt {
@@ -292,17 +302,13 @@ impl Facts {
 
 /// The answer to a commit was lost. Whoever gets the row's lock afterwards knows that the transaction has ended; the
 /// row and the server's own memory of transactions say how.
-fn settle(
-    server: &Server,
-    resource: &str,
-    transaction: &str,
-    fence: &Fence,
-    error: &Error,
-) -> Result<(), PublishError> {
+fn settle(lost: &Session, resource: &str, transaction: &str, fence: &Fence, error: &Error) -> Result<(), PublishError> {
+    let (server, progress) = (&lost.server, &lost.progress);
     let lost = format!("The connection to {} was lost while it committed ({})", server.shown(), explained(error));
     let give_up = clock::boot_now() + SETTLE_PATIENCE;
     let (mut session, now) = loop {
-        let asked = Session::open(server).and_then(|mut session| session.lock(resource).map(|now| (session, now)));
+        let asked =
+            Session::begin(server, progress).and_then(|mut session| session.lock(resource).map(|now| (session, now)));
         match asked {
             Ok(asked) => break asked,
             Err(_) if clock::boot_now() < give_up => sleep(SETTLE_PAUSE),

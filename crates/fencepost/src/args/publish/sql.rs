@@ -1,8 +1,11 @@
 //! What was typed after `publish sql`.
 
+use std::time::Duration;
+
 use clap::Args;
 
 use super::{PayloadOptions, PublishOptions};
+use crate::duration;
 
 #[derive(Debug, Args)]
 pub struct SqlOptions {
@@ -18,6 +21,9 @@ pub struct SqlOptions {
     /// A table to which unfenced writes shall fail; may be given several times
     #[arg(long, value_name = "TABLE")]
     pub protect: Vec<String>,
+    /// How long a PostgreSQL server may take from the connection to the commit
+    #[arg(long, value_parser = duration::parse, default_value = "10m", value_name = "D")]
+    pub timeout: Duration,
     #[command(flatten)]
     pub payload: PayloadOptions,
     #[command(flatten)]

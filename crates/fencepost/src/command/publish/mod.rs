@@ -232,10 +232,11 @@ fn writer_by_hand(place: &Place, job: Job, token: u64) -> Result<Writer, Failure
     if token > record.token {
         return Err(Failure::Usage(format!("{job} was never granted token {token}; the newest is {}.", record.token)));
     }
-    // Who held an older or a released token is gone from the record. One stand-in a token tells its writes from those
-    // of its run, and lets it still be refused, or accepted, for the same reasons each time.
-    let lease = record.lease.as_ref().filter(|_| record.token == token);
-    let run = lease.map_or(RunId(uuid::Uuid::from_u128(token.number().into())), |lease| lease.run);
+    // A run that ended is among the outcomes. The holder of any other token that is older, or was released, is gone from
+    // the record: one stand-in a token lets it still be refused, or accepted, for the same reasons each time.
+    let lease = record.lease.as_ref().filter(|_| record.token == token).map(|lease| lease.run);
+    let ended = || record.ledger.ring.iter().find(|outcome| outcome.token == token).map(|outcome| outcome.run);
+    let run = lease.or_else(ended).unwrap_or(RunId(uuid::Uuid::from_u128(token.number().into())));
     Ok(Writer { store: record.store, job, token, run, host: place.host.name.clone() })
 }
 

@@ -15,7 +15,7 @@ const VARIABLE: &str = "FENCEPOST_SQL_URL";
 
 pub fn run(global: &Global, options: &SqlOptions) -> Result<Code, Failure> {
     let url = target_url(options.url.as_ref(), VARIABLE, "postgres://user@host/database or sqlite:PATH")?;
-    let database = Database::parse(&url).map_err(failure)?;
+    let database = Database::parse(&url).map_err(failure)?.with_limit(options.timeout);
     match (options.install, options.uninstall) {
         (false, false) => write(global, options, &database),
         (true, _) => install(global, options, &database, Action::Install),

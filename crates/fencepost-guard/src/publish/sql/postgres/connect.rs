@@ -1,5 +1,7 @@
 //! From a URL to a connection, by the rules that the PostgreSQL store has as well.
 
+use std::time::Duration;
+
 use ::postgres::config::SslMode;
 use ::postgres::{Client, Config, NoTls};
 use fencepost_store::postgres as store;
@@ -7,41 +9,56 @@ use fencepost_store::postgres as store;
 use super::explained;
 use crate::publish::PublishError;
 
-/// A server, and how to get in.
+/// How long a write may take from the connection to the commit, unless it is told otherwise.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// A server, how to get in, and how long it is waited for.
 #[derive(Clone, Debug)]
-pub struct Server(store::Server);
+pub struct Server {
+    server: store::Server,
+    limit: Duration,
+}
 
 impl Server {
     /// Reads a URL. Errors hold no password.
     pub fn parse(url: &str) -> Result<Self, PublishError> {
         let server = store::Server::parse(url, None).map_err(|text| usage(&text))?;
         server.must_be_private().map_err(PublishError::Failed)?;
-        Ok(Self(server))
+        Ok(Self { server, limit: LIMIT })
+    }
+
+    /// The same server, waited for no longer than this.
+    pub fn with_limit(self, limit: Duration) -> Self {
+        Self { limit, ..self }
+    }
+
+    pub fn limit(&self) -> Duration {
+        self.limit
     }
 
     /// The database's name, by the rules of libpq.
     pub fn database(&self) -> &str {
-        self.0.database()
+        self.server.database()
     }
 
     /// What people may see of it: no password.
     pub fn shown(&self) -> &str {
-        self.0.shown()
+        self.server.shown()
     }
 
     pub fn remarks(&self) -> Vec<String> {
-        self.0.remarks().to_vec()
+        self.server.remarks().to_vec()
     }
 
     pub fn connect(&self) -> Result<Client, PublishError> {
-        let config = Config::from(self.0.config().clone());
+        let config = Config::from(self.server.config().clone());
         let connected = match config.get_ssl_mode() {
             SslMode::Disable => config.connect(NoTls),
-            _ => config.connect(self.0.tls().map_err(|text| usage(&text))?),
+            _ => config.connect(self.server.tls().map_err(|text| usage(&text))?),
         };
         connected.map_err(|error| {
             let why = explained(&error);
-            let remedy = self.0.remedy(&why).map_or(String::new(), |remedy| format!(" {remedy}"));
+            let remedy = self.server.remedy(&why).map_or(String::new(), |remedy| format!(" {remedy}"));
             PublishError::Failed(format!("Cannot connect to {} ({why}); nothing was changed.{remedy}", self.shown()))
         })
     }

@@ -1,0 +1,75 @@
+//! Waits no longer than a limit for a server that may have fallen silent. The driver itself waits for ever.
+
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use super::Server;
+use crate::publish::PublishError;
+
+/// How far a write has come, which decides its fate if the server falls silent.
+#[derive(Clone, Debug, Default)]
+pub(in crate::publish::sql) struct Progress(Arc<Mutex<Stage>>);
+
+#[derive(Clone, Debug, Default)]
+enum Stage {
+    /// Nothing is committed: the server rolls back what it has when the connection ends.
+    #[default]
+    Before,
+    /// The COMMIT of this transaction was sent.
+    Committing(String),
+    /// Statements that commit by themselves were sent.
+    Changing,
+}
+
+impl Progress {
+    pub(super) fn committing(&self, transaction: &str) {
+        self.set(Stage::Committing(transaction.to_string()));
+    }
+
+    pub(super) fn changing(&self) {
+        self.set(Stage::Changing);
+    }
+
+    fn set(&self, stage: Stage) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = stage;
+    }
+
+    fn expired(&self, server: &Server) -> PublishError {
+        let (shown, limit) = (server.shown(), server.limit());
+        let stage = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        PublishError::Failed(match stage {
+            Stage::Before => format!(
+                "{shown} did not finish within {limit:?} (--timeout), and nothing was committed: nothing was changed. See \
+                 what it waits for (SELECT * FROM pg_stat_activity), then publish again, or allow more time by --timeout."
+            ),
+            Stage::Committing(transaction) => format!(
+                "{shown} did not answer the COMMIT within {limit:?} (--timeout). It is NOT KNOWN whether the statements \
+                 took effect. Ask it later: SELECT txid_status({transaction})"
+            ),
+            Stage::Changing => format!(
+                "{shown} did not finish within {limit:?} (--timeout). It is NOT KNOWN whether the schema was changed. Do it \
+                 again: doing it twice changes nothing."
+            ),
+        })
+    }
+}
+
+/// Does the work on a thread of its own, which is left behind if the server does not answer in time.
+pub(in crate::publish::sql) fn within<T: Send + 'static>(
+    server: &Server,
+    work: impl FnOnce(Progress) -> Result<T, PublishError> + Send + 'static,
+) -> Result<T, PublishError> {
+    let (tell, heard) = channel();
+    let progress = Progress::default();
+    let shared = progress.clone();
+    let worker = thread::spawn(move || drop(tell.send(work(shared))));
+    match heard.recv_timeout(server.limit()) {
+        Ok(done) => done,
+        Err(RecvTimeoutError::Timeout) => Err(progress.expired(server)),
+        Err(RecvTimeoutError::Disconnected) => match worker.join() {
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(()) => Err(progress.expired(server)),
+        },
+    }
+}
