@@ -275,12 +275,12 @@ pub fn judge<R: BarrierRules>(
     }
 }
 
-/// Compares one artifact, as it is here, with what the upstream recorded of it.
-pub fn verify<R: BarrierRules>(verdict: &mut Verdict, path: &str, here: &Here) {
+/// Compares one artifact, as it is here, with what the upstream recorded of it. `shown` is where it lies here, for people.
+pub fn verify<R: BarrierRules>(verdict: &mut Verdict, path: &str, shown: &str, here: &Here) {
     let artifacts = verdict.attempt.as_ref().map_or(&[][..], |attempt| &attempt.artifacts);
     let recorded = artifacts.iter().find(|artifact| artifact.path == path);
     if !R::same(recorded, here) {
-        verdict.reason = words::other_bytes(&verdict.job, path, recorded, here);
+        verdict.reason = words::other_bytes(&verdict.job, path, shown, recorded, here);
         (verdict.decision, verdict.attempt) = (Decision::Halt, None);
     }
 }

@@ -17,7 +17,7 @@ use crate::publish::digest;
 /// for files ticks every few milliseconds.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Where artifacts are named from: the configuration's directory, or the working one.
+/// The directory that artifacts are named from: the job's working directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Base(PathBuf);
 
@@ -32,16 +32,38 @@ impl Base {
         self.0.join(path)
     }
 
-    /// What a path is recorded as: relative to the base where it lies below it, and without detours.
+    /// Where a path lies here, for an error: absolute and without detours.
+    pub fn shown(&self, path: &str) -> String {
+        plain(&self.0.join(path)).display().to_string()
+    }
+
+    /// What a path is recorded as: relative to the base, and without detours. A path that was written as an absolute one stays so,
+    /// unless it lies below the base.
     pub fn name(&self, path: &Path) -> String {
+        self.name_of(path, path.is_relative())
+    }
+
+    /// The same of a path that was made absolute. `is_relative` tells how it was written.
+    pub fn name_of(&self, path: &Path, is_relative: bool) -> String {
         let whole = plain(&self.0.join(path));
         let below = whole.strip_prefix(&self.0).ok().filter(|below| !below.as_os_str().is_empty());
-        below.unwrap_or(&whole).to_string_lossy().into_owned()
+        match below {
+            Some(below) => below.to_string_lossy().into_owned(),
+            None if is_relative => self.way_to(&whole).to_string_lossy().into_owned(),
+            None => whole.to_string_lossy().into_owned(),
+        }
+    }
+
+    /// The relative path from the base to a place that does not lie below it.
+    fn way_to(&self, whole: &Path) -> PathBuf {
+        let shared = self.0.components().zip(whole.components()).take_while(|(here, there)| here == there).count();
+        let up = self.0.components().skip(shared).map(|_| Component::ParentDir);
+        up.chain(whole.components().skip(shared)).collect()
     }
 }
 
 /// A path without `.` and `..`, by its words alone: the file need not exist.
-fn plain(path: &Path) -> PathBuf {
+pub fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {
@@ -160,7 +182,9 @@ pub fn survey(declared: &[Declared], base: &Base, before: &Snapshot) -> Vec<Prod
 }
 
 fn look(declared: &Declared, base: &Base, before: &Snapshot) -> Produced {
-    let lacking = |files, lack| Produced { declared: declared.path.clone(), files, lack: Some(lack) };
+    let shown = base.shown(&declared.path);
+    let is_relative = Path::new(&declared.path).is_relative();
+    let lacking = |files, lack| Produced { declared: shown.clone(), files, lack: Some(lack) };
     let paths = match declared.files(base) {
         Ok(paths) => paths,
         Err(error) => return lacking(Vec::new(), Lack::Unreadable { why: error.to_string() }),
@@ -178,7 +202,7 @@ fn look(declared: &Declared, base: &Base, before: &Snapshot) -> Produced {
     let mut files = Vec::new();
     let mut lack = (!is_touched).then_some(Lack::Untouched);
     for path in paths {
-        let name = base.name(&path);
+        let name = base.name_of(&path, is_relative);
         match read(&path) {
             Ok((size, sha256)) => {
                 if size < declared.min_bytes {
@@ -195,7 +219,7 @@ fn look(declared: &Declared, base: &Base, before: &Snapshot) -> Produced {
             Err(Unread::Failed(error)) => lack = Some(Lack::Unreadable { why: format!("{name}: {error}") }),
         }
     }
-    Produced { declared: declared.path.clone(), files, lack }
+    Produced { declared: shown, files, lack }
 }
 
 fn is_written(path: &Path, before: &Snapshot) -> bool {
@@ -265,7 +289,11 @@ mod tests {
             assert_eq!(base.name(Path::new(path)), name);
         }
         assert_eq!(base.name(&inside.join("x/y")), "x/y");
-        assert_eq!(base.name(Path::new("../other")), inside.parent().unwrap().join("other").to_str().unwrap());
+        // Also beside it, so that two machines with different roots agree.
+        assert_eq!(base.name(Path::new("../other")), "../other");
+        assert_eq!(base.name(Path::new("a/../../other/./x")), "../other/x");
+        assert_eq!(base.name_of(&inside.parent().unwrap().join("other"), true), "../other");
+        assert_eq!(base.shown("../other"), inside.parent().unwrap().join("other").to_str().unwrap());
     }
 
     #[test]

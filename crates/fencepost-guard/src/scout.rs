@@ -2,7 +2,8 @@
 //!
 //! It may take long, so that it is done on a thread of its own while the lease is renewed.
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use fencepost_core::contract::Produced;
 use fencepost_core::history::Page;
 use fencepost_core::lease::{Honest, Rules, Standing};
 use fencepost_core::ledger::Outcome;
-use fencepost_core::name::{Job, Key};
+use fencepost_core::name::{Job, Key, Name};
 use fencepost_core::record::Record;
 use fencepost_core::register::StoreError;
 use fencepost_core::run::Passage;
@@ -41,6 +42,8 @@ pub struct Scout {
     pub store: Arc<dyn Store>,
     pub local: Local,
     pub base: Base,
+    /// The working directories of upstreams, as far as they are known: artifacts of such an upstream are named from there.
+    pub bases: Vec<(Name, Base)>,
     pub needs: Vec<Need>,
     /// How long to wait for upstreams that do not let the job through yet.
     pub wait: Duration,
@@ -189,13 +192,14 @@ impl Scout {
         }
         let place = self.pins.as_ref().map(|pins| pins.join(Key::job(&need.job).as_str().replace('/', "_")));
         for path in &need.artifacts {
-            let here = self.base.locate(path);
+            let base = self.base_of(&need.job);
+            let here = base.locate(path);
             let (here, read_from) = match &place {
                 None => (here.clone(), here),
                 Some(place) => (here, place.join(file_name(path, need.artifacts.len() > 1))),
             };
-            let found = self.found(path, &here, &read_from);
-            verify::<Strict>(verdict, &self.base.name(Path::new(path)), &found);
+            let found = found(base, path, &here, &read_from);
+            verify::<Strict>(verdict, &base.name(Path::new(path)), &base.shown(path), &found);
             if verdict.decision == Decision::Halt {
                 return;
             }
@@ -209,27 +213,29 @@ impl Scout {
         }
     }
 
-    fn found(&self, path: &str, here: &Path, read_from: &Path) -> Here {
-        if here != read_from {
-            // An earlier look may have left a copy, which is read-only.
-            let _ = std::fs::remove_file(read_from);
-            match pin::copy(here, read_from) {
-                Ok(()) => {}
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Here::Missing,
-                Err(error) => return Here::Unreadable(format!("it cannot be copied: {error}")),
-            }
+    fn base_of(&self, upstream: &Job) -> &Base {
+        let known = self.bases.iter().find(|(name, _)| *name == upstream.name);
+        known.map_or(&self.base, |(_, base)| base)
+    }
+}
+
+fn found(base: &Base, path: &str, here: &Path, read_from: &Path) -> Here {
+    if here != read_from {
+        // An earlier look may have left a copy, which is read-only.
+        let _ = std::fs::remove_file(read_from);
+        match pin::copy(here, read_from) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Here::Missing,
+            Err(error) => return Here::Unreadable(format!("it cannot be copied: {error}")),
         }
-        match read(read_from) {
-            Ok((size, sha256)) => Here::Found(Artifact {
-                path: self.base.name(Path::new(path)),
-                size,
-                sha256,
-                unknown: Default::default(),
-            }),
-            Err(Unread::Missing) => Here::Missing,
-            Err(Unread::Unsteady) => Here::Unreadable("it changes while it is read".to_string()),
-            Err(Unread::Failed(error)) => Here::Unreadable(error.to_string()),
+    }
+    match read(read_from) {
+        Ok((size, sha256)) => {
+            Here::Found(Artifact { path: base.name(Path::new(path)), size, sha256, unknown: Default::default() })
         }
+        Err(Unread::Missing) => Here::Missing,
+        Err(Unread::Unsteady) => Here::Unreadable("it changes while it is read".to_string()),
+        Err(Unread::Failed(error)) => Here::Unreadable(error.to_string()),
     }
 }
 
@@ -291,7 +297,30 @@ fn pages(store: &dyn Store, job: &Job, slot: Wall) -> Result<Vec<Page>, StoreErr
 /// The name of a copy: the file's own, or where there are several its path, as it is recorded: without detours.
 fn file_name(path: &str, several: bool) -> PathBuf {
     if several {
-        return PathBuf::from(path.trim_start_matches('/'));
+        let parts = Path::new(path).components().filter_map(|part| match part {
+            Component::Normal(part) if is_dots(part) => Some(PathBuf::from(format!("{}.", part.to_string_lossy()))),
+            Component::Normal(part) => Some(PathBuf::from(part)),
+            // A copy stays in its place. No other file gets this name: dots alone get one more.
+            Component::ParentDir => Some(PathBuf::from("...")),
+            _ => None,
+        });
+        return parts.collect();
     }
     Path::new(path).file_name().map_or_else(|| PathBuf::from("input"), PathBuf::from)
+}
+
+fn is_dots(part: &OsStr) -> bool {
+    part.as_encoded_bytes().iter().all(|byte| *byte == b'.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_several_files_stay_below_their_place_and_apart() {
+        let names = ["../x", "x", "/x/y", ".../x", "..../x", "../../x"].map(|path| file_name(path, true));
+        let expected = [".../x", "x", "x/y", "..../x", "...../x", ".../.../x"].map(PathBuf::from);
+        assert_eq!(names, expected);
+    }
 }

@@ -306,9 +306,9 @@ impl Scene {
         if verdict.decision == Decision::Proceed {
             match self.found {
                 Found::Unnamed => {}
-                Found::Bytes(bytes) => verify::<R>(&mut verdict, PATH, &Here::Found(artifact(bytes))),
-                Found::Missing => verify::<R>(&mut verdict, PATH, &Here::Missing),
-                Found::Unreadable => verify::<R>(&mut verdict, PATH, &Here::Unreadable(String::new())),
+                Found::Bytes(bytes) => verify::<R>(&mut verdict, PATH, PATH, &Here::Found(artifact(bytes))),
+                Found::Missing => verify::<R>(&mut verdict, PATH, PATH, &Here::Missing),
+                Found::Unreadable => verify::<R>(&mut verdict, PATH, PATH, &Here::Unreadable(String::new())),
             }
         }
         together::<R>(&[verdict])

@@ -278,8 +278,11 @@ fn ending(job: &str, finish: &Finish, now: Wall) -> Option<(Voice, String)> {
             match judgement.status {
                 Status::Ok | Status::Empty => None,
                 _ if judgement.breaks_contract => trouble(format!("{job} failed: {note}.")),
-                // The child's own failure speaks for itself, unless it had something to say.
-                _ => judgement.note.as_ref().and_then(|note| trouble(format!("{job} failed: {note}."))),
+                // One line also where the command printed nothing: cron mails only what is printed.
+                _ => match &judgement.note {
+                    Some(note) => trouble(format!("{job} failed: {note}.")),
+                    None => trouble(format!("{job} failed (exit {}).", Code::of_run(finish, Code::DONE).0)),
+                },
             }
         }
     }

@@ -63,7 +63,7 @@ impl Settings {
     pub fn of(options: &RunOptions, config: Option<&Config>, store: &str) -> Result<Self, Failure> {
         let RunOptions { basics, more } = options;
         let keys = config.map(|config| config.job(&basics.job).clone()).unwrap_or_default();
-        let base = upstreams::base(config)?;
+        let base = upstreams::base(config, &basics.job)?;
         let zone = calendar::zone(more.tz.as_deref(), config, &basics.job)?;
         let shell = |script: &OsString| vec!["/bin/sh".into(), "-c".into(), script.clone()];
         let ttl = command::ttl(basics.ttl.or(value(&keys.ttl)), store)?;

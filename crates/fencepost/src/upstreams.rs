@@ -17,9 +17,34 @@ use crate::config::{self, Config, JobConfig};
 use crate::duration;
 use crate::exit::Failure;
 
-/// Where artifacts are named from: the configuration's directory, or the working one.
-pub fn base(config: Option<&Config>) -> Result<Base, Failure> {
-    config.map_or_else(working_directory, |config| Ok(config.directory.clone())).map(|directory| Base::new(&directory))
+/// The directory that a job's artifacts are named from: its working directory.
+pub fn base(config: Option<&Config>, job: &Name) -> Result<Base, Failure> {
+    known_base(config, job).map_or_else(|| working_directory().map(|directory| Base::new(&directory)), Ok)
+}
+
+/// The same, if the configuration names the job.
+fn known_base(config: Option<&Config>, job: &Name) -> Option<Base> {
+    let config = config.filter(|config| config.jobs.contains_key(job))?;
+    Some(Base::new(&config.working_directory(config.job(job))))
+}
+
+/// The directories that artifacts of upstreams are named from, where the configuration knows them.
+pub fn bases(needs: &[Need], config: Option<&Config>) -> Vec<(Name, Base)> {
+    let known = |need: &Need| known_base(config, &need.job.name).map(|base| (need.job.name.clone(), base));
+    needs.iter().filter_map(known).collect()
+}
+
+/// The name under which an upstream records a file. The path is written as seen from `base`, the reader's directory.
+pub fn artifact_name(config: Option<&Config>, upstream: &Name, base: &Base, path: &str) -> String {
+    let is_relative = Path::new(path).is_relative();
+    let upstream = known_base(config, upstream);
+    upstream.as_ref().unwrap_or(base).name_of(&base.locate(path), is_relative)
+}
+
+/// A path of the command line, which starts where we are, as seen from `base`.
+pub fn typed(base: &Base, path: &str) -> Result<String, Failure> {
+    let whole = working_directory()?.join(path);
+    Ok(base.name_of(&whole, Path::new(path).is_relative()))
 }
 
 /// What the command line needs, or else the configuration. Paths of the command line start where we are.
@@ -28,10 +53,10 @@ pub fn needs(given: &[String], config: Option<&Config>, keys: &JobConfig, base: 
         let Some(config) = config else { return Ok(Vec::new()) };
         return keys.needs.iter().map(|need| configured(need, config, base)).collect();
     }
-    let directory = working_directory()?;
     let needs = given.iter().map(|text| {
         let need = Need::parse(text, duration::parse).map_err(|error| Failure::Usage(format!("--needs: {error}")))?;
-        let artifacts = need.artifacts.iter().map(|path| base.name(&directory.join(path))).collect();
+        let name = |path: &String| Ok(artifact_name(config, &need.job.name, base, &typed(base, path)?));
+        let artifacts = need.artifacts.iter().map(name).collect::<Result<_, Failure>>()?;
         Ok(Need { artifacts, ..need })
     });
     needs.collect()
@@ -46,7 +71,11 @@ fn configured(need: &config::Need, config: &Config, base: &Base) -> Result<Need,
     Ok(Need {
         job: Job::shared(need.job.value.clone()),
         when,
-        artifacts: need.artifacts.iter().map(|path| base.name(Path::new(&path.value))).collect(),
+        artifacts: need
+            .artifacts
+            .iter()
+            .map(|path| artifact_name(Some(config), &need.job.value, base, &path.value))
+            .collect(),
         on_empty: match need.on_empty {
             config::OnEmpty::Skip => OnEmpty::Skip,
             config::OnEmpty::Proceed => OnEmpty::Proceed,
@@ -87,10 +116,9 @@ pub fn produces(given: &[String], keys: &JobConfig, base: &Base) -> Result<Vec<D
         });
         return declared.collect();
     }
-    let directory = working_directory()?;
     let declared = given.iter().map(|text| {
         let declared = Declared::parse(text).map_err(|error| Failure::Usage(format!("--produces: {error}")))?;
-        Ok(Declared { path: base.name(&directory.join(&declared.path)), ..declared })
+        Ok(Declared { path: typed(base, &declared.path)?, ..declared })
     });
     declared.collect()
 }

@@ -71,18 +71,18 @@ pub(super) fn ended(job: &Job, slot: Wall, outcome: &Outcome, decision: Decision
     }
 }
 
-pub(super) fn other_bytes(job: &Job, path: &str, recorded: Option<&Artifact>, here: &Here) -> String {
+pub(super) fn other_bytes(job: &Job, path: &str, shown: &str, recorded: Option<&Artifact>, here: &Here) -> String {
     match (recorded, here) {
         (None, _) => format!(
-            "{job} is ok, but recorded no artifact {path}, so that the file here cannot be compared. Let {job} declare \
+            "{job} is ok, but recorded no artifact {path}, so that {shown} cannot be compared. Let {job} declare \
              it: --produces {path}."
         ),
         (Some(_), Here::Missing) => {
-            format!("{job} is ok and left {path}, but there is no such file here. Was it pulled, or synced?")
+            format!("{job} is ok and left {shown}, but there is no such file here. Was it pulled, or synced?")
         }
-        (Some(_), Here::Unreadable(why)) => format!("{job} is ok and left {path}, but it cannot be read here: {why}"),
+        (Some(_), Here::Unreadable(why)) => format!("{job} is ok and left {shown}, but it cannot be read here: {why}"),
         (Some(recorded), Here::Found(here)) => format!(
-            "{path} is not what {job} left: it recorded {} bytes with SHA-256 {}, and here are {} bytes with {}. It may \
+            "{shown} is not what {job} left: it recorded {} bytes with SHA-256 {}, and here are {} bytes with {}. It may \
              be an old clone, half synced, or changed since.",
             recorded.size,
             start(recorded),

@@ -8,6 +8,7 @@ use fencepost_core::nearest::nearest;
 use fencepost_core::run::{Exit, Passage};
 use fencepost_core::said::{Gated, Said};
 use fencepost_core::zone::Zone;
+use fencepost_guard::artifact::Base;
 use fencepost_guard::attend::attend;
 use fencepost_guard::pin::Pins;
 use fencepost_guard::scout::{Inspection, Scout};
@@ -26,8 +27,12 @@ pub fn run(global: &Global, options: &GateOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     let inside = Inside::find();
     let asker = asker(options, &place, inside.as_ref())?;
-    let base = upstreams::base(place.config.as_ref())?;
-    let needs = needs(options, &base)?;
+    let base = match &inside {
+        Some(inside) => upstreams::base(place.config.as_ref(), &inside.job.name)?,
+        None => Base::new(&upstreams::working_directory()?),
+    };
+    let needs = needs(options, &place, &base)?;
+    let bases = upstreams::bases(&needs, place.config.as_ref());
     let pins = (!options.command.is_empty()).then(|| Pins::new(&place.state, super::mint_run())).transpose();
     let pins = pins.map_err(|error| {
         Failure::Other(format!("Cannot make a place for what is read in {}: {error}", place.state.display()))
@@ -39,6 +44,7 @@ pub fn run(global: &Global, options: &GateOptions) -> Result<Code, Failure> {
                 store,
                 local: place.local(),
                 base,
+                bases,
                 needs: needs.clone(),
                 wait: options.wait.unwrap_or_default(),
                 due,
@@ -80,15 +86,18 @@ fn asker(options: &GateOptions, place: &Place, inside: Option<&Inside>) -> Resul
     Ok(Asker { slot: asked.or(of_run).unwrap_or(now), zone })
 }
 
-fn needs(options: &GateOptions, base: &fencepost_guard::artifact::Base) -> Result<Vec<Need>, Failure> {
-    let directory = upstreams::working_directory()?;
+fn needs(options: &GateOptions, place: &Place, base: &Base) -> Result<Vec<Need>, Failure> {
     let needs = options.upstreams.iter().map(|text| {
         let mut need = Need::parse(text, duration::parse).map_err(|error| Failure::Usage(error.to_string()))?;
         if options.on_empty_proceed {
             need.on_empty = OnEmpty::Proceed;
         }
         need.artifacts.extend(options.artifact.iter().cloned());
-        let artifacts = need.artifacts.iter().map(|path| base.name(&directory.join(path))).collect();
+        let name = |path: &String| {
+            let typed = upstreams::typed(base, path)?;
+            Ok(upstreams::artifact_name(place.config.as_ref(), &need.job.name, base, &typed))
+        };
+        let artifacts = need.artifacts.iter().map(name).collect::<Result<_, Failure>>()?;
         Ok(Need { artifacts, ..need })
     });
     let needs: Vec<Need> = needs.collect::<Result<_, Failure>>()?;

@@ -77,7 +77,7 @@ fn say(global: &Global, options: &RecordOptions, word: Word, inside: &Inside) ->
     // No configuration is read for a word without artifacts: a run that goes on must not fail by an edit of the file.
     let artifacts = match options.artifact.as_slice() {
         [] => Vec::new(),
-        paths => artifacts(paths, &upstreams::base(Place::find(global)?.config.as_ref())?)?,
+        paths => artifacts(paths, &upstreams::base(Place::find(global)?.config.as_ref(), &inside.job.name)?)?,
     };
     let note = options.note.as_ref().map(|note| cut(note, WHOLE_NOTE_BYTES_MAX));
     let recorded = Recorded { word, note, artifacts };
@@ -102,7 +102,7 @@ fn by_hand(global: &Global, options: &RecordOptions, name: &Name, word: Word) ->
     let zone = calendar::zone(options.tz.as_deref(), place.config.as_ref(), name)?;
     let now = clock::now().wall;
     let slot = slot(options, &place, name, &zone, now)?;
-    let base = upstreams::base(place.config.as_ref())?;
+    let base = upstreams::base(place.config.as_ref(), name)?;
     let ending = Ending {
         artifacts: artifacts(&options.artifact, &base)?,
         note: options.note.clone(),
@@ -176,9 +176,12 @@ fn artifacts(paths: &[String], base: &Base) -> Result<Vec<Artifact>, Failure> {
     let artifacts = paths.iter().map(|path| {
         let whole = directory.join(path);
         match read(&whole) {
-            Ok((size, sha256)) => {
-                Ok(Artifact { path: base.name(Path::new(&whole)), size, sha256, unknown: Default::default() })
-            }
+            Ok((size, sha256)) => Ok(Artifact {
+                path: base.name_of(&whole, Path::new(path).is_relative()),
+                size,
+                sha256,
+                unknown: Default::default(),
+            }),
             Err(Unread::Missing) => Err(Failure::Usage(format!("--artifact {path}: there is no such file."))),
             Err(Unread::Unsteady) => Err(Failure::Other(format!(
                 "--artifact {path}: it changed while it was hashed, twice. Nothing was recorded; record it when nobody \

@@ -6,6 +6,7 @@ use std::time::Duration;
 use fencepost_core::lease::{TTL_MAX, TTL_MIN};
 use fencepost_core::name::Name;
 use fencepost_core::zone::Zone;
+use fencepost_guard::artifact::plain;
 
 use super::mistake::Mistake;
 use super::{Config, JobConfig, Need};
@@ -106,8 +107,10 @@ fn needs(config: &Config, name: &Name, job: &JobConfig, comparisons: &mut usize,
             }
             continue;
         };
-        let unmade =
-            need.artifacts.iter().filter(|path| !upstream.produces.iter().any(|made| made.covers(&path.value)));
+        let unmade = need.artifacts.iter().filter(|path| {
+            let path = whole(config, job, &path.value);
+            !upstream.produces.iter().any(|made| covers(&whole(config, upstream, &made.path.value), &path))
+        });
         for path in unmade {
             let message =
                 format!("{name} needs {:?} of {}, which does not say that it makes it.", path.value, need.job.value);
@@ -189,14 +192,27 @@ fn circle(chain: &[(&Name, std::slice::Iter<'_, Need>)], upstream: &Name, need: 
     Mistake::at(&need.job, message, Some("Remove one of these needs.".to_string()))
 }
 
+/// A path or pattern that a job writes or reads, made absolute by the job's working directory.
+fn whole(config: &Config, job: &JobConfig, path: &str) -> String {
+    plain(&config.working_directory(job).join(path)).to_string_lossy().into_owned()
+}
+
+/// Whether a file could be among those that a path or pattern stands for.
+fn covers(made: &str, path: &str) -> bool {
+    match made.find(['*', '?', '[']) {
+        Some(wildcard) => path.starts_with(&made[..wildcard]),
+        None => made == path,
+    }
+}
+
 /// Two jobs that make one file overwrite each other's work.
 fn made_twice(config: &Config) -> Vec<Mistake> {
-    let mut made: BTreeMap<&str, &Name> = BTreeMap::new();
+    let mut made: BTreeMap<String, &Name> = BTreeMap::new();
     let mut warnings = Vec::new();
     for (name, job) in &config.jobs {
         for produces in &job.produces {
             let path = produces.path.value.trim_start_matches("./");
-            match made.insert(path, name) {
+            match made.insert(whole(config, job, path), name) {
                 Some(other) if other != name => {
                     let message =
                         format!("{name} and {other} both make {path:?}: the later one overwrites the other's work.");

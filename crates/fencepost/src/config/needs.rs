@@ -14,7 +14,7 @@ use fencepost_core::nearest::did_you_mean;
 /// A file that the job makes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Produces {
-    /// As it is written: a path from the configuration's directory, or a pattern.
+    /// As it is written: a path from the job's working directory, or a pattern.
     pub path: Located<String>,
     pub min_bytes: Option<u64>,
 }
@@ -62,16 +62,6 @@ impl Produces {
             return item.mistake("This lacks its \"path\".".to_string(), None);
         }
         Some(Self { path: path?, min_bytes })
-    }
-
-    /// Whether a file that is called so could be what is made here.
-    pub fn covers(&self, path: &str) -> bool {
-        let made = self.path.value.trim_start_matches("./");
-        let path = path.trim_start_matches("./");
-        match made.find(['*', '?', '[']) {
-            Some(wildcard) => path.starts_with(&made[..wildcard]),
-            None => made == path,
-        }
     }
 }
 

@@ -96,6 +96,7 @@ fn run_once(store: Arc<dyn Store>, site: &Site, job: &Job, needs: &[&str]) {
         store: Arc::clone(&store),
         local: local.clone(),
         base: Base::new(&site.path("")),
+        bases: Vec::new(),
         needs: needs.iter().map(|need| Need::parse(need, |_| Err(String::new())).unwrap()).collect(),
         wait: Duration::ZERO,
         due: Arc::new(|_, _, _| None),

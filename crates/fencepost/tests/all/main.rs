@@ -24,6 +24,7 @@ mod once;
 mod originals;
 mod outcome;
 mod overdue;
+mod paths;
 mod process;
 mod prometheus;
 mod publish_exec;

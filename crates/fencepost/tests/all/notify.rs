@@ -39,7 +39,7 @@ fn an_error_and_the_recovery_from_it_are_told_with_the_record() {
     let record = told.json();
     assert_eq!((&record["event"], &record["job"], &record["status"]), (&json!("error"), &json!("j"), &json!("error")));
     assert_eq!((&record["exit_code"], &record["v"], &record["ended_by"]), (&json!(7), &json!(1), &json!("child")));
-    contains(record["text"].as_str().unwrap(), &["j ended: error, exit code 7."]);
+    contains(record["text"].as_str().unwrap(), &["j failed (exit 7)."]);
     let last = home.json(&["status", "j"])["jobs"][0]["last"].clone();
     for (key, value) in last.as_object().unwrap() {
         assert_eq!(record[key], *value, "{key}");
@@ -119,7 +119,7 @@ fn pings_follow_a_run_in_their_order() {
     let start = "GET /ping/s3cret/start?tag=x";
     assert_eq!(told, [start, start, "POST /ping/s3cret/fail?tag=x", "POST /ping/s3cret/log?tag=x"]);
     let fail = seen.iter().find(|request| request.path.contains("/fail")).unwrap();
-    contains(&fail.body, &["exit code 5"]);
+    contains(&fail.body, &["(exit 5)"]);
     // A skip is only worth a line in the log.
     fs::write(home.path("code"), "wait").unwrap();
     let holder = Holder::start(home.command(&["run", "j"]));

@@ -66,12 +66,12 @@ impl Artifact {
     fn words(self) -> Option<&'static str> {
         match self {
             Self::Undeclared | Self::Written | Self::SameBytes | Self::SomeOfPattern => None,
-            Self::Untouched => Some("no output: out was not written by this run."),
-            Self::Missing => Some("no output: out is missing."),
-            Self::TooSmall => Some("no output: out is too small: out has 6 bytes, and at least 10 are expected."),
-            Self::Directory => Some("no output: out cannot be read: out: is a directory."),
-            Self::Unreadable => Some("no output: out cannot be read: "),
-            Self::Unsteady => Some("no output: out was still being written when the run had ended: out changed"),
+            Self::Untouched => Some("/work/out was not written by this run."),
+            Self::Missing => Some("/work/out is missing."),
+            Self::TooSmall => Some("/work/out is too small: out has 6 bytes, and at least 10 are expected."),
+            Self::Directory => Some("/work/out cannot be read: out: is a directory."),
+            Self::Unreadable => Some("/work/out cannot be read: "),
+            Self::Unsteady => Some("/work/out was still being written when the run had ended: out changed"),
         }
     }
 
@@ -151,7 +151,7 @@ fn every_exit_code_and_word(artifacts: &[Artifact]) {
                     assert_eq!(cell.stderr, "", "{name}");
                 }
                 if code == 118 && said != "empty" && !empty_code {
-                    contains(&cell.stderr, &["job failed: ", artifact.words().unwrap()]);
+                    contains(&cell.stderr, &["job failed: no output: /", artifact.words().unwrap()]);
                 }
                 if code == 118 && (said == "empty" || empty_code) {
                     contains(&cell.stderr, &["the job said that there was nothing, but it wrote"]);

@@ -164,3 +164,77 @@ fn the_other_formats_are_those_without_a_format() {
     assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok());
     contains(&site.say(&["status", "--format", "table"]).stdout, &["JOB", "STATE", "HOLDER"]);
 }
+
+/// What Prometheus would see at each minute, and which of the documented alerts it would raise.
+const RULE_TEST: &str = r#"rule_files: [rules.yml]
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    input_series:
+      - series: 'fencepost_last_ok_timestamp_seconds{job="node", job_name="article"}'
+        values: '0x2000'
+      - series: 'fencepost_last_ok_timestamp_seconds{job="node", job_name="other"}'
+        values: '0x2000'
+      - series: 'fencepost_streak{job="node", job_name="article", status="error"}'
+        values: '2 3 3 3'
+      - series: 'fencepost_streak{job="node", job_name="other", status="ok"}'
+        values: '9x10'
+      - series: 'fencepost_refused_writes_total{job="node", job_name="article", resource="/srv/x"}'
+        values: '0 0 1 1'
+      - series: 'fencepost_skipped_overlap_total{job="node", job_name="article"}'
+        values: '0 2 4 8 8'
+      - series: 'fencepost_unreadable_records{job="node"}'
+        values: '0 1 1'
+      - series: 'node_textfile_mtime_seconds{job="node", file="/var/lib/prometheus/node-exporter/fencepost.prom"}'
+        values: '0x20'
+    alert_rule_test:
+      - {eval_time: 1500m, alertname: JobStale, exp_alerts: []}
+      - eval_time: 1600m
+        alertname: JobStale
+        exp_alerts: [{exp_labels: {job: node, job_name: article}}]
+      - {eval_time: 0m, alertname: JobFailing, exp_alerts: []}
+      - eval_time: 2m
+        alertname: JobFailing
+        exp_alerts: [{exp_labels: {job: node, job_name: article, status: error}}]
+      - {eval_time: 1m, alertname: StaleWriter, exp_alerts: []}
+      - eval_time: 3m
+        alertname: StaleWriter
+        exp_alerts: [{exp_labels: {job: node, job_name: article, resource: /srv/x}}]
+      - {eval_time: 1m, alertname: JobOverlapping, exp_alerts: []}
+      - eval_time: 4m
+        alertname: JobOverlapping
+        exp_alerts: [{exp_labels: {job: node, job_name: article}}]
+      - {eval_time: 0m, alertname: RecordUnreadable, exp_alerts: []}
+      - eval_time: 2m
+        alertname: RecordUnreadable
+        exp_alerts: [{exp_labels: {job: node}}]
+      - {eval_time: 9m, alertname: FencepostSilent, exp_alerts: []}
+      - eval_time: 12m
+        alertname: FencepostSilent
+        exp_alerts: [{exp_labels: {job: node, file: /var/lib/prometheus/node-exporter/fencepost.prom}}]
+"#;
+
+#[test]
+fn the_documented_alert_rules_pass_promtool_test_rules() {
+    let document = include_str!("../../../../docs/LEDGER.md");
+    let (_, after) = document.split_once("```yaml\n").expect("docs/LEDGER.md has rules");
+    let rules = after.split("```").next().unwrap();
+    let site = Site::new();
+    fs::write(site.path("rules.yml"), rules).unwrap();
+    fs::write(site.path("test.yml"), RULE_TEST).unwrap();
+    for arguments in [&["check", "rules", "rules.yml"][..], &["test", "rules", "test.yml"]] {
+        let output = Command::new(promtool()).args(arguments).current_dir(site.path("")).output().unwrap();
+        let said = Said::of(output);
+        assert_eq!(said.code, 0, "{said:?}");
+    }
+    // Every metric that the rules use is one that fencepost, or the node exporter, exports.
+    let site = filled();
+    let exported = site.say(&["status", "--format", "prom"]).stdout;
+    let words = rules.split(|c: char| !(c.is_ascii_lowercase() || c == '_'));
+    for metric in words.filter(|word| word.starts_with("fencepost_")) {
+        contains(&exported, &[&format!("\n{metric}{{")]);
+    }
+    for line in exported.lines().filter(|line| !line.starts_with('#')) {
+        assert!(line.starts_with("fencepost_"), "{line}");
+    }
+}

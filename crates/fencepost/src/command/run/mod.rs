@@ -312,6 +312,7 @@ fn scout(
         store: Arc::clone(store),
         local: place.local(),
         base: settings.base.clone(),
+        bases: upstreams::bases(&settings.needs, place.config.as_ref()),
         needs: settings.needs.clone(),
         wait: settings.needs_wait,
         due: upstreams::last_due(&settings.needs, place.config.as_ref())?,

@@ -270,7 +270,7 @@ fn ok_with_something_else_in_the_place_of_the_file() {
         cell.good();
         std::fs::remove_file(cell.desk.path("data")).unwrap();
         std::fs::create_dir(cell.desk.path("data")).unwrap();
-        contains(&cell.decides("halt", Some("ok")), &["up is ok and left data", "cannot be"]);
+        contains(&cell.decides("halt", Some("ok")), &["up is ok and left /", "/data, but it cannot be"]);
         std::fs::remove_dir(cell.desk.path("data")).unwrap();
         nix::unistd::mkfifo(&cell.desk.path("data"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         contains(&cell.decides("halt", Some("ok")), &["not a regular file"]);
