@@ -225,7 +225,7 @@ pub enum Seal {
     )]
     MovedTo(String),
     #[error(
-        "this store is being filled from {0}, and has not everything yet. Go on with it by repeating: fencepost store copy"
+        "this store is being filled from {0}, and has not everything yet. Repeat the fencepost store move or fencepost store import that fills it"
     )]
     FilledFrom(String),
 }

@@ -2,9 +2,46 @@
 
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use fencepost_core::name::Job;
 use fencepost_core::token::Token;
+
+const EXPORT_HELP: &str = "Examples:
+  fencepost store export /backup/fencepost.jsonl
+  fencepost store export --store redis://127.0.0.1:6379 | zstd > backup.zst
+
+More: docs/COMMANDS.md";
+
+const IMPORT_HELP: &str =
+    "The store must be empty. A damaged backup is refused before anything is written. Without --replace-lost \
+the store has an id of its own: targets that were written under the old store refuse its tokens until they are adopted.
+
+Examples:
+  fencepost store import /backup/fencepost.jsonl --store sqlite:/srv/copy.db
+  fencepost store import /backup/fencepost.jsonl --replace-lost
+
+More: docs/COMMANDS.md";
+
+/// Options of `store move`.
+#[derive(Debug, Args)]
+pub struct MoveOptions {
+    /// The store that is left
+    pub from: String,
+    /// The store that is moved to; it has no jobs yet
+    pub to: String,
+    /// Check both stores and say what would be moved; change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask on a terminal
+    #[arg(long)]
+    pub yes: bool,
+    /// A file with the password of FROM
+    #[arg(long, value_name = "FILE")]
+    pub from_password_file: Option<PathBuf>,
+    /// A file with the password of TO
+    #[arg(long, value_name = "FILE")]
+    pub to_password_file: Option<PathBuf>,
+}
 
 #[derive(Debug, Subcommand)]
 pub enum StoreVerb {
@@ -19,17 +56,24 @@ pub enum StoreVerb {
         url: String,
     },
     /// Move everything to another store while no lease is held, and seal this one; repeat it if it was cut short
-    Copy {
-        /// The store that is left
-        from: String,
-        /// The store that is moved to; it has no jobs yet
-        to: String,
-        /// A file with the password of FROM
-        #[arg(long, value_name = "FILE")]
-        from_password_file: Option<PathBuf>,
-        /// A file with the password of TO
-        #[arg(long, value_name = "FILE")]
-        to_password_file: Option<PathBuf>,
+    Move(MoveOptions),
+    /// The former name of `store move`
+    #[command(hide = true)]
+    Copy(MoveOptions),
+    /// Write a backup of the store as JSON lines, each record as it is at one moment
+    #[command(after_help = EXPORT_HELP)]
+    Export {
+        /// The file to write (default: standard output)
+        file: Option<PathBuf>,
+    },
+    /// Fill an empty store from a backup that `store export` wrote
+    #[command(after_help = IMPORT_HELP)]
+    Import {
+        /// The backup
+        file: PathBuf,
+        /// Put it in the place of the lost store: keep the id of the export, so that fences go on
+        #[arg(long)]
+        replace_lost: bool,
     },
     /// Raise a job's next token above fences that have seen more than the store remembers
     #[command(group = clap::ArgGroup::new("least").required(true).multiple(true))]

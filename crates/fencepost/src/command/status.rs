@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fencepost_core::ledger::{Ledger, Outcome, Status};
-use fencepost_core::record::{Gauge, Record, Resource};
+use fencepost_core::record::{Gauge, Identity, Record, Resource, Seal, decode};
 use fencepost_core::schedule::Schedule;
 use fencepost_core::skips::Skips;
 use fencepost_core::time::{StoreClock, Wall};
+use fencepost_core::transition::unreadable;
 use fencepost_core::zone::Zone;
 use fencepost_guard::archive::whole;
 use fencepost_guard::clock;
 use fencepost_guard::transact::skips;
-use fencepost_store::Store;
+use fencepost_store::{Key, Store};
 use serde::Serialize;
 
 use super::Damage;
@@ -41,6 +42,7 @@ pub fn run(global: &Global, options: &StatusOptions) -> Result<Code, Failure> {
     })?;
     jobs.sort_by(|a, b| a.record.job.cmp(&b.record.job));
     let now = clock::now().wall;
+    let sealed = sealed(store.as_ref())?;
     match (format, &options.output) {
         (Format::Prom, Some(path)) => file::replace(path, &prometheus::exposition(&jobs, damage.sentences().len()))?,
         (Format::Prom, None) => show::text(&prometheus::exposition(&jobs, damage.sentences().len())),
@@ -48,11 +50,12 @@ pub fn run(global: &Global, options: &StatusOptions) -> Result<Code, Failure> {
             v: 1,
             store: place.shown_store(),
             config: place.shown_config(),
+            sealed: sealed.clone(),
             jobs: jobs.iter().map(|job| job.json(now)).collect(),
             resources: resources(&jobs),
             unreadable: damage.sentences(),
         }),
-        (Format::Table, _) => describe(&place, options, &jobs, now),
+        (Format::Table, _) => describe(&place, sealed.as_ref(), options, &jobs, now),
     }
     Ok(damage.report(global, Code::DONE))
 }
@@ -71,9 +74,19 @@ fn format(global: &Global, options: &StatusOptions) -> Result<Format, Failure> {
     }
 }
 
-fn describe(place: &Place, options: &StatusOptions, jobs: &[JobState], now: Wall) {
+/// Why no job begins in this store, and where they begin now.
+fn sealed(store: &dyn Store) -> Result<Option<Seal>, Failure> {
+    let Some(entry) = store.read(&Key::identity())?.value else { return Ok(None) };
+    let identity: Identity = decode(&entry.bytes).map_err(|why| unreadable("the store's identity", &why))?;
+    Ok(identity.sealed)
+}
+
+fn describe(place: &Place, sealed: Option<&Seal>, options: &StatusOptions, jobs: &[JobState], now: Wall) {
     show::line(&format!("store   {}", place.shown_store()));
     show::line(&format!("config  {}", place.shown_config().as_deref().unwrap_or("none")));
+    if let Some(seal) = sealed {
+        show::line(&format!("sealed  {seal}"));
+    }
     show::line("");
     match (&options.job, jobs) {
         (Some(name), []) => show::line(&format!("{name} has never run on this store.")),
@@ -351,6 +364,9 @@ struct StatusJson {
     v: u32,
     store: String,
     config: Option<String>,
+    /// Why no job begins in this store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sealed: Option<Seal>,
     jobs: Vec<JobJson>,
     resources: Vec<ResourceJson>,
     /// Records that cannot be read, a sentence each.

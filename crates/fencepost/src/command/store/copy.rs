@@ -1,10 +1,11 @@
-//! `fencepost store copy`: moves everything to another store, job by job.
+//! `fencepost store move`: moves everything to another store, job by job.
 //!
 //! A job's record is frozen where it was, in one swap that also finds out that nobody holds it, and only then written to
 //! the other store. So there is no instant at which both would grant it, and no crash after which both do. The other
 //! store makes no job of its own before it has everything. Whatever cuts this short, repeating it goes on from there.
 
 use std::collections::BTreeSet;
+use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use fencepost_store::{Entry, Key, SCAN_KEYS_MAX, Store, StoreError, Swapped, Tro
 use serde_json::json;
 
 use crate::args::Global;
+use crate::args::store::MoveOptions;
 use crate::exit::{Code, Failure};
 use crate::place::Place;
 use crate::report::{self, Voice};
@@ -30,10 +32,10 @@ const SETTLING: Duration = Duration::from_secs(2);
 /// How often a value that others change meanwhile is tried again.
 const TRIES_MAX: usize = 20;
 
-const RECORDS: [&str; 2] = [Key::JOBS, "once/"];
-const RESOURCES: [&str; 2] = ["resource/", "resource-text/"];
+pub(super) const RECORDS: [&str; 2] = [Key::JOBS, "once/"];
+pub(super) const RESOURCES: [&str; 2] = ["resource/", "resource-text/"];
 /// What is neither copied nor counted.
-const OURS: [&str; 2] = ["meta/", "probe/"];
+pub(super) const OURS: [&str; 2] = ["meta/", "probe/"];
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -41,13 +43,25 @@ struct Counts {
     others: usize,
 }
 
-pub fn run(global: &Global, from: &Place, to: &Place) -> Result<Code, Failure> {
+pub fn run(global: &Global, options: &MoveOptions, from: &Place, to: &Place) -> Result<Code, Failure> {
     let (shown_from, shown_to) = (from.shown_store(), to.shown_store());
     if bare(&from.store) == bare(&to.store) {
-        return Err(Failure::Usage(format!("{shown_from} cannot be copied to itself.")));
+        return Err(Failure::Usage(format!("{shown_from} cannot be moved to itself.")));
     }
     if from.is_unmade()? {
         return Err(Failure::Usage(format!("There is no store at {shown_from}.")));
+    }
+    match preview(from, to) {
+        Err(stopped) => return told(global, stopped),
+        Ok(counts) if options.dry_run => {
+            tell_preview(global, &shown_from, &shown_to, &counts);
+            return Ok(Code::DONE);
+        }
+        Ok(counts) if !options.yes && !is_confirmed(&shown_from, &shown_to, &counts) => {
+            Voice::of(global).warn("Nothing was changed.");
+            return Ok(Code::REFUSED);
+        }
+        Ok(_) => {}
     }
     let (source, target) = (from.open()?, to.open()?);
     let copy = Copy { from, to, source: source.as_ref(), target: target.as_ref(), by: crate::command::mint_run() };
@@ -66,19 +80,68 @@ pub fn run(global: &Global, from: &Place, to: &Place) -> Result<Code, Failure> {
             }
             Ok(Code::DONE)
         }
-        Err(Stopped::Held(message)) => {
+        Err(stopped) => told(global, stopped),
+    }
+}
+
+fn told(global: &Global, stopped: Stopped) -> Result<Code, Failure> {
+    match stopped {
+        Stopped::Failed(failure) => Err(failure),
+        Stopped::Held(message) => {
             if global.json {
                 report::error_json(Code::HELD, "held", &message);
             }
             Voice::of(global).warn(&message);
             Ok(Code::HELD)
         }
-        Err(Stopped::Failed(failure)) => Err(failure),
     }
 }
 
+/// Makes every check of a move, and counts what it would move. Neither store is created or changed.
+fn preview(from: &Place, to: &Place) -> Result<Counts, Stopped> {
+    let open = |place: &Place| place.open_to_read().map_err(Stopped::Failed);
+    let (source, target) = (open(from)?, open(to)?);
+    let copy = Copy { from, to, source: source.as_ref(), target: target.as_ref(), by: crate::command::mint_run() };
+    let id = copy.check_source()?;
+    copy.check_target(id)?;
+    copy.check_leases()?;
+    let keys = keys(source.as_ref())?;
+    let jobs = keys.iter().filter(|key| is_in(key, &RECORDS)).count();
+    Ok(Counts { jobs, others: keys.len() - jobs })
+}
+
+fn tell_preview(global: &Global, from: &str, to: &str, counts: &Counts) {
+    if global.json {
+        let (jobs, entries) = (counts.jobs, counts.others);
+        return show::json(
+            &json!({ "v": 1, "from": from, "to": to, "jobs": jobs, "entries": entries, "dry_run": true }),
+        );
+    }
+    show::line(&format!(
+        "{} jobs and {} other entries would be moved from {from} to {to}, and {from} would be sealed. Nothing was changed.",
+        counts.jobs, counts.others
+    ));
+}
+
+/// Asks on a terminal. Off a terminal nothing is asked: a script means what it says.
+fn is_confirmed(from: &str, to: &str, counts: &Counts) -> bool {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return true;
+    }
+    let _ = write!(
+        std::io::stderr().lock(),
+        "{} jobs and {} other entries are moved from {from} to {to}. Afterwards {from} is sealed: it grants nothing any \
+         more, and every machine must use {to}. Move? [y/N] ",
+        counts.jobs,
+        counts.others
+    );
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    read.is_ok() && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
+}
+
 /// Why it did not come to its end.
-enum Stopped {
+pub(super) enum Stopped {
     /// Somebody is at work.
     Held(String),
     Failed(Failure),
@@ -87,6 +150,15 @@ enum Stopped {
 impl From<StoreError> for Stopped {
     fn from(error: StoreError) -> Self {
         Self::Failed(Failure::Store(error))
+    }
+}
+
+impl From<Stopped> for Failure {
+    fn from(stopped: Stopped) -> Self {
+        match stopped {
+            Stopped::Held(message) => Self::Other(message),
+            Stopped::Failed(failure) => failure,
+        }
     }
 }
 
@@ -130,14 +202,14 @@ impl Copy<'_> {
     /// The identity of the source, which must not have moved elsewhere.
     fn check_source(&self) -> Result<StoreId, Stopped> {
         let Some((identity, _)) = identity(self.source)? else {
-            return Err(usage(format!("{} has no jobs, so that there is nothing to copy.", self.from.shown_store())));
+            return Err(usage(format!("{} has no jobs, so that there is nothing to move.", self.from.shown_store())));
         };
         match identity.sealed {
             Some(Seal::MovedTo(to)) if to != self.named() => {
                 Err(usage(format!("{} was moved to {to} already.", self.from.shown_store())))
             }
             Some(Seal::FilledFrom(from)) => Err(usage(format!(
-                "{} is being filled from {from} itself. End that first, by repeating its store copy.",
+                "{} is being filled from {from} itself. End that first, by repeating its store move.",
                 self.from.shown_store()
             ))),
             _ => Ok(identity.store),
@@ -150,12 +222,12 @@ impl Copy<'_> {
         match identity(self.target)? {
             Some((Identity { store, .. }, _)) if store == id => Ok(()),
             Some((Identity { sealed: Some(seal), .. }, _)) => {
-                Err(usage(format!("{shown} cannot be copied to: {seal}.")))
+                Err(usage(format!("{shown} cannot be moved to: {seal}.")))
             }
             _ => match keys(self.target)?.len() {
                 0 => Ok(()),
                 count => Err(usage(format!(
-                    "{shown} has jobs of its own ({count} entries), whose tokens cannot be compared with these. Copy to an empty \
+                    "{shown} has jobs of its own ({count} entries), whose tokens cannot be compared with these. Move to an empty \
                      store."
                 ))),
             },
@@ -350,12 +422,12 @@ impl Copy<'_> {
     }
 }
 
-fn in_the_way(what: &str) -> Stopped {
-    let detail = format!("Somebody else is changing {what}. Repeat the copy: it goes on where it stopped.");
+pub(super) fn in_the_way(what: &str) -> Stopped {
+    let detail = format!("Somebody else is changing {what}. Repeat the command: it goes on where it stopped.");
     Stopped::Failed(Failure::Store(StoreError::not_done(Trouble::Unavailable, detail)))
 }
 
-fn is_in(key: &Key, prefixes: &[&str]) -> bool {
+pub(super) fn is_in(key: &Key, prefixes: &[&str]) -> bool {
     prefixes.iter().any(|prefix| key.as_str().starts_with(prefix))
 }
 
@@ -363,14 +435,14 @@ fn value<T: for<'de> serde::Deserialize<'de>>(entry: &Entry, key: &Key) -> Resul
     decode(&entry.bytes).map_err(|why| unreadable(&format!("what is under {key}"), &why).into())
 }
 
-fn identity(store: &dyn Store) -> Result<Option<(Identity, Entry)>, Stopped> {
+pub(super) fn identity(store: &dyn Store) -> Result<Option<(Identity, Entry)>, Stopped> {
     let Some(entry) = store.read(&Key::identity())?.value else { return Ok(None) };
     let identity = decode(&entry.bytes).map_err(|why| unreadable("the store's identity", &why))?;
     Ok(Some((identity, entry)))
 }
 
 /// Every key that is worth copying, in order.
-fn keys(store: &dyn Store) -> Result<Vec<Key>, Stopped> {
+pub(super) fn keys(store: &dyn Store) -> Result<Vec<Key>, Stopped> {
     let (mut keys, mut after) = (Vec::new(), None);
     loop {
         let found = store.scan("", after.as_ref(), SCAN_KEYS_MAX)?.value;

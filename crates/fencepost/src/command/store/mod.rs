@@ -1,14 +1,18 @@
-//! `fencepost store …`: prove a store, make it the default, move to another, recover after a loss.
+//! `fencepost store …`: prove a store, make it the default, move to another, back it up, recover after a loss.
 
+mod backup;
 mod check;
 mod choose;
 mod copy;
 mod recover;
 
+use fencepost_store::redacted;
+
 use crate::args::Global;
-use crate::args::store::StoreVerb;
+use crate::args::store::{MoveOptions, StoreVerb};
 use crate::exit::{Code, Failure};
 use crate::place::Place;
+use crate::report::Voice;
 
 pub fn run(global: &Global, verb: &StoreVerb) -> Result<Code, Failure> {
     let place = Place::find(global)?;
@@ -18,18 +22,27 @@ pub fn run(global: &Global, verb: &StoreVerb) -> Result<Code, Failure> {
             Ok(check::run(global, &place)?.code())
         }
         StoreVerb::Use { url } => choose::run(global, &one_store(global, &place, url)?),
-        StoreVerb::Copy { from, to, from_password_file, to_password_file } => {
-            if global.store.is_some() {
-                return Err(Failure::Usage("store copy takes two stores; leave --store out.".to_string()));
-            }
-            let from = place.elsewhere(global, from).with_password_file(from_password_file.as_deref());
-            let to = place.elsewhere(global, to).with_password_file(to_password_file.as_deref());
-            // One password cannot be meant for two servers.
-            let to = if from.is_path() { to } else { to.left_alone() };
-            copy::run(global, &from, &to)
+        StoreVerb::Move(options) => relocate(global, &place, options),
+        StoreVerb::Copy(options) => {
+            let call = format!("fencepost store move {} {}", redacted(&options.from), redacted(&options.to));
+            Voice::of(global).warn(&format!("store copy is called store move now: {call}"));
+            relocate(global, &place, options)
         }
+        StoreVerb::Export { file } => backup::export(global, &place, file.as_deref()),
+        StoreVerb::Import { file, replace_lost } => backup::import(global, &place, file, *replace_lost),
         StoreVerb::Recover { job, fence, above } => recover::run(global, &place, job, fence, *above),
     }
+}
+
+fn relocate(global: &Global, place: &Place, options: &MoveOptions) -> Result<Code, Failure> {
+    if global.store.is_some() {
+        return Err(Failure::Usage("store move takes two stores; leave --store out.".to_string()));
+    }
+    let from = place.elsewhere(global, &options.from).with_password_file(options.from_password_file.as_deref());
+    let to = place.elsewhere(global, &options.to).with_password_file(options.to_password_file.as_deref());
+    // One password cannot be meant for two servers.
+    let to = if from.is_path() { to } else { to.left_alone() };
+    copy::run(global, options, &from, &to)
 }
 
 fn one_store(global: &Global, place: &Place, url: &str) -> Result<Place, Failure> {
