@@ -9,8 +9,6 @@ use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::{Pid, SysconfVar, gethostname, sysconf};
 
-pub use crate::sys::look_hosts_up_without_modules;
-
 /// The system this process runs on. Process ids and start times mean something only where all four marks match.
 #[derive(Clone, Debug)]
 pub struct Host {

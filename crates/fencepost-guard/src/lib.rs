@@ -49,18 +49,9 @@ mod task;
 mod unkept;
 mod worker;
 
-use std::io;
-
 use fencepost_core::record::Record;
 use nix::libc::SIGCONT;
 use nix::sys::signal::Signal;
-
-/// What a process needs before anything else: its three standard streams, and an error instead of its death where nobody
-/// reads what it writes.
-pub fn settle_process() -> io::Result<()> {
-    sys::open_standard_streams()?;
-    sys::ignore(Signal::SIGPIPE).map(|_| ())
-}
 
 /// Makes a write beyond the limit on file sizes (`ulimit -f`) an error, EFBIG, instead of the death of this process by
 /// SIGXFSZ. A job gets the signal's default action back.

@@ -166,24 +166,6 @@ pub(crate) fn is_ignored(signal: i32) -> bool {
     })
 }
 
-/// Opens whichever of the three standard streams is closed, so that no file of ours takes its place and is written to by
-/// whoever means the stream.
-pub(crate) fn open_standard_streams() -> io::Result<()> {
-    for fd in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
-        // SAFETY: `fcntl` asks about a number, which may be any; `open` is given a path that ends where it has to. The
-        // lowest number is free, and so is the one that it gets.
-        let is_open = unsafe {
-            libc::fcntl(fd, libc::F_GETFD) != -1
-                || Errno::last() != Errno::EBADF
-                || libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) == fd
-        };
-        if !is_open {
-            return Err(io::Error::last_os_error());
-        }
-    }
-    Ok(())
-}
-
 /// A second number for what is open under the given one.
 pub(crate) fn duplicate(fd: i32) -> io::Result<OwnedFd> {
     // SAFETY: `fcntl` refuses a number that is not open. What it returns is new and nobody else's.
@@ -294,22 +276,6 @@ pub(crate) fn stdin() -> BorrowedFd<'static> {
     // on it fail with `EBADF`.
     unsafe { BorrowedFd::borrow_raw(libc::STDIN_FILENO) }
 }
-
-/// Has hosts looked up in the local file and by DNS, whatever else the system is set up to ask.
-///
-/// For a program that the C library is linked into: to ask anything else it would load a module into itself, and with it
-/// a second C library, which has to be the very same version or anything may happen.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-pub fn look_hosts_up_without_modules() {
-    unsafe extern "C" {
-        fn __nss_configure_lookup(database: *const libc::c_char, services: *const libc::c_char) -> libc::c_int;
-    }
-    // SAFETY: both are texts for the length of the call, and the library has a lock of its own for the rest.
-    unsafe { __nss_configure_lookup(c"hosts".as_ptr(), c"files dns".as_ptr()) };
-}
-
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub fn look_hosts_up_without_modules() {}
 
 /// Gives this program's code back to the system, which has it in its cache and brings back what is needed.
 ///

@@ -1,10 +1,7 @@
 //! `fencepost`: run it once, on fresh input, and let nothing stale write.
-#![cfg_attr(all(linked_statically, not(test)), no_main)]
 
 mod args;
 mod backlog;
-#[cfg(all(linked_statically, not(test)))]
-mod begin;
 mod calendar;
 mod canary;
 mod command;
@@ -31,7 +28,6 @@ mod upstreams;
 use crate::args::{Arguments, Verb};
 use crate::exit::Code;
 
-#[cfg(any(not(linked_statically), test))]
 fn main() -> std::process::ExitCode {
     run().0.into()
 }
@@ -60,9 +56,6 @@ fn obey() -> Code {
         Ok(arguments) => arguments,
         Err(code) => return code,
     };
-    if !matches!(arguments.verb, Verb::Run(_)) {
-        place::get_ready_to_look_up_hosts();
-    }
     let code = match &arguments.verb {
         Verb::Run(options) => command::run::run(&arguments.global, options),
         Verb::Lease(verb) => command::lease::run(&arguments.global, verb),

@@ -10,7 +10,7 @@ use fencepost_core::record::Record;
 use fencepost_core::time::StoreClock;
 use fencepost_core::token::RunId;
 use fencepost_guard::drive::Callee;
-use fencepost_guard::host::{Host, look_hosts_up_without_modules};
+use fencepost_guard::host::Host;
 use fencepost_guard::local::Local;
 use fencepost_store::{
     Access, MemoryStore, Secret, Store, StoreError, Trouble, bare, is_embedded, is_unmade, open_with, redacted,
@@ -158,9 +158,6 @@ impl Place {
 
     /// Opens the store, whatever it may be worth.
     pub fn opened(&self) -> Result<Arc<dyn Store>, Failure> {
-        if !is_embedded(&self.store) {
-            get_ready_to_look_up_hosts();
-        }
         open_with(&self.store, &self.access()?).map(Arc::from).map_err(Failure::from)
     }
 
@@ -253,14 +250,6 @@ impl Place {
 
     pub fn local(&self) -> Local {
         Local::new(&self.state, self.host.clone())
-    }
-}
-
-/// To be called before anything that may speak to another host. It reads a file, which a run on this machine's own store
-/// has no use for.
-pub fn get_ready_to_look_up_hosts() {
-    if cfg!(linked_statically) {
-        look_hosts_up_without_modules();
     }
 }
 

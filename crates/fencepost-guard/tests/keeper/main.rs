@@ -8,6 +8,8 @@ mod ending;
 mod freezing;
 mod plain;
 mod scene;
+#[path = "../signals/mod.rs"]
+mod signals;
 mod terminal;
 mod wrapper;
 
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
         wrapper::run_on_terminal(script);
         return ExitCode::SUCCESS;
     }
+    signals::reset();
     let words = arguments.iter().filter(|argument| !argument.starts_with('-')).collect::<Vec<_>>();
     let exact = arguments.iter().any(|argument| argument == "--exact");
     let wanted = |name: &str| {

@@ -5,6 +5,7 @@ mod barrier;
 mod calls;
 mod common;
 mod config;
+mod dependencies;
 mod desk;
 mod fenced;
 #[path = "../../../fencepost-guard/examples/fenced_server.rs"]
@@ -41,6 +42,8 @@ mod run;
 mod runs;
 #[path = "../../../fencepost-guard/tests/servers/mod.rs"]
 mod servers;
+#[path = "../../../fencepost-guard/tests/signals/mod.rs"]
+mod signals;
 mod slots;
 mod status;
 mod stop;

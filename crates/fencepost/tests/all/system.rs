@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use nix::unistd::geteuid;
 
@@ -84,37 +85,55 @@ fn a_reader_who_is_gone_does_not_end_the_run() {
     assert_eq!(fs::read_to_string(site.path("code")).unwrap(), "124\n", "it is told that the job was stopped");
 }
 
-#[cfg(linked_statically)]
-mod linked_statically {
-    use super::*;
-
-    #[test]
-    fn the_program_needs_no_library() {
-        let elf = fs::read(BINARY).unwrap();
-        let number = |at: usize, bytes: usize| {
-            elf[at..at + bytes].iter().rev().fold(0, |number: usize, byte| number << 8 | usize::from(*byte))
-        };
-        let (table, size, count) = (number(0x20, 8), number(0x36, 2), number(0x38, 2));
-        let kinds: Vec<usize> = (0..count).map(|at| number(table + at * size, 4)).collect();
-        const LOAD: usize = 1;
-        const INTERPRETER: usize = 3;
-        assert!(kinds.contains(&LOAD) && !kinds.contains(&INTERPRETER), "{kinds:?}");
+/// The tests pass under `nohup ./test &`: what they start does not inherit that HUP, INT and QUIT are ignored.
+#[test]
+fn tests_that_are_started_with_ignored_signals_pass() {
+    let tests = std::env::current_exe().unwrap();
+    let script = "trap '' HUP INT QUIT TERM USR1 CHLD; exec \"$0\" --exact \"$1\" --nocapture";
+    for test in ["system::signals_that_are_sent_arrive", "stop::term_reaches_the_job_and_its_answer_passes_through"] {
+        let mut command = Command::new("/bin/sh");
+        let said = Said::of(command.args(["-c", script]).arg(&tests).arg(test).output().unwrap());
+        assert_eq!(said.code, 0, "{said:?}");
     }
+}
 
-    #[test]
-    fn hosts_are_looked_up_without_modules() {
-        let site = Site::new();
-        let services = "hosts: mymachines mdns4_minimal resolve [!UNAVAIL=return] files dns myhostname\n";
-        fs::write(site.path("nsswitch.conf"), services).unwrap();
-        let script = "mount --bind nsswitch.conf /etc/nsswitch.conf && exec strace -f -o trace -e trace=openat \
-                      \"$BINARY\" --store 'redis://nowhere.invalid:1?insecure=1' status";
-        let mut command = site.program("unshare", &["-m", "sh", "-c", script]);
-        let said = Said::of(command.current_dir(site.path("")).output().unwrap());
-        let Ok(trace) = fs::read_to_string(site.path("trace")) else {
-            return println!("skipped: mounting needs root: {said:?}");
-        };
-        assert!(said.stderr.contains("nowhere.invalid"), "{said:?}");
-        let opened = |what: &str| trace.lines().any(|line| line.contains(what));
-        assert!(opened("/etc/hosts") && !opened("libnss_"), "{trace}");
+#[test]
+fn signals_that_are_sent_arrive() {
+    let site = Site::new();
+    for (signal, code) in [("HUP", 129), ("INT", 130), ("QUIT", 131), ("TERM", 143), ("USR1", 138)] {
+        assert_eq!(site.shell(&format!("kill -{signal} $$; exit 0")).code, code, "{signal}");
     }
+}
+
+/// Read from the file itself: position-independent, all relocations done and write-protected before the program begins,
+/// and the system's C library loaded, so that its name service works.
+#[test]
+fn the_program_is_dynamic_position_independent_and_bound_at_its_start() {
+    let elf = fs::read(BINARY).unwrap();
+    let number = |at: usize, bytes: usize| {
+        elf[at..at + bytes].iter().rev().fold(0, |number: usize, byte| number << 8 | usize::from(*byte))
+    };
+    assert_eq!((&elf[..5], number(0x10, 2)), (&b"\x7fELF\x02"[..], 3), "64 bits, and a shared object as PIE is");
+    let (table, size, count) = (number(0x20, 8), number(0x36, 2), number(0x38, 2));
+    let segment = |kind: usize| (0..count).map(|at| table + at * size).find(|at| number(*at, 4) == kind);
+    const DYNAMIC: usize = 2;
+    const INTERPRETER: usize = 3;
+    const RELRO: usize = 0x6474_e552;
+    assert!(segment(INTERPRETER).is_some() && segment(RELRO).is_some());
+    let dynamic = segment(DYNAMIC).unwrap();
+    let (start, length) = (number(dynamic + 8, 8), number(dynamic + 32, 8));
+    let entries = (start..start + length).step_by(16).map(|at| (number(at, 8), number(at + 8, 8)));
+    const FLAGS_1: usize = 0x6fff_fffb;
+    let flags = entries.filter(|(tag, _)| *tag == FLAGS_1).map(|(_, flags)| flags).next().unwrap_or_default();
+    let (now, pie) = (1, 0x0800_0000);
+    assert_eq!((flags & now, flags & pie), (now, pie), "{flags:#x}");
+}
+
+#[test]
+fn an_unknown_part_of_the_tests_is_refused_with_a_list_of_the_parts() {
+    let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/../../test");
+    let said = Said::of(Command::new(tests).args(["core", "nonsense"]).output().unwrap());
+    assert_eq!((said.code, said.stdout.as_str()), (2, ""), "{said:?}");
+    let parts = "style worker core model store guard cli bench release\n";
+    assert!(said.stderr.contains("'nonsense'") && said.stderr.ends_with(parts), "{said:?}");
 }

@@ -40,6 +40,7 @@ pub struct Said {
 
 impl Site {
     pub fn new() -> Self {
+        crate::signals::reset();
         Self { directory: TempDir::new().unwrap() }
     }
 

@@ -43,6 +43,7 @@ pub struct Place {
 
 impl Place {
     pub fn new() -> Self {
+        crate::signals::reset();
         let place = Self { dir: TempDir::new().unwrap() };
         fs::write(place.path("tree.sh"), TREE).unwrap();
         fs::write(place.path("stubborn.sh"), format!("trap '' TERM HUP INT\n{TREE}")).unwrap();
