@@ -228,6 +228,16 @@ impl Key {
         Self(format!("probe/{}/{}", encode(space), encode(name)))
     }
 
+    /// Whether it is the key of a job's record or of an item of work, which names its store.
+    pub fn is_record(&self) -> bool {
+        self.0.starts_with(Self::JOBS) || self.0.starts_with("once/")
+    }
+
+    /// Whether it is a key of [`Self::probe`].
+    pub fn is_probe(&self) -> bool {
+        self.0.starts_with("probe/")
+    }
+
     /// What all keys of jobs begin with, for [`scan`](crate::register#scan).
     pub const JOBS: &'static str = "job/";
 

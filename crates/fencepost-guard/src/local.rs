@@ -1,18 +1,13 @@
-//! What this host remembers by itself: the highest token it saw granted, and since when it has seen a lease unchanged.
-//!
-//! Both are memory, not truth: losing them costs caution or patience, never a wrong grant. So they are written
-//! without waiting for the disk.
+//! What this host remembers about a job: the highest token it saw granted, and since when it has seen a lease unchanged.
 
-use std::fs;
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use fencepost_core::lease::{Facts, Honest, Rules, Sighting};
 use fencepost_core::name::Key;
 use fencepost_core::record::Record;
 use fencepost_core::time::Boot;
 use fencepost_core::token::Token;
+use fencepost_store::HostMemory;
 use serde::{Deserialize, Serialize};
 
 use crate::gate::Gate;
@@ -21,7 +16,7 @@ use crate::host::Host;
 /// This host's memory of the jobs of one store or several, in its state directory.
 #[derive(Clone, Debug)]
 pub struct Local {
-    directory: PathBuf,
+    memory: HostMemory,
     host: Host,
 }
 
@@ -42,7 +37,7 @@ struct Seen {
 
 impl Local {
     pub fn new(state: &Path, host: Host) -> Self {
-        Self { directory: state.join("memory"), host }
+        Self { memory: HostMemory::new(state), host }
     }
 
     /// What this host knows about a record that was read just now. A sighting is kept only where the store has no
@@ -69,7 +64,7 @@ impl Local {
 
     /// Waits until no other process of this host counts a skip.
     pub fn skip_gate(&self) -> Gate {
-        Gate::enter(&self.directory.join("skips"))
+        Gate::enter(&self.memory.path("skips"))
     }
 
     fn sight(&self, record: &Record, memory: &mut Memory, asked: Boot, answered: Boot) -> Option<Sighting> {
@@ -86,30 +81,17 @@ impl Local {
     }
 
     fn recall(&self, record: &Record) -> Memory {
-        let bytes = fs::read(self.path(record)).unwrap_or_default();
-        serde_json::from_slice(&bytes).unwrap_or_default()
+        self.memory.recall(&name(record)).unwrap_or_default()
     }
 
-    /// Written over what is there, in one go: a new file and a rename cost more than the rest of a grant. Half of one and
-    /// half of another is no memory, or at worst a token that is too high, which only wastes some.
+    /// Half of one memory and half of another is no memory, or at worst a token that is too high, which only wastes some.
     fn keep(&self, record: &Record, memory: &Memory) -> std::io::Result<()> {
-        let path = self.path(record);
-        let open = || fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let mut file = match (open(), path.parent()) {
-            (Err(error), Some(directory)) if error.kind() == ErrorKind::NotFound => {
-                fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-                open()?
-            }
-            (opened, _) => opened?,
-        };
-        let bytes = serde_json::to_vec(memory)?;
-        file.write_all(&bytes)?;
-        if file.metadata()?.len() != bytes.len() as u64 { file.set_len(bytes.len() as u64) } else { Ok(()) }
+        self.memory.keep(&name(record), memory)
     }
+}
 
-    fn path(&self, record: &Record) -> PathBuf {
-        let key = Key::job(&record.job);
-        let name = key.as_str().trim_start_matches(Key::JOBS);
-        self.directory.join(record.store.to_string()).join(name)
-    }
+/// The name of a job's memory. Tokens of two stores are not comparable, so each store has a directory.
+fn name(record: &Record) -> String {
+    let key = Key::job(&record.job);
+    format!("{}/{}", record.store, key.as_str().trim_start_matches(Key::JOBS))
 }

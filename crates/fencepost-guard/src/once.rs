@@ -14,7 +14,7 @@
 //!
 //! # fn charge(key: &str) -> bool { !key.is_empty() }
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let store = MemoryStore::new(); // or fencepost_store::open("postgres://…")
+//! let store = MemoryStore::new(); // or StoreHandle::new("postgres://…", Access::default()).open()
 //! let host = Host::this();
 //! let local = Local::new(&std::env::temp_dir().join("fencepost-example"), host.clone());
 //! let invoice = || Once {

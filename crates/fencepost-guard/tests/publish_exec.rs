@@ -8,7 +8,6 @@ use std::io::Write as _;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -19,6 +18,7 @@ use fencepost_guard::host::Host;
 use fencepost_guard::keeper::Keeper;
 use fencepost_guard::publish::exec::{Desk, Ran, Task, publish};
 use fencepost_guard::publish::{PublishError, Request, Writer};
+use fencepost_store::{Access, StoreHandle};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -91,7 +91,7 @@ fn be_writer(arguments: &[String]) -> ExitCode {
         env: Vec::new(),
     };
     let host = Host::this();
-    let desk = Desk { store: Arc::from(fencepost_store::open(database).unwrap()), host: &host };
+    let desk = Desk { store: StoreHandle::new(database, Access::default()).open().unwrap(), host: &host };
     // Writers that are to race wait here for each other, as near to the check as can be.
     if let Some(gate) = std::env::var_os(GATE) {
         fs::write(format!("{}-{token}", Path::new(&gate).display()), "").unwrap();

@@ -31,4 +31,6 @@ pub struct Access {
     pub password: Option<Secret>,
     /// A directory for what can be fetched again, such as the clone of a git store. Without one the user's own is used.
     pub cache: Option<PathBuf>,
+    /// Opening and reading create nothing: a store that is missing is an error, or reads as empty.
+    pub must_exist: bool,
 }

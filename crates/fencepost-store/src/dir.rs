@@ -40,12 +40,6 @@ struct Keeping {
 
 const KEEPING: Keeping = Keeping { versions: 64, age: Duration::from_secs(600) };
 
-/// Whether there is no such directory, and this machine never knew one there.
-pub(crate) fn is_unmade(path: &str, access: &Access) -> bool {
-    let path = Path::new(path);
-    path.try_exists().is_ok_and(|exists| !exists) && !place::is_remembered(path, access.cache.as_deref())
-}
-
 /// A directory, usually on a file server.
 #[derive(Debug)]
 pub(crate) struct DirStore {
@@ -61,7 +55,7 @@ impl DirStore {
     /// left as it is.
     pub(crate) fn open(path: &str, access: &Access) -> Result<Self, OpenError> {
         place::check(path).map_err(OpenError::Usage)?;
-        let place = place::prepare(Path::new(path), access.cache.as_deref())?;
+        let place = place::prepare(Path::new(path), access.must_exist)?;
         Ok(Self { root: place.root, shared: place.shared, modes: place.modes, keeping: KEEPING })
     }
 

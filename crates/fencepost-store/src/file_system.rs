@@ -1,7 +1,8 @@
 //! Which file systems can be trusted with a lock, and which folders with anything.
 
-use std::fs;
+use std::fs::{self, DirBuilder, File};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use nix::sys::statfs::{Statfs, statfs};
@@ -41,6 +42,21 @@ fn shared_by_magic(magic: u32) -> Option<&'static str> {
         0x786f_4256 => "a VirtualBox shared folder",
         _ => return None,
     })
+}
+
+/// Creates a private `directory` and the missing ones above it. Each new name is flushed, because a store that is gone
+/// after a power cut has forgotten its tokens.
+pub(crate) fn create_directories(directory: &Path) -> io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    let parent = directory.parent().unwrap_or(directory);
+    create_directories(parent)?;
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => File::open(parent)?.sync_all(),
+    }
 }
 
 /// Folders that are carried to other machines behind our back: there is no place where a check could be made.

@@ -7,8 +7,11 @@ mod access;
 pub mod conformance;
 mod declared;
 pub mod file_system;
+mod handle;
 #[cfg(feature = "sqlite")]
 mod host_clock;
+mod host_memory;
+mod known;
 pub mod layer;
 mod memory;
 mod open;
@@ -23,7 +26,10 @@ use std::sync::Arc;
 
 pub use access::{Access, Secret};
 pub use declared::{Declared, Declaring, Standing};
+pub use handle::{Acceptance, StoreHandle};
 pub use host_clock::boot_id;
+pub use host_memory::HostMemory;
+pub use known::KnownStore;
 pub use memory::MemoryStore;
 #[cfg(feature = "http")]
 pub use open::backends::http::{HttpStore, is_bad_certificate, system_roots};
@@ -33,9 +39,7 @@ pub use open::backends::postgres;
 pub use open::backends::redis;
 #[cfg(feature = "sqlite")]
 pub use open::backends::sqlite::SqliteStore;
-pub use open::{
-    OpenError, bare, declared, is_embedded, is_unmade, minimum_ttl, must_name_a_store, open, open_with, redacted,
-};
+pub use open::{OpenError, Properties, bare, canonical, must_name_a_store, properties, redacted};
 pub use redact::redacted_text;
 pub use user::User;
 

@@ -24,7 +24,7 @@ use fencepost_core::nearest::distance;
 use thiserror::Error;
 
 use crate::file_system::shared_file_system;
-use crate::{Access, Declared, Declaring, Store, StoreError};
+use crate::{Access, Declaring, StoreError};
 
 /// Why there is no store.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -37,32 +37,34 @@ pub enum OpenError {
     Store(#[from] StoreError),
 }
 
-/// Opens the store that `url` names. Errors hold no password.
-pub fn open(url: &str) -> Result<Box<dyn Store>, OpenError> {
-    open_with(url, &Access::default())
+/// What a kind of store declares about itself, before it is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Properties {
+    /// It is a file of this host: a call ends within seconds, and fencepost's own tests prove its swap.
+    pub is_embedded: bool,
+    /// It is a path in the file system, which has no password.
+    pub is_path: bool,
+    /// The shortest time-to-live that makes sense: a store that takes seconds for a swap, or that limits how often it is
+    /// called, does not serve short leases.
+    pub minimum_ttl: Duration,
 }
 
-/// Opens the store that `url` names, by what `access` adds to it. Errors hold no password.
-pub fn open_with(url: &str, access: &Access) -> Result<Box<dyn Store>, OpenError> {
-    Ok(backend(url, access)?)
+/// What the store that `url` names declares. An unknown kind declares nothing.
+pub fn properties(url: &str) -> Properties {
+    let known = split(url).and_then(|(name, rest)| Some((scheme_of(name)?, rest)));
+    Properties {
+        is_embedded: known.is_some_and(|(scheme, _)| scheme.is_embedded),
+        is_path: known.is_some_and(|(scheme, _)| scheme.is_path),
+        minimum_ttl: known.map_or(Duration::ZERO, |(scheme, rest)| (scheme.minimum_ttl)(rest)),
+    }
 }
 
-/// What the settings of the store say that cannot be proved by using it.
-pub fn declared(url: &str, access: &Access) -> Result<Vec<Declared>, OpenError> {
-    Ok(backend(url, access)?.declared()?)
-}
-
-/// The shortest time-to-live that makes sense with the store: one that takes seconds for a swap, or cannot be asked
-/// often, does not serve short leases.
-pub fn minimum_ttl(url: &str) -> Duration {
-    let Some((scheme, rest)) = split(url) else { return Duration::ZERO };
-    let known = SCHEMES.iter().find(|known| known.name == scheme);
-    known.map_or(Duration::ZERO, |known| (known.minimum_ttl)(rest))
-}
-
-/// Whether the store is the embedded one, which answers within seconds whatever others do.
-pub fn is_embedded(url: &str) -> bool {
-    split(url).is_some_and(|(scheme, _)| scheme == "sqlite")
+/// The URL with the name that fencepost uses for its scheme: `postgresql://` is `postgres://`.
+pub fn canonical(url: &str) -> String {
+    match split(url).and_then(|(name, rest)| Some((name, scheme_of(name)?.name, rest))) {
+        Some((typed, name, rest)) if typed != name => format!("{name}:{rest}"),
+        _ => url.to_string(),
+    }
 }
 
 /// Says what is wrong with a URL that names no kind of store. None is opened.
@@ -70,15 +72,18 @@ pub fn must_name_a_store(url: &str) -> Result<(), OpenError> {
     kind(url).map(|_| ())
 }
 
-/// The kind of store that a URL names, and what stands behind it.
+/// The kind of store that a URL names, and the part of the URL behind the scheme.
 fn kind(url: &str) -> Result<(&'static Scheme, &str), OpenError> {
     let (scheme, rest) = split(url).ok_or_else(|| OpenError::Usage(without_scheme(url)))?;
-    let known = SCHEMES.iter().find(|known| known.name == scheme);
-    Ok((known.ok_or_else(|| OpenError::Usage(unknown_scheme(url, scheme)))?, rest))
+    Ok((scheme_of(scheme).ok_or_else(|| OpenError::Usage(unknown_scheme(url, scheme)))?, rest))
 }
 
-/// The one arm per backend.
-fn backend(url: &str, access: &Access) -> Result<Box<dyn Declaring>, OpenError> {
+fn scheme_of(name: &str) -> Option<&'static Scheme> {
+    SCHEMES.iter().find(|known| known.name == name || known.alias == Some(name))
+}
+
+/// Opens the store that `url` names: one arm per backend. Errors hold no password.
+pub(crate) fn backend(url: &str, access: &Access) -> Result<Box<dyn Declaring>, OpenError> {
     let usage = |text: String| Err(OpenError::Usage(text));
     let (known, rest) = kind(url)?;
     match (known.name, rest, access) {
@@ -93,7 +98,8 @@ fn backend(url: &str, access: &Access) -> Result<Box<dyn Declaring>, OpenError> 
         ("git+ssh" | "git+https" | "git+file", _, access) => Ok(Box::new(backends::git::GitStore::open(url, access)?)),
         #[cfg(feature = "postgres")]
         ("postgres", _, access) => {
-            Ok(Box::new(backends::postgres::PostgresStore::open(url, access.password.as_ref())?))
+            let store = backends::postgres::PostgresStore::open(url, access.password.as_ref())?;
+            Ok(Box::new(if access.must_exist { store.without_making() } else { store }))
         }
         #[cfg(feature = "redis")]
         ("redis" | "rediss", _, access) => {
@@ -112,20 +118,20 @@ fn backend(url: &str, access: &Access) -> Result<Box<dyn Declaring>, OpenError> 
 /// The URL without its password, for people. In doubt too much is left out, never too little.
 pub fn redacted(url: &str) -> String {
     let Some((scheme, rest)) = split(url) else {
-        return hidden_before_at(url, false);
+        return if scp_like(url).is_some_and(|(user, ..)| user == "git") {
+            url.to_string()
+        } else {
+            hidden(url, false)
+        };
     };
-    if PATHS.contains(&scheme) {
+    let known = scheme_of(scheme);
+    if known.is_some_and(|known| known.is_path) {
         return url.to_string();
     }
-    let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
-    let slashes = place.len() - place.trim_start_matches('/').len();
-    let (slashes, place) = place.split_at(slashes);
-    let place = hidden_before_at(place, NAMED_USERS.contains(&scheme) && slashes == "//");
-    let query = query.map_or(String::new(), |query| {
-        let parts: Vec<String> = query.split('&').map(hidden_value).collect();
-        format!("?{}", parts.join("&"))
-    });
-    format!("{scheme}:{slashes}{place}{query}")
+    let slashes = rest.len() - rest.trim_start_matches('/').len();
+    let (slashes, rest) = rest.split_at(slashes);
+    let names_user = known.is_some_and(|known| known.names_user) && slashes == "//";
+    format!("{scheme}:{slashes}{}", hidden(rest, names_user))
 }
 
 /// The URL with no password at all, not even a hint of one: for a process that is to find its own.
@@ -140,15 +146,9 @@ pub fn bare(url: &str) -> String {
     if kept.is_empty() { place.to_string() } else { format!("{place}?{}", kept.join("&")) }
 }
 
-/// Whether the store is certainly still to be made, so that nobody can hold anything in it. Opening it would make it.
-#[cfg_attr(not(feature = "dir"), allow(unused_variables, reason = "only a directory needs it"))]
-pub fn is_unmade(url: &str, access: &Access) -> bool {
-    match split(url) {
-        Some(("sqlite", path)) => Path::new(path).is_absolute() && is_absent_or_empty(Path::new(path)),
-        #[cfg(feature = "dir")]
-        Some(("dir", path)) => backends::dir::is_unmade(path, access),
-        _ => false,
-    }
+/// Whether there is certainly no store yet, so opening it would create one.
+pub(crate) fn is_absent(url: &str) -> bool {
+    kind(url).is_ok_and(|(scheme, rest)| (scheme.is_absent)(Path::new(rest)))
 }
 
 fn is_absent_or_empty(path: &Path) -> bool {
@@ -158,39 +158,71 @@ fn is_absent_or_empty(path: &Path) -> bool {
     }
 }
 
+fn is_absent_or_empty_directory(path: &Path) -> bool {
+    match std::fs::read_dir(path) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
+}
+
+/// A kind of store: the one place where its properties are declared.
 struct Scheme {
     name: &'static str,
+    /// Another name for it.
+    alias: Option<&'static str>,
     example: &'static str,
     built_in: bool,
-    /// By what stands behind the scheme.
+    is_embedded: bool,
+    /// The rest of the URL is a path. It may hold any character and holds no password.
+    is_path: bool,
+    /// In `user:password@` the part before the colon is a user's name. Elsewhere it may be a token.
+    names_user: bool,
+    /// By the part of the URL behind the scheme.
     minimum_ttl: fn(&str) -> Duration,
+    is_absent: fn(&Path) -> bool,
 }
 
 const fn scheme(name: &'static str, example: &'static str, built_in: bool) -> Scheme {
-    Scheme { name, example, built_in, minimum_ttl: |_| Duration::ZERO }
+    Scheme {
+        name,
+        alias: None,
+        example,
+        built_in,
+        is_embedded: false,
+        is_path: false,
+        names_user: false,
+        minimum_ttl: |_| Duration::ZERO,
+        is_absent: |_| false,
+    }
+}
+
+const fn git(name: &'static str, example: &'static str) -> Scheme {
+    Scheme { minimum_ttl: |_| GIT_TTL_MIN, ..scheme(name, example, cfg!(feature = "git")) }
 }
 
 const SCHEMES: &[Scheme] = &[
-    scheme("sqlite", "sqlite:/var/lib/fencepost/store.db", cfg!(feature = "sqlite")),
     Scheme {
+        is_embedded: true,
+        is_path: true,
+        is_absent: |path| path.is_absolute() && is_absent_or_empty(path),
+        ..scheme("sqlite", "sqlite:/var/lib/fencepost/store.db", cfg!(feature = "sqlite"))
+    },
+    Scheme {
+        is_path: true,
         minimum_ttl: |path| if is_shared(path) { FILE_SERVER_TTL_MIN } else { Duration::ZERO },
+        is_absent: is_absent_or_empty_directory,
         ..scheme("dir", "dir:/mnt/shared/fencepost", cfg!(feature = "dir"))
     },
+    Scheme { names_user: true, ..git("git+ssh", "git+ssh://git@host/repository.git") },
+    git("git+https", "git+https://host/repository.git"),
+    Scheme { is_path: true, ..git("git+file", "git+file:///srv/repository.git") },
     Scheme {
-        minimum_ttl: |_| GIT_TTL_MIN,
-        ..scheme("git+ssh", "git+ssh://git@host/repository.git", cfg!(feature = "git"))
+        alias: Some("postgresql"),
+        names_user: true,
+        ..scheme("postgres", "postgres://user@host/database", cfg!(feature = "postgres"))
     },
-    Scheme {
-        minimum_ttl: |_| GIT_TTL_MIN,
-        ..scheme("git+https", "git+https://host/repository.git", cfg!(feature = "git"))
-    },
-    Scheme {
-        minimum_ttl: |_| GIT_TTL_MIN,
-        ..scheme("git+file", "git+file:///srv/repository.git", cfg!(feature = "git"))
-    },
-    scheme("postgres", "postgres://user@host/database", cfg!(feature = "postgres")),
-    scheme("redis", "redis://host:6379", cfg!(feature = "redis")),
-    scheme("rediss", "rediss://host:6379", cfg!(feature = "redis")),
+    Scheme { names_user: true, ..scheme("redis", "redis://host:6379", cfg!(feature = "redis")) },
+    Scheme { names_user: true, ..scheme("rediss", "rediss://host:6379", cfg!(feature = "redis")) },
     scheme("http", "http://localhost:8787", cfg!(feature = "http")),
     scheme("https", "https://fencepost.example.workers.dev", cfg!(feature = "http")),
 ];
@@ -205,12 +237,6 @@ fn is_shared(path: &str) -> bool {
     let nearest = Path::new(path).ancestors().find(|above| above.is_dir());
     nearest.is_some_and(|directory| shared_file_system(directory).is_ok_and(|kind| kind.is_some()))
 }
-
-/// Schemes whose rest is a path, which may hold any character and holds no password.
-const PATHS: &[&str] = &["sqlite", "dir", "git+file"];
-
-/// Schemes in which the part before the colon of `user:password@` is a user's name. Elsewhere it may be a token.
-const NAMED_USERS: &[&str] = &["postgres", "redis", "rediss", "git+ssh"];
 
 fn built_in() -> impl Iterator<Item = &'static Scheme> {
     SCHEMES.iter().filter(|known| known.built_in)
@@ -242,8 +268,25 @@ fn sqlite_path(rest: &str) -> Result<&Path, String> {
     Ok(Path::new(rest))
 }
 
+/// The parts of `user@host:path`, as git and scp write it.
+fn scp_like(url: &str) -> Option<(&str, &str, &str)> {
+    let (user, rest) = url.split_once('@')?;
+    let (host, path) = rest.split_once(':')?;
+    let is_name = |text: &str| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+    };
+    (is_name(user) && is_name(host) && !path.is_empty() && !path.contains('@')).then_some((user, host, path))
+}
+
 fn without_scheme(url: &str) -> String {
     let shown = redacted(url);
+    if let Some((user, host, path)) = scp_like(url) {
+        let user = if user == "git" { user } else { "USER" };
+        let path = path.trim_start_matches('/');
+        return format!(
+            "{shown:?} lacks its scheme. A git repository over ssh is written: git+ssh://{user}@{host}/{path}"
+        );
+    }
     let looks_like_path = url.contains('/') || url.ends_with(".db");
     let hint = if looks_like_path && !url.contains('@') {
         format!("did you mean sqlite:{url}?")
@@ -267,16 +310,35 @@ fn unknown_scheme(url: &str, scheme: &str) -> String {
     format!("{:?} names no kind of store that fencepost knows: {hint}", redacted(url))
 }
 
-/// A password may itself hold an `@` or a `/`, so that all before the last `@` counts as its part.
-fn hidden_before_at(place: &str, keep_user: bool) -> String {
-    let Some((before, host)) = place.rsplit_once('@') else {
-        return place.to_string();
+/// Hides the passwords in the part of a URL behind its slashes. A password may hold any sign, also `@`, `/` and `?`, so
+/// everything before the last `@` counts as part of it.
+fn hidden(rest: &str, names_user: bool) -> String {
+    let Some((before, after)) = rest.rsplit_once('@') else { return hidden_values(rest) };
+    // The `@` may stand in the value of an option, which then goes on behind it.
+    let ends_in_secret =
+        before.contains('?') && before.rsplit(['?', '&']).next().is_some_and(|pair| hidden_value(pair) != pair);
+    let after = match after.split_once('&') {
+        Some((_, others)) if ends_in_secret => hidden_values(&format!("***&{others}")),
+        None if ends_in_secret => "***".to_string(),
+        _ => hidden_values(after),
     };
-    match before.split_once(':') {
-        None if keep_user => place.to_string(),
-        Some((user, _)) if keep_user => format!("{user}:***@{host}"),
-        _ => format!("***@{host}"),
-    }
+    let before = match before.split_once(':') {
+        None if names_user => hidden_values(before),
+        Some((user, _)) if names_user && !user.contains(['/', '?']) => format!("{user}:***"),
+        _ => "***".to_string(),
+    };
+    format!("{before}@{after}")
+}
+
+/// Hides the values of options that are named like a secret.
+fn hidden_values(text: &str) -> String {
+    text.split_inclusive(['?', '&'])
+        .map(|part| {
+            let end = part.len() - usize::from(part.ends_with(['?', '&']));
+            let (pair, sign) = part.split_at(end);
+            format!("{}{sign}", hidden_value(pair))
+        })
+        .collect()
 }
 
 fn hidden_value(pair: &str) -> String {
@@ -293,7 +355,7 @@ mod tests {
     use super::*;
 
     fn usage(url: &str) -> String {
-        match open(url) {
+        match backend(url, &Access::default()) {
             Err(OpenError::Usage(text)) => text,
             Err(other) => panic!("{url}: {other:?}"),
             Ok(_) => panic!("{url} was opened"),
@@ -318,11 +380,19 @@ mod tests {
             ("user:s3cret@host/db", "user:***@host/db"),
             ("sqlite:/a/b:c@d.db", "sqlite:/a/b:c@d.db"),
             ("s3cret@host", "***@host"),
+            ("postgresql://user:s3cret@host/db", "postgresql://user:***@host/db"),
+            ("postgres://user:s3?cret@host/db", "postgres://user:***@host/db"),
+            ("postgres://user:s3?s3cret@host/db?password=s3cret", "postgres://user:***@host/db?password=***"),
+            ("redis://:?s3cret?@host:6379", "redis://:***@host:6379"),
+            ("https://s3?cret@host/x", "https://***@host/x"),
+            ("postgres://host/db?user=a@b&password=s3cret", "postgres://host/db?user=a@b&password=***"),
+            ("postgres://host/db?password=x@s3cret&a=b", "postgres://host/db?password=***@***&a=b"),
+            ("git@github.com:owner/jobs.git", "git@github.com:owner/jobs.git"),
         ];
         for (url, shown) in table {
             assert_eq!(redacted(url), shown);
             assert!(!bare(url).contains("***"), "{}", bare(url));
-            if let Err(error) = open(url) {
+            if let Err(error) = backend(url, &Access::default()) {
                 assert!(!error.to_string().contains("s3cret"), "{error}");
             }
         }
@@ -352,7 +422,9 @@ mod tests {
             ("sqlit:/x", "did you mean sqlite, as in sqlite:/var"),
             ("SQLITE:/x", "did you mean sqlite,"),
             ("sqlite3:/x", "did you mean sqlite,"),
-            ("postgresql://h/d", "did you mean postgres,"),
+            ("postgressql://h/d", "did you mean postgres,"),
+            ("git@github.com:owner/jobs.git", "written: git+ssh://git@github.com/owner/jobs.git"),
+            ("me@host:/srv/jobs.git", "written: git+ssh://USER@host/srv/jobs.git"),
             ("git://h/r", "did you mean git+"),
             ("mysql://h/d", "known are sqlite, dir, git+ssh"),
             ("dir:", "lacks the path"),
@@ -371,13 +443,13 @@ mod tests {
 
     #[test]
     fn a_store_that_fails_is_not_a_wrong_url() {
-        assert!(matches!(open("sqlite:/proc/no/such/store.db"), Err(OpenError::Store(_))));
+        assert!(matches!(backend("sqlite:/proc/no/such/store.db", &Access::default()), Err(OpenError::Store(_))));
     }
 
     #[test]
     fn a_database_is_opened() {
         let directory = tempfile::tempdir().unwrap();
-        let url = format!("sqlite://{}/a/b/store.db", directory.path().display());
-        assert_eq!(open(&url).err(), None, "{url}");
+        let url = format!("sqlite://{}/store.db", directory.path().display());
+        assert_eq!(backend(&url, &Access::default()).err(), None, "{url}");
     }
 }

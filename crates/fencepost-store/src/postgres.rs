@@ -43,6 +43,8 @@ pub struct PostgresStore {
     server: Server,
     own: Own,
     idle: Pool<Connection>,
+    /// Makes the table where there is none.
+    makes_table: bool,
 }
 
 impl PostgresStore {
@@ -51,7 +53,12 @@ impl PostgresStore {
         let (url, own) = split_own(url).map_err(|text| usage(&text))?;
         let server = Server::parse(&url, password).map_err(|text| usage(&text))?;
         server.must_be_private().map_err(refused)?;
-        Ok(Self { server, own, idle: Pool::new() })
+        Ok(Self { server, own, idle: Pool::new(), makes_table: true })
+    }
+
+    /// Makes no table: without one, reads find nothing and swaps fail. A role that may only read is enough to read.
+    pub fn without_making(self) -> Self {
+        Self { makes_table: false, ..self }
     }
 
     /// The table's name as it stands in a statement.
@@ -106,22 +113,24 @@ impl PostgresStore {
         })
     }
 
-    /// Sends a call that changes nothing. It may be sent twice, and is where a connection turned out to be dead.
-    fn look(&self, statement: &str) -> Result<Vec<SimpleQueryMessage>, StoreError> {
+    /// Sends a call that changes nothing. It may be sent twice, and is where a connection turned out to be dead. `None` if
+    /// there is no table and none is made.
+    fn look(&self, statement: &str) -> Result<Option<Vec<SimpleQueryMessage>>, StoreError> {
         let message = format!("{}{statement}", limits());
         let answer = match self.send(&message) {
             Err(Failure::Lost { idle: true, .. }) => self.send(&message),
+            Err(failure) if failure.lacks_table() && !self.makes_table => return Ok(None),
             Err(failure) if failure.lacks_table() => self.make_table().and_then(|()| self.send(&message)),
             answer => answer,
         };
-        answer.map_err(|failure| failure.of_read(self))
+        answer.map(Some).map_err(|failure| failure.of_read(self))
     }
 
     /// Sends a swap, once. One that found no table did nothing, and has not been tried yet.
     fn tell(&self, statement: &str) -> Result<Vec<SimpleQueryMessage>, StoreError> {
         let message = format!("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {}{statement}", limits());
         let answer = match self.send(&message) {
-            Err(failure) if failure.lacks_table() => match self.make_table() {
+            Err(failure) if failure.lacks_table() && self.makes_table => match self.make_table() {
                 Ok(()) => self.send(&message),
                 Err(failure) => return Err(failure.of_read(self)),
             },
@@ -188,7 +197,10 @@ impl PostgresStore {
 
 impl Store for PostgresStore {
     fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
-        let state = self.checked(&self.look(&self.state(key.as_str()))?)?;
+        let Some(messages) = self.look(&self.state(key.as_str()))? else {
+            return Ok(Answer { value: None, clock: None });
+        };
+        let state = self.checked(&messages)?;
         Ok(Answer { value: state.entry, clock: Some(state.clock) })
     }
 
@@ -224,7 +236,7 @@ impl Store for PostgresStore {
             literal(after.map_or("", Key::as_str)),
             limit.min(SCAN_KEYS_MAX)
         );
-        let messages = self.look(&statement)?;
+        let Some(messages) = self.look(&statement)? else { return Ok(Answer { value: Vec::new(), clock: None }) };
         let mut rows = rows(&messages);
         let state = rows.next().and_then(State::of).ok_or_else(|| self.foreign("its answer was not understood"))?;
         self.refuse_unfit(&state)?;
@@ -240,7 +252,7 @@ impl Declaring for PostgresStore {
     fn declared(&self) -> Result<Vec<Declared>, StoreError> {
         let names = ["synchronous_commit", "fsync", "full_page_writes", "synchronous_standby_names"];
         let settings: Vec<String> = names.iter().map(|name| format!("current_setting('{name}')")).collect();
-        let messages = self.look(&format!("{}; SELECT {}", self.state(""), settings.join(", ")))?;
+        let messages = self.look(&format!("{}; SELECT {}", self.state(""), settings.join(", ")))?.unwrap_or_default();
         self.refuse_unfit(
             &rows(&messages).next().and_then(State::of).ok_or_else(|| self.foreign("it gave no answer"))?,
         )?;

@@ -2,6 +2,7 @@
 
 #![cfg(feature = "git")]
 
+mod handle;
 #[path = "../../fencepost/tests/all/publish_git/http.rs"]
 #[allow(dead_code, reason = "written for another test")]
 mod http;
@@ -16,8 +17,9 @@ use std::time::Duration;
 
 use fencepost_store::{
     Access, Fate, Key, OpenError, SCAN_KEYS_MAX, Secret, Standing, Store, StoreError, Swapped, Trouble, Version,
-    conformance, declared, minimum_ttl, open_with,
+    conformance, properties,
 };
+use handle::{declared, open_with};
 use tempfile::TempDir;
 
 /// The slow checks make thousands of pushes; what they show is shown here by fewer.
@@ -157,8 +159,8 @@ fn a_repository_that_is_not_there_is_unavailable() {
 #[test]
 fn the_time_to_live_is_long_and_settings_are_declared() {
     let place = Place::new();
-    assert_eq!(minimum_ttl(&place.url()), Duration::from_secs(600));
-    assert_eq!(minimum_ttl("git+ssh://git@h/r.git"), Duration::from_secs(600));
+    assert_eq!(properties(&place.url()).minimum_ttl, Duration::from_secs(600));
+    assert_eq!(properties("git+ssh://git@h/r.git").minimum_ttl, Duration::from_secs(600));
     let found = declared(&place.url(), &place.access()).unwrap();
     assert!(found.iter().any(|one| one.name == "durability" && one.standing == Standing::Sound), "{found:?}");
 }
@@ -218,7 +220,8 @@ fn by_ssh() {
 #[test]
 fn nothing_acknowledged_is_lost_over_a_bad_network() {
     if let Ok(cache) = std::env::var("FENCEPOST_TEST_GIT_RACE") {
-        let access = Access { cache: Some(PathBuf::from(cache)), password: Some(Secret::new("right")) };
+        let access =
+            Access { cache: Some(PathBuf::from(cache)), password: Some(Secret::new("right")), ..Access::default() };
         let open = || open_with("git+https://me:wrong@store.test/r.git", &access).unwrap();
         let tally = network::race(&open, &*open(), &key("lines"), 3, 6);
         assert!(tally.unknown > 3 && tally.happened > 0 && tally.unknown > tally.happened, "{tally:?}");

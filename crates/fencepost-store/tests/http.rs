@@ -3,6 +3,7 @@
 
 #![cfg(all(feature = "http", feature = "sqlite"))]
 
+mod handle;
 mod network;
 #[path = "../../fencepost-guard/tests/servers/mod.rs"]
 mod servers;
@@ -16,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use fencepost_store::{
     Access, Fate, HttpStore, Key, Secret, Standing, Store, StoreError, Swapped, Trouble, Version, conformance,
-    declared, open_with,
 };
+use handle::{declared, open_with};
 use worker::{Proxy, TOKEN, Weather, Worker};
 
 #[test]

@@ -2,6 +2,7 @@
 
 #![cfg(feature = "postgres")]
 
+mod handle;
 mod network;
 #[path = "../../fencepost-guard/tests/servers/mod.rs"]
 mod servers;
@@ -16,8 +17,8 @@ use fencepost_core::record::Until;
 use fencepost_store::postgres::PostgresStore;
 use fencepost_store::{
     Access, Entry, Fate, Key, OpenError, Secret, Standing, Store, StoreError, Swapped, Trouble, Version, conformance,
-    declared, open_with,
 };
+use handle::{declared, open_with};
 use network::{Proxy, Weather};
 use servers::Postgres;
 

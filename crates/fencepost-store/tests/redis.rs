@@ -2,6 +2,7 @@
 
 #![cfg(feature = "redis")]
 
+mod handle;
 mod network;
 #[path = "../../fencepost-guard/tests/servers/mod.rs"]
 mod servers;
@@ -13,8 +14,8 @@ use std::time::{Duration, Instant};
 use fencepost_store::redis::RedisStore;
 use fencepost_store::{
     Access, Entry, Fate, Key, OpenError, Secret, Standing, Store, StoreError, Swapped, Trouble, Version, conformance,
-    declared, open_with,
 };
+use handle::{declared, open_with};
 use network::{Proxy, Weather};
 use servers::Redis;
 

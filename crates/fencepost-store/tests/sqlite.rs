@@ -7,7 +7,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use fencepost_store::{Entry, Fate, Key, SqliteStore, Store, StoreError, Swapped, Trouble, Version, conformance};
+use fencepost_store::{
+    Access, Entry, Fate, HostMemory, Key, OpenError, SqliteStore, Store, StoreError, StoreHandle, Swapped, Trouble,
+    Version, conformance,
+};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -21,8 +24,10 @@ fn conforms() {
 fn only_the_owner_may_look() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a/b/store.db");
-    let store = SqliteStore::open(&path).unwrap();
-    put(&store, &key("a"), None, b"1");
+    let url = format!("sqlite:{}", path.display());
+    let memory = HostMemory::new(&directory.path().join("a"));
+    let store = StoreHandle::new(&url, Access::default()).remembering(memory).open().unwrap();
+    put(&*store, &key("a"), None, b"1");
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
     for made in [directory.path().join("a"), directory.path().join("a/b")] {
         assert_eq!(mode(&made), 0o700, "{}", made.display());
@@ -30,6 +35,17 @@ fn only_the_owner_may_look() {
     for made in [path.clone(), beside(&path, "-wal"), beside(&path, "-shm")] {
         assert_eq!(mode(&made), 0o600, "{}", made.display());
     }
+}
+
+#[test]
+fn no_directory_is_created_outside_the_state_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", directory.path().join("no/such/store.db").display());
+    let memory = HostMemory::new(&directory.path().join("state"));
+    let handle = StoreHandle::new(&url, Access::default()).remembering(memory);
+    let Err(OpenError::Store(error)) = handle.open() else { panic!("{url} was opened") };
+    assert!(error.detail.contains("/no/such/store.db cannot be used"), "{error}");
+    assert!(!directory.path().join("no").exists());
 }
 
 #[test]
@@ -344,7 +360,7 @@ fn beside(path: &Path, end: &str) -> PathBuf {
     PathBuf::from(format!("{}{end}", path.display()))
 }
 
-fn put(store: &SqliteStore, key: &Key, expected: Option<&Version>, bytes: &[u8]) -> Version {
+fn put(store: &dyn Store, key: &Key, expected: Option<&Version>, bytes: &[u8]) -> Version {
     match store.swap(key, expected, Some(bytes)).unwrap().value {
         Swapped::Won(Some(version)) => version,
         other => panic!("{other:?}"),

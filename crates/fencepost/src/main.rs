@@ -3,7 +3,6 @@
 mod args;
 mod backlog;
 mod calendar;
-mod canary;
 mod command;
 mod config;
 mod duration;
@@ -12,8 +11,6 @@ mod exit;
 mod file;
 mod inside;
 mod logs;
-mod made;
-mod mark;
 mod moment;
 mod notify;
 mod password;
@@ -22,6 +19,7 @@ mod prometheus;
 mod report;
 mod settings;
 mod show;
+mod state;
 mod trust;
 mod upstreams;
 
@@ -77,6 +75,10 @@ fn obey() -> Code {
         Verb::Overdue(options) => command::overdue::run(&arguments.global, options),
         Verb::Notifier => command::notifier::run(),
         Verb::Advise(options) => command::advise::run(&arguments.global, options),
+        Verb::Version => {
+            show::line(concat!("fencepost ", env!("CARGO_PKG_VERSION")));
+            Ok(Code::DONE)
+        }
         Verb::Why(options) => command::why::run(&arguments.global, options),
     };
     code.unwrap_or_else(|failure| {

@@ -40,6 +40,8 @@ pub struct Brief {
     pub job: String,
     pub run: RunId,
     pub store: String,
+    /// The password of the store, which the notifier does not find by itself.
+    pub password: Option<String>,
     pub shown_store: String,
     pub state: PathBuf,
     pub config: Option<PathBuf>,
@@ -112,6 +114,7 @@ impl Teller {
             job: job.to_string(),
             run,
             store: place.store.clone(),
+            password: place.password().ok().flatten().map(|secret| secret.reveal().to_string()),
             shown_store: place.shown_store(),
             state: place.state.clone(),
             config: config.map(|config| config.path.clone()),
@@ -201,6 +204,7 @@ impl Teller {
     fn begin(&self) -> std::io::Result<ChildStdin> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("notifier").env_remove(again::VARIABLE).stdin(Stdio::piped()).stdout(Stdio::null());
+        crate::password::keep_from(&mut command);
         // Whoever waits for the end of our output does not wait for this one, unless asked to hear of it.
         command.stderr(if self.brief.verbose { Stdio::inherit() } else { Stdio::null() });
         let mut child = command.process_group(0).spawn()?;

@@ -13,15 +13,16 @@ use fencepost_guard::drive::Callee;
 use fencepost_guard::host::Host;
 use fencepost_guard::local::Local;
 use fencepost_store::{
-    Access, MemoryStore, Secret, Store, StoreError, Trouble, bare, is_embedded, is_unmade, open_with, redacted,
+    Access, HostMemory, Properties, Secret, Store, StoreError, StoreHandle, Trouble, bare, canonical,
+    must_name_a_store, properties, redacted,
 };
-use nix::unistd::geteuid;
 
 use crate::args::Global;
 use crate::config::{self, Config, Scope};
 use crate::exit::Failure;
 use crate::report::Voice;
-use crate::{canary, made, password, show};
+use crate::state::state_directory;
+use crate::{password, show};
 
 /// The places a command speaks of, decided once.
 #[derive(Clone, Debug)]
@@ -82,9 +83,9 @@ impl Place {
         self
     }
 
-    /// Whether the store is a place in the file system, which has no password.
-    pub fn is_path(&self) -> bool {
-        ["sqlite:", "dir:", "git+file:"].iter().any(|scheme| self.store.starts_with(scheme))
+    /// What the kind of store declares about itself.
+    pub fn properties(&self) -> Properties {
+        properties(&self.store)
     }
 
     /// The same place with a file for its store's password.
@@ -98,29 +99,20 @@ impl Place {
         self.config.as_ref().map(|config| config.path.display().to_string())
     }
 
-    /// Whether the store is certainly still to be made, so that nobody can hold anything in it. Fails if this host has used
-    /// it before: then it is gone.
-    pub fn is_unmade(&self) -> Result<bool, Failure> {
-        if !self.is_absent() {
-            return Ok(false);
-        }
-        made::must_not_be_gone(self)?;
-        Ok(true)
+    /// Whether there is certainly no store yet, so no lease can be held in it. Fails if this host has used it before: then
+    /// it is missing.
+    pub fn is_new(&self) -> Result<bool, Failure> {
+        Ok(self.handle_without_password().is_new()?)
     }
 
-    /// Whether there is certainly no store here.
-    pub fn is_absent(&self) -> bool {
-        is_unmade(&self.store, &self.access_without_password())
-    }
-
-    /// For those whose answer would be the same from a store that is gone as from one that is well: a disk that is not
-    /// mounted is no reason to say that all is fine.
-    pub fn must_be_made(&self) -> Result<(), Failure> {
-        if !self.is_unmade()? {
+    /// Fails where there is no store: for commands whose answer would be the same for a store that is missing and for one
+    /// that is well.
+    pub fn must_exist(&self) -> Result<(), Failure> {
+        if !self.is_new()? {
             return Ok(());
         }
         let detail = format!(
-            "There is no store at {}. If it should be there, look where it went; the first run makes a new one.",
+            "There is no store at {}. The first run creates it. If it should be there, mount its disk or restore it.",
             self.shown_store()
         );
         Err(Failure::Store(StoreError::not_done(Trouble::Unavailable, detail)))
@@ -142,37 +134,29 @@ impl Place {
         bare(&self.store)
     }
 
-    /// Opens the store to change something in it. A store that this host has never used is tried first.
+    /// Opens the store to change something in it. Every verb, `up` and the notifier open a store by [`StoreHandle`].
     pub fn open(&self) -> Result<Arc<dyn Store>, Failure> {
-        self.is_unmade()?;
-        let store = self.opened()?;
-        canary::sing(self, store.as_ref())?;
-        made::remember(self);
-        Ok(store)
+        Ok(self.handle()?.open()?)
     }
 
-    /// Opens the store to look at it. One that is not made yet is not made by being looked at.
+    /// Opens the store to look at it. Nothing is created or written.
     pub fn open_to_read(&self) -> Result<Arc<dyn Store>, Failure> {
-        if self.is_unmade()? { Ok(Arc::new(MemoryStore::new())) } else { self.opened() }
+        Ok(self.handle()?.open_to_read()?)
     }
 
-    /// Opens the store, whatever it may be worth.
-    pub fn opened(&self) -> Result<Arc<dyn Store>, Failure> {
-        open_with(&self.store, &self.access()?).map(Arc::from).map_err(Failure::from)
+    /// The store with its password and with what this host knows about it.
+    pub fn handle(&self) -> Result<StoreHandle, Failure> {
+        Ok(handle(&self.store, self.password()?, &self.state))
     }
 
-    /// What opening the store takes beside its URL.
-    pub fn access(&self) -> Result<Access, Failure> {
-        Ok(Access { password: self.password()?, ..self.access_without_password() })
+    fn handle_without_password(&self) -> StoreHandle {
+        handle(&self.store, None, &self.state)
     }
 
-    fn access_without_password(&self) -> Access {
-        Access { password: None, cache: Some(self.state.join("cache")) }
-    }
-
-    fn password(&self) -> Result<Option<Secret>, Failure> {
+    /// The password of the store, from the source that the way it was named allows.
+    pub fn password(&self) -> Result<Option<Secret>, Failure> {
         let typed = self.named_by == NamedBy::CommandLine && password::is_in(&self.store);
-        if self.is_path() {
+        if self.properties().is_path {
             return Ok(None);
         }
         if let Some(file) = &self.password_file {
@@ -228,7 +212,7 @@ impl Place {
             let value = std::env::var_os(name);
             value.is_some_and(|value| !value.is_empty())
         });
-        if let Some(name) = set.filter(|_| self.is_named_by_search() && !self.is_path()) {
+        if let Some(name) = set.filter(|_| self.is_named_by_search() && !self.properties().is_path) {
             Voice::of(global).warn(&format!(
                 "{name} is not sent to {}: the configuration that names this store was found by search. To send it, name the \
                  configuration: --config {}",
@@ -245,7 +229,7 @@ impl Place {
 
     /// The store as a driver calls it.
     pub fn callee(&self, store: &Arc<dyn Store>) -> Callee {
-        Callee { store: Arc::clone(store), is_embedded: is_embedded(&self.store) }
+        Callee { store: Arc::clone(store), is_embedded: self.properties().is_embedded }
     }
 
     pub fn local(&self) -> Local {
@@ -253,29 +237,16 @@ impl Place {
     }
 }
 
-/// A lock whose place depends on `$HOME` is no lock: cron, sudo and a login shell disagree about it. So the default
-/// comes from the user's passwd entry, and only `FENCEPOST_STATE_DIR` moves it.
-fn state_directory() -> Result<PathBuf, Failure> {
-    if let Some(directory) = std::env::var_os("FENCEPOST_STATE_DIR").filter(|value| !value.is_empty()) {
-        let wrong = |why: &str| Failure::Usage(format!("FENCEPOST_STATE_DIR={}: {why}", directory.display()));
-        let path = std::path::absolute(&directory).map_err(|error| wrong(&error.to_string()))?;
-        return if path.to_str().is_some() { Ok(path) } else { Err(wrong("the path is not UTF-8 text")) };
-    }
-    let user = geteuid();
-    if user.is_root() {
-        return Ok(PathBuf::from("/var/lib/fencepost"));
-    }
-    config::home().map(|home| home.join(".local/state/fencepost")).ok_or_else(|| {
-        Failure::Other(format!(
-            "Cannot find the home directory of user {user} in the passwd database. Set FENCEPOST_STATE_DIR to a \
-             directory of your own that every run of this job uses."
-        ))
-    })
+/// The store at `url` for this host, whose state directory remembers it.
+pub fn handle(url: &str, password: Option<Secret>, state: &Path) -> StoreHandle {
+    let access = Access { password, cache: Some(state.join("cache")), must_exist: false };
+    StoreHandle::new(url, access).remembering(HostMemory::new(state))
 }
 
 /// What is typed is seen by everybody on the machine who asks for its processes.
 fn warn_of_password(global: &Global, url: &str) {
-    if password::is_in(url) {
+    // A URL that names no kind of store is refused in a moment, with advice.
+    if password::is_in(url) && must_name_a_store(url).is_ok() {
         Voice::of(global).warn(&format!(
             "The password in {} can be read by everybody on this machine while the command runs (ps). Put it into a file \
              of your own and name that by {} or store_password_file.",
@@ -303,8 +274,9 @@ fn store(global: &Global, config: Option<&Config>, state: &Path) -> Result<(Stri
     }
 }
 
-/// A store that is named by a relative path is the same one for a child that goes elsewhere.
+/// The URL in its canonical form. A store that is named by a relative path is the same one for a child that goes elsewhere.
 pub fn whole(url: String, directory: &Path) -> String {
+    let url = canonical(&url);
     let (scheme, path) = match url.split_once(':') {
         Some((scheme @ ("sqlite" | "dir"), path)) => (scheme, path),
         _ => return url,

@@ -1,8 +1,8 @@
 //! Where a shared directory may be, and the making of it.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::DirStore;
@@ -57,17 +57,15 @@ pub(super) fn check(path: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes sure that there is a store, in a place that can be trusted.
-pub(super) fn prepare(path: &Path, cache: Option<&Path>) -> Result<Place, StoreError> {
+/// Makes sure that there is a store, in a place that can be trusted. With `must_exist` none is created.
+pub(super) fn prepare(path: &Path, must_exist: bool) -> Result<Place, StoreError> {
     let path = &std::path::absolute(path).map_err(|error| unusable(path, &error))?;
     refuse_carried(path)?;
-    let memory = cache.map(|cache| Memory::of(cache, path));
-    let remembered = memory.as_ref().and_then(Memory::recall);
-    if !path.exists() && remembered.is_none() {
+    if !path.exists() && !must_exist {
         make_root(path).map_err(|error| unusable(path, &error))?;
     }
     let root = match fs::canonicalize(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Err(gone(path, memory.as_ref())),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(gone(path)),
         root => root.map_err(|error| unusable(path, &error))?,
     };
     refuse_carried(&root)?;
@@ -78,24 +76,12 @@ pub(super) fn prepare(path: &Path, cache: Option<&Path>) -> Result<Place, StoreE
     }
     let shared = shared_file_system(&root).map_err(|error| unusable(&root, &error))?;
     let modes = Modes::of(found.mode());
-    let mark = match read_mark(&root)? {
-        Some(mark) => mark,
-        None if remembered.is_some() => return Err(gone(path, memory.as_ref())),
-        None => make_mark(&root, &modes)?,
-    };
-    if remembered.as_ref().is_some_and(|remembered| *remembered != mark) {
-        return Err(gone(path, memory.as_ref()));
-    }
-    if let Some(memory) = memory.filter(|_| remembered.is_none()) {
-        memory.keep(&mark);
+    match read_mark(&root)? {
+        Some(_) => {}
+        None if must_exist => return Err(gone(path)),
+        None => drop(make_mark(&root, &modes)?),
     }
     Ok(Place { root, shared, modes })
-}
-
-/// Whether this machine has used the directory before.
-pub(super) fn is_remembered(path: &Path, cache: Option<&Path>) -> bool {
-    let whole = std::path::absolute(path).ok();
-    whole.zip(cache).is_some_and(|(path, cache)| Memory::of(cache, &path).recall().is_some())
 }
 
 impl DirStore {
@@ -104,7 +90,7 @@ impl DirStore {
     pub(super) fn still_there(&self) -> Result<(), StoreError> {
         match fs::symlink_metadata(self.root.join(MARK)) {
             Ok(_) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::NotFound => Err(gone(&self.root, None)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(gone(&self.root)),
             Err(error) => Err(unusable(&self.root, &error)),
         }
     }
@@ -192,7 +178,7 @@ pub(super) fn make_mark(root: &Path, modes: &Modes) -> Result<String, StoreError
         _ => File::open(root).and_then(|directory| directory.sync_all()).map_err(failed),
     }?;
     drop(draft);
-    read_mark(root)?.ok_or_else(|| gone(root, None))
+    read_mark(root)?.ok_or_else(|| gone(root))
 }
 
 fn refuse_carried(path: &Path) -> Result<(), StoreError> {
@@ -218,39 +204,9 @@ fn file_provider(path: &Path) -> Option<(&'static str, PathBuf)> {
     (!answer.stdout.is_empty()).then(|| ("a cloud provider", path.to_path_buf()))
 }
 
-/// What this machine knows of a directory it has used before.
-struct Memory(PathBuf);
-
-impl Memory {
-    fn of(cache: &Path, path: &Path) -> Self {
-        let name: String =
-            path.to_string_lossy().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        let most = name.len().saturating_sub(200);
-        Self(cache.join("dir").join(&name[most..]))
-    }
-
-    fn recall(&self) -> Option<String> {
-        fs::read_to_string(&self.0).ok().filter(|mark| mark.starts_with("fencepost store"))
-    }
-
-    /// That it cannot be kept is no matter: the next run tries again.
-    fn keep(&self, mark: &str) {
-        let Some(parent) = self.0.parent() else { return };
-        let _ = DirBuilder::new().recursive(true).mode(0o700).create(parent);
-        let draft = self.0.with_extension(format!("new-{}", std::process::id()));
-        let written = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft);
-        let written = written.and_then(|mut file| file.write_all(mark.as_bytes()));
-        let _ = written.and_then(|()| fs::rename(&draft, &self.0));
-    }
-}
-
-fn gone(path: &Path, memory: Option<&Memory>) -> StoreError {
-    let forget = memory.map_or(String::new(), |memory| {
-        format!(" If it was replaced by a new store on purpose, remove {}.", memory.0.display())
-    });
+fn gone(path: &Path) -> StoreError {
     let detail = format!(
-        "{} is not the store that it was: its mark is missing or another one. Nothing was changed. Is the file server \
-         mounted?{forget}",
+        "{} is not the store used before: its marker file {MARK} is missing. Nothing was changed. Is the file server mounted?",
         path.display()
     );
     StoreError::not_done(Trouble::Unavailable, detail)

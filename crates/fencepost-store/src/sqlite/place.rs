@@ -1,9 +1,9 @@
 //! Where a database may live, and the making of that place.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -65,27 +65,9 @@ static CREATION: Mutex<()> = Mutex::new(());
 
 /// Makes the empty file, readable for its owner alone; the log and the index take their modes from it.
 fn create(path: &Path) -> io::Result<()> {
-    if let Some(directory) = path.parent() {
-        create_directory(directory)?;
-    }
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         created => created.map(|_| ()),
-    }
-}
-
-/// Makes `directory` and what is missing above it. Each new name is flushed, for a store that is gone after a power
-/// cut has forgotten its tokens.
-fn create_directory(directory: &Path) -> io::Result<()> {
-    if directory.is_dir() {
-        return Ok(());
-    }
-    let parent = directory.parent().unwrap_or(directory);
-    create_directory(parent)?;
-    match DirBuilder::new().mode(0o700).create(directory) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
-        Ok(()) => File::open(parent)?.sync_all(),
     }
 }
 

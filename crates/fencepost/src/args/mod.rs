@@ -24,7 +24,7 @@ pub use run::{OverlapChoice, RunBasics, RunOptions, Sink, StoreErrorChoice};
 
 /// Run it once, on fresh input, and let nothing stale write
 #[derive(Debug, Parser)]
-#[command(name = "fencepost", version, disable_help_subcommand = true)]
+#[command(name = "fencepost", version)]
 pub struct Arguments {
     #[command(flatten)]
     pub global: Global,
@@ -100,6 +100,8 @@ pub enum Verb {
     /// Prove a store, make it the default, move to another, or recover after a loss
     #[command(subcommand)]
     Store(store::StoreVerb),
+    /// Print the version
+    Version,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,16 @@ use clap::{Args, Subcommand};
 use fencepost_core::name::Job;
 use fencepost_core::token::Token;
 
+const ACCEPT_HELP: &str = "This host remembers the id of every store it has used, and refuses (125) a store that is \
+missing or has another id. Restore the lost store if you can. A new store knows no lease, no finished slot and no token \
+of the old one.
+
+Examples:
+  fencepost store accept redis://cache.example.org:6379
+  fencepost store accept sqlite:/srv/jobs/store.db
+
+More: docs/stores/README.md";
+
 const EXPORT_HELP: &str = "Examples:
   fencepost store export /backup/fencepost.jsonl
   fencepost store export --store redis://127.0.0.1:6379 | zstd > backup.zst
@@ -53,6 +63,12 @@ pub enum StoreVerb {
     /// Check a store and make it the default, in the configuration of --config or your own
     Use {
         /// The store; a password in it is not written down
+        url: String,
+    },
+    /// Accept a store that was recreated on purpose: forget the id that this host remembers for its URL
+    #[command(after_help = ACCEPT_HELP)]
+    Accept {
+        /// The store, as it is named elsewhere
         url: String,
     },
     /// Move everything to another store while no lease is held, and seal this one; repeat it if it was cut short

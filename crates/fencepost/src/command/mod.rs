@@ -29,7 +29,7 @@ use fencepost_core::record::{Record, decode};
 use fencepost_core::time::StoreClock;
 use fencepost_core::token::RunId;
 use fencepost_core::transition::unreadable;
-use fencepost_store::{Key, SCAN_KEYS_MAX, Store, StoreError, Trouble, minimum_ttl, redacted};
+use fencepost_store::{Key, SCAN_KEYS_MAX, Store, StoreError, Trouble, properties, redacted};
 
 use crate::args::Global;
 use crate::config::TTL;
@@ -88,7 +88,7 @@ fn least_ttl(store: &str) -> Duration {
     if let Some(least) = std::env::var("FENCEPOST_TEST_TTL_MIN").ok().and_then(|text| duration::parse(&text).ok()) {
         return least;
     }
-    minimum_ttl(store)
+    properties(store).minimum_ttl
 }
 
 /// Reads every job's record, in the order of their keys. One that cannot be read goes to `damage`; the others are seen all the same.

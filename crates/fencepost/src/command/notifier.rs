@@ -3,6 +3,7 @@
 use std::io::{BufRead, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fencepost_core::ledger::{Outcome, Status};
@@ -12,7 +13,7 @@ use fencepost_core::token::RunId;
 use fencepost_guard::archive::whole;
 use fencepost_guard::call::{Body, call};
 use fencepost_guard::transact::look;
-use fencepost_store::{Store, open};
+use fencepost_store::{Secret, Store};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, setsid};
 use serde::de::DeserializeOwned;
@@ -22,6 +23,7 @@ use crate::config::{COPY_VARIABLE, host_only};
 use crate::exit::{Code, Failure};
 use crate::notify::{Brief, Ended, News, Way, log, open_log};
 use crate::password;
+use crate::place;
 use crate::report;
 use crate::show::{self, RunJson};
 
@@ -117,7 +119,8 @@ impl Notifier {
     /// What the store knows about the job by now. It may not answer, and that may be the very news.
     fn known(&self) -> Option<Known> {
         let job = Job::parse(&self.brief.job).ok()?;
-        let store = open(&self.brief.store).ok()?;
+        let password = self.brief.password.clone().map(Secret::new);
+        let store = place::handle(&self.brief.store, password, &self.brief.state).open_to_read().ok()?;
         let (record, _) = look(store.as_ref(), &job).ok()?;
         Some(Known { record: record?, store })
     }
@@ -246,7 +249,7 @@ const VARIABLES: [(&str, &str); 10] = [
 
 struct Known {
     record: Record,
-    store: Box<dyn Store>,
+    store: Arc<dyn Store>,
 }
 
 impl Known {

@@ -99,7 +99,7 @@ fn attempt(
 fn verify(global: &Global, options: &OnceOptions, params: Option<Fingerprint>, command: &str) -> Result<Code, Failure> {
     // The answer is about the attempts until now. What somebody else begins meanwhile is not covered by it.
     let place = Place::find(global)?;
-    let (record, _) = look(place.open()?.as_ref(), &Job::once(options.key.clone()))?;
+    let (record, _) = look(place.open_to_read()?.as_ref(), &Job::once(options.key.clone()))?;
     let asked_about = record.map(|record| record.token).unwrap_or_default();
     let mut child = Command::new("/bin/sh");
     child.args(["-c", command]).env("FENCEPOST_KEY", options.key.as_str());

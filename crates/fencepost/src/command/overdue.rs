@@ -29,10 +29,11 @@ pub fn run(global: &Global, options: &OverdueOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     let now = clock::now().wall;
     if place.config.is_none() {
-        place.must_be_made()?;
+        place.must_exist()?;
     }
-    let store = if place.is_unmade()? { None } else { Some(place.open()?) };
-    let desk = Desk { place: &place, store: store.as_deref(), grace: options.grace, now };
+    // It may run under a database role that can only read, so it opens the store to read.
+    let store = place.open_to_read()?;
+    let desk = Desk { place: &place, store: store.as_ref(), grace: options.grace, now };
     let mut damage = Damage::default();
     let findings = match &place.config {
         Some(config) => desk.of_config(config, &mut damage)?,
@@ -54,8 +55,7 @@ pub fn run(global: &Global, options: &OverdueOptions) -> Result<Code, Failure> {
 /// Where is looked, and as of when.
 struct Desk<'a> {
     place: &'a Place,
-    /// A store that was never made holds nothing.
-    store: Option<&'a dyn Store>,
+    store: &'a dyn Store,
     grace: Option<Duration>,
     now: Wall,
 }
@@ -89,10 +89,9 @@ impl Desk<'_> {
     /// The record of a job, or those of all hosts if it is each host's own.
     fn records(&self, name: &Name, keys: &JobConfig, damage: &mut Damage) -> Result<Vec<Known>, Failure> {
         let own = super::job(name, false, self.place)?;
-        let Some(store) = self.store else { return Ok(vec![(own, None, None)]) };
         let mut found = Vec::new();
         if keys.per_host == Some(true) {
-            super::each_record(store, damage, |_, record, clock| {
+            super::each_record(self.store, damage, |_, record, clock| {
                 if record.job.name == *name && record.job.host().is_some() {
                     found.push((record.job.clone(), Some(record), clock.cloned()));
                 }
@@ -101,7 +100,7 @@ impl Desk<'_> {
         }
         if !found.iter().any(|(job, ..)| *job == own) {
             // Of a record that cannot be read it is not known whether the job is overdue.
-            if let Some((record, clock)) = damage.noted(look(store, &own))? {
+            if let Some((record, clock)) = damage.noted(look(self.store, &own))? {
                 found.push((own, record, clock));
             }
         }
@@ -111,8 +110,7 @@ impl Desk<'_> {
     /// Every job that once ran by a schedule.
     fn of_records(&self, damage: &mut Damage) -> Result<Vec<Finding>, Failure> {
         let mut findings = Vec::new();
-        let Some(store) = self.store else { return Ok(findings) };
-        super::each_record(store, damage, |_, record, clock| {
+        super::each_record(self.store, damage, |_, record, clock| {
             let schedule = recorded_schedule(&record).filter(|_| !record.job.is_once());
             if let Some(schedule) = schedule {
                 let grace = self.grace.unwrap_or_else(|| fencepost_core::plan::Terms::default().slack);

@@ -29,7 +29,7 @@ pub fn run(global: &Global, options: &StatusOptions) -> Result<Code, Failure> {
     let format = format(global, options)?;
     let place = Place::find(global)?;
     if options.output.is_some() {
-        place.must_be_made()?;
+        place.must_exist()?;
     }
     let store = place.open_to_read()?;
     let mut jobs = Vec::new();

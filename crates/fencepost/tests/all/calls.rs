@@ -24,7 +24,7 @@ use fencepost_guard::local::Local;
 use fencepost_guard::scout::Scout;
 use fencepost_guard::signals::Signals;
 use fencepost_store::layer::{Call, Ended, Trace, Verb};
-use fencepost_store::{Access, MemoryStore, Secret, SqliteStore, Store, open_with};
+use fencepost_store::{Access, HostMemory, KnownStore, MemoryStore, Secret, SqliteStore, Store, StoreHandle};
 
 /// A child that ends as soon as it is started, and asks its upstreams before that if it has any.
 struct Instantly {
@@ -114,10 +114,36 @@ fn calls_of_a_later_run(store: impl Store + 'static) -> Vec<Call> {
     let job = Job::shared(Name::new("counted").unwrap());
     let store = Arc::new(Trace::new(store));
     // The first run of all also mints the store's identity.
-    run_once(Arc::clone(&store) as Arc<dyn Store>, &site, &job, &[]);
+    run_once(known(&store, &site), &site, &job, &[]);
     store.clear();
-    run_once(Arc::clone(&store) as Arc<dyn Store>, &site, &job, &[]);
+    run_once(known(&store, &site), &site, &job, &[]);
     store.calls()
+}
+
+/// The store as a new process opens it: only what the host remembers is known of it.
+fn known<S: Store + 'static>(store: &Arc<Trace<S>>, site: &Site) -> Arc<dyn Store> {
+    let memory = HostMemory::new(&site.state());
+    Arc::new(KnownStore::remembering(Arc::clone(store), &memory, "https://store.example.org"))
+}
+
+/// The check that the store is the known one costs a call only where no record names the store.
+#[test]
+fn a_jobs_first_run_also_reads_the_store_id() {
+    let site = Site::new();
+    let named = |name: &str| Job::shared(Name::new(name).unwrap());
+    let store = Arc::new(Trace::new(MemoryStore::new()));
+    run_once(known(&store, &site), &site, &named("other"), &[]);
+    store.clear();
+    run_once(known(&store, &site), &site, &named("counted"), &[]);
+    let on = Key::job(&named("counted")).as_str().to_string();
+    let call = |verb, on: &str, ended| Call { verb, on: on.to_string(), ended };
+    let expected = [
+        call(Verb::Read, &on, Ended::Answered),
+        call(Verb::Read, Key::identity().as_str(), Ended::Answered),
+        call(Verb::Swap, &on, Ended::Won),
+        call(Verb::Swap, &on, Ended::Won),
+    ];
+    assert_eq!(store.calls(), expected);
 }
 
 #[test]
@@ -141,8 +167,8 @@ fn an_uncontended_run_makes_three_calls_of_which_two_are_won_swaps() {
     ];
     for url in urls {
         let password = url.starts_with("http").then(|| Secret::new(TOKEN));
-        let access = Access { password, cache: Some(directory.path().join("cache")) };
-        assert_eq!(calls_of_a_later_run(open_with(&url, &access).unwrap()), expected, "{url}");
+        let access = Access { password, cache: Some(directory.path().join("cache")), must_exist: false };
+        assert_eq!(calls_of_a_later_run(StoreHandle::new(&url, access).open().unwrap()), expected, "{url}");
     }
 }
 

@@ -186,7 +186,7 @@ fn somebody_else_gets_no_more_rights_by_the_new_file_and_a_closed_directory_is_s
     let scene = Scene::new();
     let binary = scene.aside("fencepost");
     install(FENCEPOST, &binary, "755");
-    fs::set_permissions(scene.aside(""), Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(scene.aside(""), Permissions::from_mode(0o1777)).unwrap();
     fs::set_permissions(scene.path(""), Permissions::from_mode(0o777)).unwrap();
     fs::write(scene.path("report"), "root's").unwrap();
     fs::set_permissions(scene.path("report"), Permissions::from_mode(0o4750)).unwrap();

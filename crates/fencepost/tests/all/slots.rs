@@ -10,7 +10,7 @@ use fencepost_core::record::Record;
 use fencepost_core::time::Wall;
 use fencepost_core::zone::Zone;
 use fencepost_guard::clock;
-use fencepost_store::{Swapped, open};
+use fencepost_store::{Access, StoreHandle, Swapped};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ fn asleep(site: &Site, job: &str, schedule: &str, since: &str) {
 }
 
 fn change(site: &Site, job: &str, change: impl FnOnce(&mut Record)) {
-    let store = open(&format!("sqlite:{}", site.database().display())).unwrap();
+    let store = StoreHandle::new(&format!("sqlite:{}", site.database().display()), Access::default()).open().unwrap();
     let job = Job::parse(job).unwrap();
     let entry = store.read(&Key::job(&job)).unwrap().value.unwrap();
     let mut record = Record::decode(&entry.bytes, &job).unwrap();

@@ -17,17 +17,18 @@ fn a_database_removed_under_a_running_job() {
     for name in ["store.db", "store.db-wal", "store.db-shm"] {
         fs::remove_file(place.state().join(name)).unwrap();
     }
-    // Nobody is let in beside it, and nobody takes what is gone for something new.
+    // No run starts beside it, and no verb takes a missing store for a new one.
     for arguments in
         [&["run", "a", "--", "true"][..], &["status"], &["lease", "acquire", "a"], &["overdue"], &["store", "check"]]
     {
         let said = place.fencepost(arguments).output().unwrap();
         assert_eq!(said.status.code(), Some(125), "{said:?}");
         let words = String::from_utf8(said.stderr).unwrap();
-        assert!(words.contains("is gone") && words.contains("To begin anew"), "{words}");
+        assert!(words.contains("is missing") && words.contains("fencepost store accept sqlite:"), "{words}");
     }
     stopped_in_time(&place, &mut run, &tree, broken);
-    fs::remove_dir_all(place.state().join("memory/stores")).unwrap();
+    let url = format!("sqlite:{}", place.database().display());
+    assert!(place.output(&["store", "accept", &url]).status.success());
     assert_eq!(place.statuses("a"), Vec::<String>::new());
     place.next_token("a");
 }
@@ -139,9 +140,8 @@ fn a_store_that_hangs_under_a_running_job() {
 
 #[test]
 fn a_disk_that_is_full_under_a_running_job() {
-    let Some(mount) = Mount::small() else { return };
     let place = Place::new();
-    std::os::unix::fs::symlink(mount.path(), place.state()).unwrap();
+    let Some(mount) = Mount::small(&place.state()) else { return };
     let (mut run, tree) = start(&place);
     let broken = Instant::now();
     mount.fill();
@@ -302,23 +302,23 @@ impl Drop for Immutable {
 
 /// A file system with little room.
 struct Mount {
-    dir: tempfile::TempDir,
+    directory: PathBuf,
 }
 
 impl Mount {
-    fn small() -> Option<Self> {
-        let dir = tempfile::TempDir::new().unwrap();
+    fn small(directory: &Path) -> Option<Self> {
+        fs::create_dir(directory).unwrap();
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=256k,mode=0700", "none"]).arg(dir.path());
+        mount.args(["-t", "tmpfs", "-o", "size=256k,mode=0700", "none"]).arg(directory);
         if !is_root() || !mount.status().is_ok_and(|status| status.success()) {
             println!("skipped: only root can mount a small file system");
             return None;
         }
-        Some(Self { dir })
+        Some(Self { directory: directory.to_path_buf() })
     }
 
     fn path(&self) -> &Path {
-        self.dir.path()
+        &self.directory
     }
 
     fn fill(&self) {

@@ -6,10 +6,10 @@ use fencepost_core::record::Record;
 use fencepost_core::time::Wall;
 use fencepost_core::zone::Zone;
 use fencepost_guard::clock;
-use fencepost_store::{Swapped, open};
+use fencepost_store::{Access, StoreHandle, Swapped};
 
 fn change(site: &Site, job: &str, change: impl FnOnce(&mut Record)) {
-    let store = open(&format!("sqlite:{}", site.database().display())).unwrap();
+    let store = StoreHandle::new(&format!("sqlite:{}", site.database().display()), Access::default()).open().unwrap();
     let job = Job::parse(job).unwrap();
     let entry = store.read(&Key::job(&job)).unwrap().value.unwrap();
     let mut record = Record::decode(&entry.bytes, &job).unwrap();

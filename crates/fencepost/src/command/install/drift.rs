@@ -144,7 +144,7 @@ fn idle(
 ) -> Result<Option<Difference>, Failure> {
     let Some((name, _)) = config.jobs.iter().find(|(known, _)| known.as_str() == name) else { return Ok(None) };
     let job = crate::command::job(name, false, place)?;
-    let (record, clock) = if place.is_unmade()? { (None, None) } else { look(place.open()?.as_ref(), &job)? };
+    let (record, clock) = look(place.open_to_read()?.as_ref(), &job)?;
     let is_over = record.as_ref().is_some_and(|record| place.is_over(record, clock.as_ref()));
     let is_paused = record.as_ref().is_some_and(|record| record.paused.is_some());
     let standing = if is_over { Standing::Over } else { Standing::Stands };

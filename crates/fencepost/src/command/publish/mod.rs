@@ -112,7 +112,7 @@ impl<'a> Desk<'a> {
     /// An early warning, where asking costs next to nothing: has somebody been granted a token since? Only the fence
     /// decides, so that whatever goes wrong here is passed over.
     fn newer_token(&self) -> Option<Token> {
-        if !self.place.store.starts_with("sqlite:") {
+        if !self.place.properties().is_embedded {
             return None;
         }
         let (record, _) = look(self.place.open_to_read().ok()?.as_ref(), &self.writer.job).ok()?;

@@ -111,13 +111,12 @@ pub fn import(global: &Global, place: &Place, path: &Path, replace_lost: bool) -
 
 /// Opens the store to fill it. In the place of a lost one an empty store is expected.
 fn open(place: &Place, replace_lost: bool) -> Result<Arc<dyn Store>, Failure> {
-    if replace_lost { place.opened() } else { place.open() }
+    if replace_lost { Ok(place.handle()?.open_unchecked()?) } else { place.open() }
 }
 
 /// From now on this host knows the store.
-fn remember(place: &Place, _: StoreId) -> Result<(), Failure> {
-    crate::made::remember(place);
-    Ok(())
+fn remember(place: &Place, id: StoreId) -> Result<(), Failure> {
+    Ok(place.handle()?.accept(Some(id))?)
 }
 
 /// A whole backup, checked.

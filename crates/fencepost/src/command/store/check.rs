@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use fencepost_core::lease::CLOCK_GAP_MAX;
 use fencepost_guard::clock;
 use fencepost_store::conformance::{self, Check, Effort};
-use fencepost_store::{Key, OpenError, Standing, Store, StoreClock, StoreError, Swapped, declared, open_with};
+use fencepost_store::{Key, OpenError, Standing, Store, StoreClock, StoreError, StoreHandle, Swapped, Trouble};
 use serde::Serialize;
 
 use crate::args::Global;
 use crate::exit::{Code, Failure};
 use crate::place::Place;
-use crate::{canary, made, show};
+use crate::show;
 
 /// How many calls a median is taken of.
 const CALLS: usize = 9;
@@ -93,40 +93,48 @@ pub fn run(global: &Global, place: &Place) -> Result<Report, Failure> {
 
 /// Checks the store, and says how far it is on a terminal.
 pub fn examine(global: &Global, place: &Place) -> Result<Report, Failure> {
-    let access = place.access()?;
-    // What is gone must not be made anew by being looked at.
-    place.is_unmade()?;
-    let open = || match open_with(&place.store, &access) {
-        Ok(store) => Ok(store),
-        Err(OpenError::Store(error)) => Err(error),
-        Err(OpenError::Usage(text)) => Err(StoreError::not_done(fencepost_store::Trouble::Refused, text)),
-    };
-    let progress = Progress::of(global);
+    let handle = place.handle()?;
     let mut checks = Vec::new();
-    match open_with(&place.store, &access) {
+    let progress = Progress::of(global);
+    match handle.check() {
         Err(OpenError::Usage(text)) => return Err(Failure::Usage(text)),
-        Err(OpenError::Store(error)) => checks.push(Line::new("reach", Finding::Failed, error.detail)),
-        Ok(store) => {
-            progress.say("reach");
-            match reach(store.as_ref()) {
-                Err(error) => checks.push(Line::new("reach", Finding::Failed, error.detail)),
-                Ok(lines) => {
-                    checks.extend(lines);
-                    checks.extend(prove(&open, &progress));
-                    progress.say("settings");
-                    checks.extend(settings(place, &access));
-                }
-            }
+        // A store that this host does not know is not created again by a check.
+        Err(OpenError::Store(error)) if error.trouble == Trouble::Corrupt || handle.is_new().is_err() => {
+            return Err(Failure::Store(error));
         }
+        Err(OpenError::Store(error)) => checks.push(Line::new("reach", Finding::Failed, error.detail)),
+        Ok(()) => checks.extend(tried(&handle, &progress)?),
     }
     progress.clear();
     let verdict = if checks.iter().any(Line::speaks_against) { "refused" } else { "ok" };
     let report = Report { v: 1, url: place.shown_store(), verdict, checks };
     if report.is_ok() {
-        canary::remember(place);
-        made::remember(place);
+        handle.note_proved();
     }
     Ok(report)
+}
+
+/// What comes of using the store.
+fn tried(handle: &StoreHandle, progress: &Progress) -> Result<Vec<Line>, Failure> {
+    let open = || match handle.open_unchecked() {
+        Ok(store) => Ok(Box::new(store) as Box<dyn Store>),
+        Err(OpenError::Store(error)) => Err(error),
+        Err(OpenError::Usage(text)) => Err(StoreError::not_done(Trouble::Refused, text)),
+    };
+    let failed = |error: StoreError| vec![Line::new("reach", Finding::Failed, error.detail)];
+    progress.say("reach");
+    let mut lines = match handle.open_unchecked() {
+        Err(OpenError::Usage(text)) => return Err(Failure::Usage(text)),
+        Err(OpenError::Store(error)) => return Ok(failed(error)),
+        Ok(store) => match reach(store.as_ref()) {
+            Err(error) => return Ok(failed(error)),
+            Ok(lines) => lines,
+        },
+    };
+    lines.extend(prove(&open, progress));
+    progress.say("settings");
+    lines.extend(settings(handle));
+    Ok(lines)
 }
 
 /// Whether it answers at all, how fast, and what its clock shows.
@@ -234,8 +242,8 @@ fn proved(check: &Check) -> String {
 }
 
 /// What cannot be proved by running, as the store's settings say it.
-fn settings(place: &Place, access: &fencepost_store::Access) -> Vec<Line> {
-    let declared = match declared(&place.store, access) {
+fn settings(handle: &StoreHandle) -> Vec<Line> {
+    let declared = match handle.declared() {
         Ok(declared) => declared,
         Err(OpenError::Usage(text)) => return vec![Line::new("durability", Finding::Unknown, text)],
         Err(OpenError::Store(error)) => return vec![Line::new("durability", Finding::Unknown, error.detail)],

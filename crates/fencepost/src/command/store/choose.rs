@@ -57,6 +57,14 @@ fn target(global: &Global) -> Result<PathBuf, Failure> {
         Some(named) => Some(named.clone()),
         None => std::env::var_os(config::VARIABLE).filter(|named| !named.is_empty()).map(PathBuf::from),
     };
+    let is_none = global.config.is_none() && std::env::var_os(config::VARIABLE).is_some_and(|named| named.is_empty());
+    if is_none {
+        return Err(Failure::Usage(format!(
+            "{}= says that there is no configuration, so nothing was written. Name the file to write, by: fencepost --config \
+             FILE store use URL",
+            config::VARIABLE
+        )));
+    }
     if let Some(named) = named {
         let whole = std::path::absolute(&named);
         return whole.map_err(|error| Failure::Usage(format!("{}: {error}", named.display())));

@@ -48,7 +48,7 @@ pub fn run(global: &Global, options: &MoveOptions, from: &Place, to: &Place) -> 
     if bare(&from.store) == bare(&to.store) {
         return Err(Failure::Usage(format!("{shown_from} cannot be moved to itself.")));
     }
-    if from.is_unmade()? {
+    if from.is_new()? {
         return Err(Failure::Usage(format!("There is no store at {shown_from}.")));
     }
     match preview(from, to) {

@@ -1,5 +1,6 @@
 //! `fencepost store …`: prove a store, make it the default, move to another, back it up, recover after a loss.
 
+mod accept;
 mod backup;
 mod check;
 mod choose;
@@ -21,6 +22,7 @@ pub fn run(global: &Global, verb: &StoreVerb) -> Result<Code, Failure> {
             let place = url.as_ref().map_or_else(|| Ok(place.clone()), |url| one_store(global, &place, url))?;
             Ok(check::run(global, &place)?.code())
         }
+        StoreVerb::Accept { url } => accept::run(global, &one_store(global, &place, url)?),
         StoreVerb::Use { url } => choose::run(global, &one_store(global, &place, url)?),
         StoreVerb::Move(options) => relocate(global, &place, options),
         StoreVerb::Copy(options) => {
@@ -41,7 +43,7 @@ fn relocate(global: &Global, place: &Place, options: &MoveOptions) -> Result<Cod
     let from = place.elsewhere(global, &options.from).with_password_file(options.from_password_file.as_deref());
     let to = place.elsewhere(global, &options.to).with_password_file(options.to_password_file.as_deref());
     // One password cannot be meant for two servers.
-    let to = if from.is_path() { to } else { to.left_alone() };
+    let to = if from.properties().is_path { to } else { to.left_alone() };
     copy::run(global, options, &from, &to)
 }
 

@@ -16,14 +16,16 @@ use fencepost_core::token::Nonce;
 use fencepost_guard::clock;
 use fencepost_guard::local::Local;
 use fencepost_guard::transact::{TransactError, look as read, transact};
-use fencepost_store::{Store, open, redacted};
+use fencepost_store::Store;
+
+use crate::place::Place;
 
 /// A record that is to be read, and what for.
 pub struct Request {
     pub name: Name,
     pub job: Job,
     pub claim: Claim,
-    pub store: String,
+    pub place: Arc<Place>,
     pub local: Local,
     /// The store was away: what is still open may be something that nobody else finds any more.
     pub anew: bool,
@@ -76,7 +78,7 @@ impl Lookout {
 /// The store, once it is open.
 #[derive(Default)]
 struct Reader {
-    store: Option<(String, Arc<dyn Store>)>,
+    store: Option<(Arc<Place>, Arc<dyn Store>)>,
 }
 
 impl Reader {
@@ -94,7 +96,7 @@ impl Reader {
         if request.anew {
             self.store = None;
         }
-        let store = self.open(&request.store)?;
+        let store = self.open(&request.place)?;
         let asked = clock::boot_now();
         let (record, clock) = read(store.as_ref(), &request.job).map_err(|error| error.detail)?;
         let now = clock::now();
@@ -121,14 +123,14 @@ impl Reader {
         Ok((seen.look, seen.next_in))
     }
 
-    fn open(&mut self, url: &str) -> Result<Arc<dyn Store>, String> {
+    fn open(&mut self, place: &Arc<Place>) -> Result<Arc<dyn Store>, String> {
         if let Some((opened, store)) = &self.store
-            && opened == url
+            && Arc::ptr_eq(opened, place)
         {
             return Ok(Arc::clone(store));
         }
-        let store: Arc<dyn Store> = open(url).map(Arc::from).map_err(|error| format!("{}: {error}", redacted(url)))?;
-        self.store = Some((url.to_string(), Arc::clone(&store)));
+        let store = place.open().map_err(|failure| failure.message().to_string())?;
+        self.store = Some((Arc::clone(place), Arc::clone(&store)));
         Ok(store)
     }
 }

@@ -4,6 +4,7 @@ use std::fs::Metadata;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost_core::agenda::{Limits, Task};
@@ -23,7 +24,7 @@ use crate::place::Place;
 const MAX_PARALLEL: u32 = 64;
 
 pub struct Program {
-    place: Place,
+    place: Arc<Place>,
     scheduling: Scheduling,
     pub zone: Zone,
     stamp: Option<Stamp>,
@@ -80,7 +81,7 @@ impl Program {
         let zone = calendar::zone_of_all(None, Some(config))?;
         let scheduling = tasks::scheduling(&place, config, jobs)?;
         copy.write(config.text())?;
-        Ok(Self { place, scheduling, zone, stamp, copy })
+        Ok(Self { place: Arc::new(place), scheduling, zone, stamp, copy })
     }
 
     fn config(&self) -> &Config {
@@ -127,7 +128,7 @@ impl Program {
             name: job.clone(),
             job: scheduled.job.clone(),
             claim: scheduled.claim(),
-            store: self.place.store.clone(),
+            place: Arc::clone(&self.place),
             local: self.place.local(),
             anew,
         })

@@ -1,6 +1,7 @@
 //! A ledger with a past: outcomes of any slot and zone, written as the program writes them.
 #![allow(dead_code, reason = "each file of tests uses its part")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost_core::lease::{Claim, Intent, Me};
@@ -15,13 +16,13 @@ use fencepost_core::zone::Zone;
 use fencepost_guard::host::Host;
 use fencepost_guard::local::Local;
 use fencepost_guard::transact::transact;
-use fencepost_store::{Store, Swapped, open};
+use fencepost_store::{Access, Store, StoreHandle, Swapped};
 
 use crate::common::Site;
 
 /// The ledger of one job, whose runs belong to days in a zone.
 pub struct Past {
-    store: Box<dyn Store>,
+    store: Arc<dyn Store>,
     local: Local,
     job: Job,
     zone: Zone,
@@ -30,7 +31,9 @@ pub struct Past {
 impl Past {
     pub fn of(site: &Site, job: &str, zone: &str) -> Self {
         Self {
-            store: open(&format!("sqlite:{}", site.database().display())).unwrap(),
+            store: StoreHandle::new(&format!("sqlite:{}", site.database().display()), Access::default())
+                .open()
+                .unwrap(),
             local: Local::new(&site.state(), Host::this()),
             job: Job::parse(job).unwrap(),
             zone: Zone::parse(zone).unwrap(),

@@ -154,7 +154,7 @@ fn looking_makes_no_store() {
     fs::rename(&directory, site.path("aside")).unwrap();
     let said = site.say(&["--store", &urls[1], "status"]);
     assert_eq!(said.code, 125, "{said:?}");
-    contains(&said.stderr, &["mounted"]);
+    contains(&said.stderr, &["Mount its disk", "fencepost store accept dir:"]);
 }
 
 /// Versions and values by their keys.

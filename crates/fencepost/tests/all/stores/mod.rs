@@ -1,7 +1,9 @@
 //! The stores from the command line: proved, chosen, moved and recovered, with passwords, under storms and outages.
 
 mod check;
+mod lost;
 mod moving;
+mod naming;
 mod one_shot;
 mod outage;
 mod password;

@@ -1,0 +1,198 @@
+//! The one way to open a store: its URL, its password, the check that it is the store this host knows, the canary, and
+//! what its kind declares.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fencepost_core::record::Identity;
+use fencepost_core::token::StoreId;
+
+use crate::conformance::canary;
+use crate::known::{Acquaintance, KnownStore, identity};
+use crate::open::{Properties, backend, bare, canonical, is_absent, must_name_a_store, properties, redacted};
+use crate::{Access, Declared, HostMemory, MemoryStore, OpenError, Store, StoreError, Trouble};
+
+/// A store that can be opened. It owns the URL and the access. Errors hold no password.
+#[derive(Clone, Debug)]
+pub struct StoreHandle {
+    url: String,
+    access: Access,
+    memory: Option<HostMemory>,
+}
+
+/// What became of a store that this host was told to accept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Acceptance {
+    /// The id that this host knew.
+    pub known: Option<StoreId>,
+    /// The id of the store now. Without one, the first run creates it.
+    pub found: Option<StoreId>,
+}
+
+impl StoreHandle {
+    /// A handle for the store at `url`. Nothing is opened yet, and nothing is known about the store: add
+    /// [`Self::remembering`] to refuse a store that was lost and recreated.
+    pub fn new(url: &str, access: Access) -> Self {
+        Self { url: canonical(url), access, memory: None }
+    }
+
+    /// Remembers the id of the store in `memory`, and refuses one that has another id, or none.
+    pub fn remembering(mut self, memory: HostMemory) -> Self {
+        self.memory = Some(memory);
+        self
+    }
+
+    /// The URL without its password, for people.
+    pub fn shown(&self) -> String {
+        redacted(&self.url)
+    }
+
+    pub fn properties(&self) -> Properties {
+        properties(&self.url)
+    }
+
+    /// Opens the store to change something in it, and creates one where this host has never used it. A store that this
+    /// host has not tried before is tried first.
+    pub fn open(&self) -> Result<Arc<dyn Store>, OpenError> {
+        let Some(acquaintance) = self.acquaintance() else { return self.open_unchecked() };
+        let remembered = acquaintance.recall();
+        self.must_not_be_missing(&acquaintance)?;
+        let store = self.backend(remembered.is_used())?;
+        if !self.properties().is_embedded && !remembered.is_tried {
+            self.try_swaps(store.as_ref())?;
+            let _ = acquaintance.note(|remembered| remembered.is_tried = true);
+        }
+        Ok(Arc::new(KnownStore::new(store, acquaintance, true)))
+    }
+
+    /// Opens the store to look at it. Nothing is created or written, neither in the store nor in the memory of this host.
+    pub fn open_to_read(&self) -> Result<Arc<dyn Store>, OpenError> {
+        if self.is_new()? {
+            return Ok(Arc::new(MemoryStore::new()));
+        }
+        let store = self.backend(true)?;
+        Ok(match self.acquaintance() {
+            Some(acquaintance) => Arc::new(KnownStore::new(store, acquaintance, false)),
+            None => Arc::from(store),
+        })
+    }
+
+    /// Opens the store without the check that this host knows it, and without trying it: for the suite that proves it, and
+    /// for putting a store in the place of a lost one.
+    pub fn open_unchecked(&self) -> Result<Arc<dyn Store>, OpenError> {
+        Ok(Arc::from(self.backend(false)?))
+    }
+
+    /// Whether there is certainly no store yet. Fails if this host has used it before: then it is missing.
+    pub fn is_new(&self) -> Result<bool, OpenError> {
+        must_name_a_store(&self.url)?;
+        if let Some(acquaintance) = self.acquaintance() {
+            self.must_not_be_missing(&acquaintance)?;
+        }
+        Ok(is_absent(&self.url))
+    }
+
+    /// Fails unless the store is one that this host may use.
+    pub fn check(&self) -> Result<(), OpenError> {
+        if self.is_new()? {
+            return Ok(());
+        }
+        let Some(acquaintance) = self.acquaintance() else { return Ok(()) };
+        Ok(KnownStore::new(self.backend(true)?, acquaintance, false).check()?)
+    }
+
+    /// What the settings of the store say that cannot be proved by using it.
+    pub fn declared(&self) -> Result<Vec<Declared>, OpenError> {
+        Ok(backend(&self.url, &self.access)?.declared()?)
+    }
+
+    /// The identity of the store, whether or not this host knows it.
+    pub fn identity(&self) -> Result<Option<Identity>, OpenError> {
+        if is_absent(&self.url) {
+            return Ok(None);
+        }
+        Ok(identity(self.backend(true)?.as_ref())?)
+    }
+
+    /// Notes that the suite has proved the store, so that its first use does not try it again.
+    pub fn note_proved(&self) {
+        if let Some(acquaintance) = self.acquaintance() {
+            let _ = acquaintance.note(|remembered| remembered.is_tried = true);
+        }
+    }
+
+    /// What [`Self::accept`] would do.
+    pub fn acceptance(&self) -> Result<Acceptance, OpenError> {
+        must_name_a_store(&self.url)?;
+        let known = self.acquaintance().and_then(|acquaintance| acquaintance.recall().id);
+        Ok(Acceptance { known, found: self.identity()?.map(|identity| identity.store) })
+    }
+
+    /// Replaces the remembered id by `found`. Without one, this host forgets the store.
+    pub fn accept(&self, found: Option<StoreId>) -> Result<(), OpenError> {
+        let Some(acquaintance) = self.acquaintance() else { return Ok(()) };
+        let kept = match found {
+            // Another server may be behind the URL now, so the canary tries it again.
+            Some(id) => acquaintance.forget().and_then(|()| acquaintance.note(|remembered| remembered.id = Some(id))),
+            None => acquaintance.forget(),
+        };
+        kept.map_err(|error| {
+            let state = self.memory.as_ref().map(|memory| memory.state().display().to_string()).unwrap_or_default();
+            let detail = format!(
+                "What this host remembers about {} cannot be changed in {state} ({error}); it is refused as before.",
+                self.shown()
+            );
+            OpenError::Store(StoreError::not_done(Trouble::Refused, detail))
+        })
+    }
+
+    fn acquaintance(&self) -> Option<Acquaintance> {
+        self.memory.as_ref().map(|memory| Acquaintance::of(memory, &self.url))
+    }
+
+    /// The memory is written after the store was created, so it is read first.
+    fn must_not_be_missing(&self, acquaintance: &Acquaintance) -> Result<(), StoreError> {
+        let is_used = acquaintance.recall().is_used();
+        if is_used && is_absent(&self.url) { Err(acquaintance.missing()) } else { Ok(()) }
+    }
+
+    fn backend(&self, must_exist: bool) -> Result<Box<dyn Store>, OpenError> {
+        if let Some(memory) = self.memory.as_ref().filter(|_| !must_exist) {
+            self.make_room(memory.state())?;
+        }
+        let access = Access { must_exist: must_exist || self.access.must_exist, ..self.access.clone() };
+        Ok(backend(&self.url, &access)?)
+    }
+
+    /// Creates the directories of a store inside the state directory. Elsewhere they are the user's to create: a missing
+    /// one is a typing mistake or a disk that is not mounted.
+    fn make_room(&self, state: &Path) -> Result<(), StoreError> {
+        let path = self.url.split_once(':').map_or("", |(_, path)| path);
+        let Some(parent) = Path::new(path).parent().filter(|_| self.properties().is_path) else { return Ok(()) };
+        if !parent.starts_with(state) || parent.is_dir() {
+            return Ok(());
+        }
+        crate::file_system::create_directories(parent).map_err(|error| {
+            let detail = format!(
+                "{} cannot be created ({error}); nothing was changed. It must be writable for the user that runs fencepost.",
+                parent.display()
+            );
+            StoreError::not_done(Trouble::Refused, detail)
+        })
+    }
+
+    fn try_swaps(&self, store: &dyn Store) -> Result<(), StoreError> {
+        canary(store).map_err(|violation| match violation.failed {
+            Some(error) => error,
+            None => {
+                let detail = format!(
+                    "{} is not used, because it does not keep what a store must: {} Run: fencepost store check {}",
+                    self.shown(),
+                    violation.detail,
+                    bare(&self.url)
+                );
+                StoreError::not_done(Trouble::Corrupt, detail)
+            }
+        })
+    }
+}
