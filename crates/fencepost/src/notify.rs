@@ -1,6 +1,7 @@
 //! Tells others how a run went, without the run waiting for it: a process of its own does that, which outlives the run.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::{File, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -34,8 +35,8 @@ const LOG_MODE: u32 = 0o600;
 /// The most bytes of the file that says which notifications failed.
 const LOG_BYTES_MAX: u64 = 256 * 1024;
 
-/// What whoever tells it has to know. It goes through a pipe, for it holds secrets.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// What the notifier has to know. It goes through a pipe, for it holds secrets.
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Brief {
     pub job: String,
     pub run: RunId,
@@ -59,8 +60,8 @@ pub struct Brief {
     pub on_skips: Option<(u64, Way)>,
 }
 
-/// How somebody is told.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// How a notification is delivered.
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
     Command(Vec<String>),
@@ -214,6 +215,17 @@ impl Teller {
     }
 }
 
+/// Leaves out every field that may hold a secret: password, store URL, environment, commands and webhooks.
+impl fmt::Debug for Brief {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Brief")
+            .field("job", &self.job)
+            .field("run", &self.run)
+            .field("store", &self.shown_store)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Brief {
     /// Whether anybody wants to hear of an end like this.
     fn wants(&self, status: Status) -> bool {
@@ -277,4 +289,36 @@ pub fn open_log(state: &Path) -> std::io::Result<File> {
     let file = options.append(true).create(true).mode(LOG_MODE).custom_flags(O_NOFOLLOW).open(log_path(state))?;
     file.set_permissions(Permissions::from_mode(LOG_MODE))?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_brief_prints_no_secret() {
+        let way = || Some(Way::Url("https://example.org/SECRET".into()));
+        let brief = Brief {
+            job: "article".into(),
+            run: RunId(uuid::Uuid::from_u128(7)),
+            store: "redis://:SECRET@example.org".into(),
+            password: Some("SECRET".into()),
+            shown_store: "redis://***@example.org".into(),
+            state: PathBuf::from("/state"),
+            config: None,
+            directory: None,
+            environment: BTreeMap::from([("API_KEY".into(), "SECRET".into())]),
+            zone: "UTC".into(),
+            host: "a".into(),
+            verbose: false,
+            ping: Some("https://example.org/SECRET".into()),
+            on_error: way(),
+            on_halt: way(),
+            on_recovered: way(),
+            on_skips: way().map(|way| (3, way)),
+        };
+        let printed = format!("{brief:?}");
+        assert!(printed.contains("article") && printed.contains("redis://***@example.org"), "{printed}");
+        assert!(!printed.contains("SECRET"), "{printed}");
+    }
 }
