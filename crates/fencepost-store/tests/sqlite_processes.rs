@@ -21,7 +21,7 @@ const PLACE: &str = "FENCEPOST_TEST_PLACE";
 fn many_processes_make_one_store() {
     for _ in 0..3 {
         let (_directory, path) = place();
-        let path = path.join("new/store.db");
+        let path = path.join("store.db");
         let started: Vec<Child> = (0..32).map(|_| start("create", &path)).collect();
         let said: Vec<String> = started.into_iter().flat_map(said).collect();
         assert_eq!(said.len(), 32, "{said:?}");
