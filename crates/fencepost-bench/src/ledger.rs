@@ -98,6 +98,7 @@ fn outcome(number: u64, slot: Wall) -> Outcome {
         run: RunId(Uuid::from_u128(u128::from(number))),
         host: "worker-1".to_string(),
         trigger: Trigger::Schedule,
+        unstarted: false,
         started: slot,
         finished: Wall(slot.0 + 1_000),
         exit_code: Some(0),

@@ -164,6 +164,7 @@ mod tests {
             run: RunId(Uuid::from_u128(number as u128)),
             host: "h".to_string(),
             trigger: Trigger::Schedule,
+            unstarted: false,
             started: Wall(0),
             finished: Wall(*length),
             exit_code: Some(0),

@@ -141,6 +141,8 @@ impl EndedBy {
 pub struct Ending {
     pub status: Status,
     pub exit_code: Option<i32>,
+    /// The command certainly never started.
+    pub unstarted: bool,
     pub ended_by: EndedBy,
     pub note: Option<String>,
     pub artifacts: Vec<Artifact>,
@@ -157,6 +159,7 @@ impl Ending {
         Self {
             status,
             exit_code: None,
+            unstarted: false,
             ended_by,
             note: None,
             artifacts: Vec::new(),
@@ -204,6 +207,9 @@ pub struct Outcome {
     pub run: RunId,
     pub host: String,
     pub trigger: Trigger,
+    /// The command certainly never started.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub unstarted: bool,
     pub started: Wall,
     pub finished: Wall,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -386,6 +392,7 @@ mod tests {
             run: RunId(Uuid::from_u128(number)),
             host: "h".to_string(),
             trigger: Trigger::Manual,
+            unstarted: false,
             started: Wall(0),
             finished: Wall(0),
             exit_code: None,

@@ -226,12 +226,12 @@ pub trait PlanRules: Clone + fmt::Debug + PartialEq + Eq + core::hash::Hash {
     }
 
     /// Whether an attempt may have had its effect though it did not end well: one that failed by its own exit code says
-    /// that it did not. One that died, or was ended, says nothing.
+    /// that it did not, and so does one whose command never started. One that died, or was ended, says nothing.
     fn is_unknown(attempt: Option<&Outcome>) -> bool {
         let failed_by_itself = |attempt: &Outcome| {
             attempt.status == Status::Error && attempt.exit_code.is_some_and(|code| (1..=128).contains(&code))
         };
-        !attempt.is_some_and(failed_by_itself)
+        !attempt.is_some_and(|attempt| attempt.unstarted || failed_by_itself(attempt))
     }
 
     /// What is made of a mark in the record that lies in the future. One that is far away comes from a clock that was

@@ -20,7 +20,7 @@ use crate::artifact::Snapshot;
 use crate::clock;
 use crate::drive::{Body, Note};
 use crate::keeper::{self, Dismissed, Heard, Keeper, Order, Report, Spawn, SpawnStep};
-use crate::said;
+use crate::said::{self, Collected};
 use crate::scout::{Inspection, Pinned, Scout};
 use crate::task::Task;
 use crate::terminal::{self, Terminal};
@@ -318,6 +318,10 @@ impl Child {
                 tell(Note::Spawned { pid });
                 vec![Input::Spawned]
             }
+            Report::Stale => {
+                self.is_ordered = false;
+                vec![Input::Stale]
+            }
             Report::NotSpawned { step, errno, text } => {
                 let not_found = step == SpawnStep::Command && errno == ENOENT;
                 let text = match step {
@@ -377,11 +381,11 @@ impl Child {
 
     /// What the job said of itself, now that nobody is left to say more. What cannot be trusted is said aloud.
     fn said(&self, tell: &mut dyn FnMut(Note)) -> Input {
-        let (said, troubles) = said::collect(&self.plan.said, self.plan.run);
+        let Collected { said, troubles, unreadable } = said::collect(&self.plan.said, self.plan.run);
         if !troubles.is_empty() {
             tell(Note::Untrusted(troubles));
         }
-        Input::Said(said)
+        Input::Said { said, unreadable }
     }
 
     /// A child that wants the terminal gets it, if it is ours to give; one that ctrl-Z stopped takes us along, as the

@@ -138,9 +138,10 @@ impl Driver<'_> {
         }
     }
 
-    /// What the store answered, which signals came, and what the body had to say.
+    /// Which signals came, what the body had to say, and what the store answered. The answer is last: a signal that came
+    /// while a claim was out, or the death of the keeper, keeps the command from being started.
     fn happenings(&mut self) -> Vec<Input> {
-        let mut inputs: Vec<Input> = self.worker.answer().map(Input::Answered).into_iter().collect();
+        let mut inputs = Vec::new();
         for signal in self.signals.pending() {
             inputs.extend(match signal {
                 Received::End(signal) => vec![Input::Interrupted(signal)],
@@ -149,6 +150,7 @@ impl Driver<'_> {
             });
         }
         inputs.extend(self.body.hear(self.tell));
+        inputs.extend(self.worker.answer().map(Input::Answered));
         inputs
     }
 

@@ -229,7 +229,7 @@ impl Claimed<'_> {
 
 /// The ending of a claim under which nothing was done.
 fn never_started(note: &str) -> Ending {
-    Ending { exit_code: Some(126), ..Ending::new(Status::Error, EndedBy::Fencepost).with_note(note) }
+    Ending { unstarted: true, ..Ending::new(Status::Error, EndedBy::Fencepost).with_note(note) }
 }
 
 #[cfg(test)]

@@ -59,6 +59,7 @@ mod tests {
             run: RunId(uuid::Uuid::from_u128(slot as u128)),
             host: "h".to_string(),
             trigger: Trigger::Schedule,
+            unstarted: false,
             started: Wall(slot),
             finished: Wall(slot),
             exit_code: None,

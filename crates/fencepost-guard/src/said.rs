@@ -7,28 +7,49 @@ use std::path::Path;
 
 use fencepost_core::said::{SAID_BYTES_MAX, Said, line, read};
 use fencepost_core::token::RunId;
+use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 
 /// Adds a line, whole or not at all as far as one write can be: several commands of a job may say something at once.
 pub fn append(path: &Path, run: RunId, said: Said) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
-    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    let mut file = open(OpenOptions::new().append(true).create(true).mode(0o600), path)?;
     file.write_all(&line(run, said))
 }
 
-/// Takes everything that was said, and what in the file cannot be trusted. The file is gone afterwards.
-pub fn collect(path: &Path, run: RunId) -> (Vec<Said>, Vec<String>) {
+/// What a run said of itself.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    pub said: Vec<Said>,
+    /// Lines that cannot be trusted, and are not.
+    pub troubles: Vec<String>,
+    /// Why the file as a whole cannot be relied on, with its path. A refused publish may be missing then.
+    pub unreadable: Option<String>,
+}
+
+/// Takes everything that was said. The file is gone afterwards, if it can be removed.
+///
+/// The job may have put anything in its place, so the file is opened without waiting and without following a link, only
+/// a regular one is read, and no more than the most that can be trusted.
+pub fn collect(path: &Path, run: RunId) -> Collected {
     let mut bytes = Vec::new();
-    let mut troubles = Vec::new();
-    match File::open(path).and_then(|file| file.take(SAID_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)) {
-        Ok(length) if length > SAID_BYTES_MAX => troubles.push("it is longer than 1 MiB".to_string()),
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return (Vec::new(), Vec::new()),
-        Err(error) => troubles.push(format!("it cannot be read: {error}")),
-    }
+    let opened = open(OpenOptions::new().read(true), path);
+    let unreadable = match opened.and_then(|file| file.take(SAID_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)) {
+        Ok(length) if length > SAID_BYTES_MAX => Some("it is longer than 1 MiB".to_string()),
+        Ok(_) => None,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Collected::default(),
+        Err(error) => Some(error.to_string()),
+    };
     let _ = fs::remove_file(path);
-    let (said, untrusted) = read(&bytes, run);
-    troubles.extend(untrusted);
-    (said, troubles)
+    let (said, troubles) = read(&bytes, run);
+    let unreadable = unreadable.map(|why| {
+        format!("what the job said of itself cannot be read: {} (FENCEPOST_OUTCOME): {why}", path.display())
+    });
+    Collected { said, troubles, unreadable }
+}
+
+fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = options.custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
 }

@@ -368,6 +368,7 @@ fn outcome(number: u64, slot: Wall, ended: Ended, zone: &str) -> Outcome {
         run: run(number),
         host: String::new(),
         trigger: Trigger::Schedule,
+        unstarted: false,
         started: slot,
         finished: slot,
         exit_code: Some(0),

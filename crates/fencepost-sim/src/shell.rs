@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fencepost_core::lease::{Facts, Rules};
 use fencepost_core::record::Record;
-use fencepost_core::run::{Event, Exit, Finish, Input, Output, Why};
+use fencepost_core::run::{Event, Exit, Finish, Input, Kept, Output, Why};
 use fencepost_core::time::Boot;
 use fencepost_core::transition::Call;
 
@@ -298,7 +298,7 @@ impl World {
     /// What a wrapper reports as recorded is in the ledger, from then on for ever.
     fn note_recorded(&mut self, run: u8, finish: &Finish) {
         let by_itself = matches!(finish, Finish::Ended { .. });
-        if !by_itself && !matches!(finish, Finish::Stopped { recorded: true, .. }) {
+        if !by_itself && !matches!(finish, Finish::Stopped { recorded: Kept::Recorded, .. }) {
             return;
         }
         let outcome = self.store.record().and_then(|record| record.ledger.of_run(run_id(run)));

@@ -5,7 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fencepost_core::ledger::Status;
 use fencepost_core::record::{Holder, Record};
-use fencepost_core::run::{Event, Finish, Why};
+use fencepost_core::register::{Fate, StoreError};
+use fencepost_core::run::{Event, Finish, Kept, Why};
 use fencepost_core::slot::NotNow;
 use fencepost_core::time::Wall;
 use fencepost_guard::drive::Note;
@@ -230,7 +231,7 @@ fn ending(job: &str, finish: &Finish, now: Wall) -> Option<(Voice, String)> {
             refused.resource,
             refused.refused.as_deref().unwrap_or_default()
         )),
-        Finish::Stopped { why, recorded, .. } => trouble(stopped(job, why, *recorded)),
+        Finish::Stopped { why, started, recorded, .. } => trouble(stopped(job, why, *started, recorded)),
         Finish::NotSpawned(failure) => trouble(format!("{job}: {}", failure.text)),
         Finish::Nested => trouble(format!(
             "{job} was started from inside its own run, which holds the lease: it would wait for itself. Nothing was \
@@ -238,12 +239,9 @@ fn ending(job: &str, finish: &Finish, now: Wall) -> Option<(Voice, String)> {
         )),
         Finish::StoreFailed(error) => trouble(format!("{job} was not run: {error}")),
         Finish::Refused(refusal) => trouble(format!("{job} was not run: {refusal}")),
-        Finish::Unrecorded { exit, error, .. } => trouble(format!(
-            "{job} ended with exit code {}, but that could not be recorded before its lease ran out: {} The lease \
-             ends by itself; the next run will show this one as lost.",
-            exit.code(),
-            error.as_ref().map_or("the store did not answer.", |error| &error.detail)
-        )),
+        Finish::Unrecorded { exit, error, .. } => {
+            trouble(format!("{job} ended with exit code {}.{}", exit.code(), unrecorded(job, error)))
+        }
         Finish::Interrupted(signal) => {
             Some((Voice::Everything, format!("{job}: interrupted by signal {signal}; nothing was run.")))
         }
@@ -267,9 +265,8 @@ fn ending(job: &str, finish: &Finish, now: Wall) -> Option<(Voice, String)> {
         }
         Finish::Barred { halt, barred, recorded } => {
             let reasons = barred.iter().map(|barred| barred.reason.as_str()).collect::<Vec<_>>().join(" ");
-            let unrecorded = if *recorded { "" } else { " That could not be recorded: the store did not answer." };
             match halt {
-                true => trouble(format!("{job} was halted, nothing was run: {reasons}{unrecorded}")),
+                true => trouble(format!("{job} was halted, nothing was run: {reasons}{}", kept(job, recorded))),
                 false => Some((Voice::Everything, format!("{job} skipped, there is nothing to do: {reasons}"))),
             }
         }
@@ -288,8 +285,44 @@ fn ending(job: &str, finish: &Finish, now: Wall) -> Option<(Voice, String)> {
     }
 }
 
-fn stopped(job: &str, why: &Why, recorded: bool) -> String {
-    let unrecorded = if recorded { "" } else { " That could not be recorded: the store did not answer." };
+/// What the store knows of a run that did not come to its own end, where it does not know it all.
+fn kept(job: &str, recorded: &Kept) -> String {
+    match recorded {
+        Kept::Recorded => String::new(),
+        Kept::NoLease => " It held no lease, so nothing is recorded of it.".to_string(),
+        Kept::Failed(error) => unrecorded(job, error),
+    }
+}
+
+/// Whether the end of a run is recorded, after the store failed.
+fn unrecorded(job: &str, error: &StoreError) -> String {
+    match error.fate {
+        Fate::NotDone => format!(
+            " That could not be recorded: {} The lease ends by itself; the next run records this one as lost.",
+            error.detail
+        ),
+        Fate::Unknown => format!(
+            " It is not known whether that was recorded: {} If not, the lease ends by itself and the next run records \
+             this one as lost. Look: fencepost runs {job}",
+            error.detail
+        ),
+    }
+}
+
+fn unstarted(job: &str, why: &Why, recorded: &Kept) -> String {
+    let why = match why {
+        Why::KeeperDied => "its keeper process died before it could be started".to_string(),
+        Why::Taken { .. } => "lease lost: it had passed on before the command could be started".to_string(),
+        other => format!("lease lost: {}", other.note_unstarted()),
+    };
+    format!("{job}: {why}. Nothing was run.{}", kept(job, recorded))
+}
+
+fn stopped(job: &str, why: &Why, started: bool, recorded: &Kept) -> String {
+    if !started {
+        return unstarted(job, why, recorded);
+    }
+    let unrecorded = kept(job, recorded);
     let (what, next) = match why {
         Why::Deadline => (
             "lease lost: it could not be renewed in time, so the job was stopped before the lease could pass on".into(),

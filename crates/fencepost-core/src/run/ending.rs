@@ -5,10 +5,11 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{COMPLETION_PATIENCE, Event, Exit, Finish, Output, Phase, Run, Stage, Why};
+use super::{COMPLETION_PATIENCE, Event, Exit, Finish, Kept, Output, Phase, Run, Stage, Why};
 use crate::contract::{Judgement, judge};
 use crate::lease::{Intent, Now, Rules};
 use crate::ledger::{Barred, EndedBy, Ending, Status};
+use crate::register::{Fate, StoreError, Trouble};
 
 impl<R: Rules> Run<R> {
     /// The tree is gone: say how it ended, in the swap that releases.
@@ -17,9 +18,13 @@ impl<R: Rules> Run<R> {
         self.phase = Phase::Completing;
         self.give_up_at = Some(self.deadline().map_or(patience, |deadline| deadline.max(patience)));
         let me = self.mine.as_ref().map(|mine| mine.me).filter(|_| !self.is_taken());
-        let Some(me) = me else { return self.finish_child(self.mine.is_some(), out) };
+        let Some(me) = me else {
+            // A lease that passed on: the run that took it over has recorded the end of this one.
+            let kept = if self.mine.is_some() { Kept::Recorded } else { Kept::NoLease };
+            return self.finish_child(kept, out);
+        };
         if self.is_over_for_good() {
-            return self.finish_child(false, out);
+            return self.finish_child(Kept::NoLease, out);
         }
         match &self.transition {
             // A renewal is out. Its answer comes first, for it decides what the record holds.
@@ -51,10 +56,15 @@ impl<R: Rules> Run<R> {
                 let why = refused.map_or("", |why| why.as_str());
                 by_us(Status::Fenced).with_note(format!("a publish was refused: {why}"))
             }
+            (Some(why), _, _) if self.is_unstarted() => by_us(why.status()).with_note(why.note_unstarted()),
             (Some(why), _, _) => by_us(why.status()).with_note(why.note()),
             // Nothing ran, which the code says that a shell would show.
             (None, Some(failure), _) => Ending {
-                exit_code: Some(if failure.not_found { 127 } else { 126 }),
+                exit_code: Some(match self.interrupted {
+                    Some(signal) => Exit::Signal(signal).code(),
+                    None if failure.not_found => 127,
+                    None => 126,
+                }),
                 ..by_us(Status::Error).with_note(failure.text.clone())
             },
             (None, None, Some(halt)) => {
@@ -78,6 +88,7 @@ impl<R: Rules> Run<R> {
         Ending {
             note,
             exit_code: exit_code.or(ending.exit_code),
+            unstarted: self.is_unstarted(),
             upstreams: self.child.upstreams.clone(),
             barred: self.child.barred.clone(),
             published: self.child.published.clone(),
@@ -91,6 +102,15 @@ impl<R: Rules> Run<R> {
         if self.stage == Stage::Preparing {
             let note = format!("the command to prepare failed with exit code {code}");
             return Judgement { note: Some(note), ..judge(code, None, None, &[], &[]) };
+        }
+        if let (Stage::Surveying, Some(signal)) = (self.stage, self.interrupted) {
+            let note = format!("interrupted by signal {signal} while its artifacts were looked at");
+            return Judgement { note: Some(note), ended_by: EndedBy::Fencepost, ..judge(code, None, None, &[], &[]) };
+        }
+        if let Some(why) = &self.child.unreadable {
+            // A refused publish may be missing in it, so that the run cannot be said to have ended well.
+            let failed = judge(125, None, None, &[], &[]);
+            return Judgement { note: Some(why.clone()), ended_by: EndedBy::Fencepost, ..failed };
         }
         let last_ok = self.mine.as_ref().and_then(|mine| mine.known.record.ledger.last_ok.as_ref());
         let before = last_ok.map_or(&[][..], |last| &last.artifacts);
@@ -107,31 +127,44 @@ impl<R: Rules> Run<R> {
         }
     }
 
-    pub(super) fn finish_child(&mut self, recorded: bool, out: &mut Vec<Output>) {
+    /// What the store has left open about the last swap, once it is given up.
+    pub(super) fn completion_error(&mut self) -> StoreError {
+        let silent = || StoreError::not_done(Trouble::Unavailable, "The store did not answer.");
+        let error = self.last_error.take().unwrap_or_else(silent);
+        match &self.transition {
+            // A renewal is still out, so the last swap was never sent.
+            Some(transition) if !transition.completes() => StoreError { fate: Fate::NotDone, ..error },
+            Some(_) if self.retry_at.is_none() => StoreError { fate: Fate::Unknown, ..error },
+            _ => error,
+        }
+    }
+
+    pub(super) fn finish_child(&mut self, kept: Kept, out: &mut Vec<Output>) {
         let escaped = core::mem::take(&mut self.child.escaped);
         let exit = self.child.exit;
         let refused =
             core::mem::take(&mut self.child.published).into_iter().find(|published| published.refused.is_some());
         if let Some(refused) = refused {
-            let recorded = recorded && !self.is_taken();
+            let recorded = if self.is_taken() { Kept::NoLease } else { kept };
             let finish = Finish::Fenced { exit, refused: Box::new(refused), recorded, escaped };
             return self.finish(finish, out);
         }
+        let started = !self.is_unstarted();
         let judgement = Box::new(self.judgement());
         let finish = match (self.child.stopped.take(), self.child.not_spawned.take(), self.interrupted) {
-            (Some(why), _, _) => Finish::Stopped { why, exit, recorded, escaped },
+            (Some(why), _, _) => Finish::Stopped { why, started, exit, recorded: kept, escaped },
             (None, Some(_), Some(signal)) => Finish::Interrupted(signal),
             (None, Some(failure), None) => Finish::NotSpawned(failure),
             (None, None, _) if self.child.halt.is_some() => {
                 let (halt, barred) = (self.child.halt == Some(true), core::mem::take(&mut self.child.barred));
-                Finish::Barred { halt, barred, recorded: recorded && self.mine.is_some() }
+                Finish::Barred { halt, barred, recorded: if self.mine.is_some() { kept } else { Kept::NoLease } }
             }
             (None, None, _) => {
                 let exit = exit.unwrap_or(Exit::Code(125));
-                match (&self.mine, recorded) {
+                match (&self.mine, kept) {
                     (None, _) => Finish::WithoutLease { exit, judgement, escaped },
-                    (Some(_), true) => Finish::Ended { exit, judgement, escaped },
-                    (Some(_), false) => Finish::Unrecorded { exit, error: self.last_error.take(), escaped },
+                    (Some(_), Kept::Failed(error)) => Finish::Unrecorded { exit, error, escaped },
+                    (Some(_), _) => Finish::Ended { exit, judgement, escaped },
                 }
             }
         };

@@ -40,6 +40,9 @@ const WATCH_PAUSE_MAX: Duration = Duration::from_secs(30);
 const CLAIM_PATIENCE: Duration = Duration::from_secs(30);
 const INTERRUPT_PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long the answer to a claim is waited for once the keeper has died. Nothing runs meanwhile.
+const KEEPER_PATIENCE: Duration = Duration::from_secs(5);
+
 /// How long a completion is tried for at least, even where the deadline has passed: it changes nothing that is not
 /// ours any more.
 const COMPLETION_PATIENCE: Duration = Duration::from_secs(5);
@@ -100,11 +103,15 @@ struct Child {
     timeout_at: Option<Boot>,
     exit: Option<Exit>,
     not_spawned: Option<NotSpawned>,
+    /// The order to start it came too late. It starts once the lease is confirmed.
+    is_stale: bool,
     stopped: Option<Why>,
     frozen_since: Option<Boot>,
     published: Vec<Published>,
     /// The last word it said of itself.
     said: Option<Recorded>,
+    /// Why what it said of itself cannot be relied on.
+    unreadable: Option<String>,
     upstreams: Vec<Consumed>,
     barred: Vec<Barred>,
     /// What the barrier decided, if it did not let the run through.
@@ -143,6 +150,7 @@ impl<R: Rules> Run<R> {
             _ if self.phase == Phase::Finished => {}
             // The tree is gone, and how it ended is being written down. What its keeper does now changes nothing.
             Input::NotSpawned(_)
+            | Input::Stale
             | Input::TreeEmpty { .. }
             | Input::DeadlineReached
             | Input::Frozen
@@ -161,7 +169,11 @@ impl<R: Rules> Run<R> {
                 self.child.not_spawned = Some(why);
                 self.complete(now, &mut out);
             }
-            Input::Said(said) => said.into_iter().for_each(|said| self.heard(said)),
+            Input::Stale => self.stale(now, &mut out),
+            Input::Said { said, unreadable } => {
+                said.into_iter().for_each(|said| self.heard(said));
+                self.child.unreadable = self.child.unreadable.take().or(unreadable);
+            }
             Input::ChildEnded(exit) => self.child.exit = Some(exit),
             Input::TreeEmpty { escaped } => {
                 self.child.escaped = escaped;
@@ -172,11 +184,7 @@ impl<R: Rules> Run<R> {
             Input::DeadlineReached => self.stopping(Why::Deadline, &mut out),
             Input::Frozen => self.frozen(now, &mut out),
             Input::Woke => self.renew(now, &mut out),
-            Input::KeeperDied { escaped } => {
-                self.stopping(Why::KeeperDied, &mut out);
-                self.child.escaped = escaped;
-                self.complete(now, &mut out);
-            }
+            Input::KeeperDied { escaped } => self.keeper_died(now, escaped, &mut out),
             Input::Interrupted(signal) => self.interrupt(signal, now, &mut out),
         }
         self.end_without_tree(now, &mut out);
@@ -227,6 +235,9 @@ impl<R: Rules> Run<R> {
     fn look(&mut self, now: Now, out: &mut Vec<Output>) {
         if let Some(signal) = self.interrupted {
             return self.finish(Finish::Interrupted(signal), out);
+        }
+        if self.child.stopped.is_some() {
+            return self.finish_child(Kept::NoLease, out);
         }
         self.phase = Phase::Claiming;
         self.mine = None;
@@ -282,7 +293,7 @@ impl<R: Rules> Run<R> {
             Phase::Claiming if !self.holds(&done) => self.asked(now, done, out),
             Phase::Claiming => self.claimed(now, done, out),
             Phase::Running => self.renewed(now, done, out),
-            Phase::Completing if completes => self.finish_child(true, out),
+            Phase::Completing if completes => self.finish_child(Kept::Recorded, out),
             Phase::Completing => {
                 self.hold(now, done);
                 self.complete(now, out);
@@ -314,6 +325,9 @@ impl<R: Rules> Run<R> {
         if let Some(signal) = self.interrupted {
             let text = format!("interrupted by signal {signal} before it started");
             self.child.not_spawned = Some(NotSpawned { not_found: false, text });
+            return self.complete(now, out);
+        }
+        if self.child.stopped.is_some() {
             return self.complete(now, out);
         }
         if deadline <= now.boot + self.terms.grace {
@@ -361,7 +375,11 @@ impl<R: Rules> Run<R> {
                 return;
             }
             self.child.frozen_since = None;
-            out.extend([Output::Tell(Event::Thawed), Output::Thaw(deadline)]);
+            if self.child.is_stale {
+                self.start_stale(now, out);
+            } else {
+                out.extend([Output::Tell(Event::Thawed), Output::Thaw(deadline)]);
+            }
         } else {
             out.push(Output::Extend(deadline));
         }
@@ -418,6 +436,7 @@ impl<R: Rules> Run<R> {
     fn give_up_claim(&mut self, now: Now, out: &mut Vec<Output>) {
         match self.interrupted {
             Some(signal) => self.finish(Finish::Interrupted(signal), out),
+            None if self.child.stopped.is_some() => self.finish_child(Kept::NoLease, out),
             None if self.terms.observe => self.observe_failure(now, &silent_store(), out),
             // The call is still out, so that nothing can be asked of this store again.
             None if self.may_run_without_lease(&silent_store()) => self.run_without_lease(now, silent_store(), out),
@@ -491,6 +510,9 @@ impl<R: Rules> Run<R> {
         }
         if let Some(signal) = self.interrupted {
             return self.finish(Finish::Interrupted(signal), out);
+        }
+        if self.child.stopped.is_some() {
+            return self.finish_child(Kept::NoLease, out);
         }
         let replace = self.terms.overlap == Overlap::Replace;
         if replace && self.wait_until.is_none() {
@@ -577,7 +599,8 @@ impl<R: Rules> Run<R> {
     fn may_run_without_lease(&self, error: &StoreError) -> bool {
         let out_of_reach = error.trouble != Trouble::Corrupt && self.looks == 0;
         let may_be_due = self.not_now.is_none();
-        self.terms.run_without_store && out_of_reach && may_be_due && self.interrupted.is_none()
+        let may_start = self.interrupted.is_none() && self.child.stopped.is_none();
+        self.terms.run_without_store && out_of_reach && may_be_due && may_start
     }
 
     fn run_without_lease(&mut self, now: Now, error: StoreError, out: &mut Vec<Output>) {
@@ -598,6 +621,18 @@ impl<R: Rules> Run<R> {
     fn may_wait_for_store(&self, now: Now, error: &StoreError) -> bool {
         let waiting = self.wait_until.is_some_and(|until| now.boot < until);
         waiting && error.trouble == Trouble::Unavailable && self.interrupted.is_none()
+    }
+
+    /// The tree is gone with its keeper. Without a tree there may be a claim under way, whose answer is waited for: what was
+    /// claimed is released, and recorded as not started.
+    fn keeper_died(&mut self, now: Now, escaped: Vec<String>, out: &mut Vec<Output>) {
+        self.stopping(Why::KeeperDied, out);
+        self.child.escaped = escaped;
+        match self.phase {
+            Phase::Waiting { .. } => self.finish_child(Kept::NoLease, out),
+            Phase::Claiming => self.give_up_at = self.give_up_at.min(Some(now.boot + KEEPER_PATIENCE)),
+            _ => self.complete(now, out),
+        }
     }
 
     fn frozen(&mut self, now: Now, out: &mut Vec<Output>) {

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{Event, Exit, Output, Run, Stage, Why};
+use super::{Event, Exit, Kept, Output, Run, Stage, Why};
 use crate::lease::{Now, Refusal, Rules};
 use crate::ledger::Status;
 use crate::register::StoreError;
@@ -58,16 +58,17 @@ impl<R: Rules> Run<R> {
         } else {
             self.child.stopped.get_or_insert(why);
         }
-        self.finish_child(true, out);
+        self.finish_child(Kept::Recorded, out);
     }
 
     /// The store could not be told how a run ended. One that is only observed ends with its own exit code all the same.
     pub(super) fn give_up_completion(&mut self, out: &mut Vec<Output>) {
+        let error = self.completion_error();
         if self.terms.observe && self.mine.is_some() {
-            let why = self.last_error.take().map_or_else(|| "the store did not answer.".into(), |error| error.detail);
-            self.observed(Status::Lost, format!("its end could not be recorded: {why}"), out);
+            self.observed(Status::Lost, format!("its end could not be recorded: {}", error.detail), out);
             self.mine = None;
         }
-        self.finish_child(false, out);
+        let kept = if self.mine.is_some() { Kept::Failed(error) } else { Kept::NoLease };
+        self.finish_child(kept, out);
     }
 }

@@ -45,13 +45,50 @@ impl<R: Rules> Run<R> {
 
     /// Whether there can be processes of the job. A look at files has none, and nothing that a keeper could end.
     pub(super) fn has_tree(&self) -> bool {
-        matches!(self.stage, Stage::Preparing | Stage::Working)
+        matches!(self.stage, Stage::Preparing | Stage::Working) && !self.child.is_stale
     }
 
-    /// When a stage without processes has to end, for no keeper does it.
+    /// When a stage without processes has to end, for no keeper does it. One that waits for its lease to be confirmed
+    /// waits for the grace, whatever the deadline was.
     pub(super) fn own_deadline(&self) -> Option<Boot> {
-        let deadline = self.deadline().filter(|_| !self.has_tree() && self.stage != Stage::Claimed);
+        let is_waiting = self.child.frozen_since.is_some();
+        let deadline = self.deadline().filter(|_| self.is_without_tree() && !is_waiting);
         deadline.map(|deadline| deadline.before(self.terms.grace))
+    }
+
+    fn is_without_tree(&self) -> bool {
+        !self.has_tree() && self.stage != Stage::Claimed
+    }
+
+    /// The keeper, or the whole host, stood still between the claim and the start. The lease is confirmed first.
+    pub(super) fn stale(&mut self, now: Now, out: &mut Vec<Output>) {
+        if self.phase != Phase::Running || self.child.stopped.is_some() {
+            return;
+        }
+        self.child.is_stale = true;
+        self.child.timeout_at = None;
+        if self.lease_deadline().is_some_and(|deadline| deadline > now.boot + self.terms.grace) {
+            // A renewal was confirmed meanwhile.
+            return self.start_stale(now, out);
+        }
+        self.child.frozen_since = Some(now.boot);
+        self.renew(now, out);
+    }
+
+    /// Starts the command whose order came too late, under the lease as it is now.
+    pub(super) fn start_stale(&mut self, now: Now, out: &mut Vec<Output>) {
+        self.child.is_stale = false;
+        self.child.timeout_at = self.terms.timeout.map(|timeout| now.boot + timeout);
+        let grant = self.grant();
+        out.push(match self.stage {
+            Stage::Preparing => Output::Prepare { grant },
+            _ => Output::Spawn { grant },
+        });
+    }
+
+    /// Whether the command certainly never started.
+    pub(super) fn is_unstarted(&self) -> bool {
+        self.stage < Stage::Working || self.child.not_spawned.is_some() || self.child.is_stale
     }
 
     /// Ends a stage without processes by its deadline, or because the lease is gone or wanted by another.
@@ -59,18 +96,15 @@ impl<R: Rules> Run<R> {
         if self.phase != Phase::Running {
             return;
         }
-        let Some(deadline) = self.own_deadline().or_else(|| self.without_lease_and_tree()) else { return };
-        if now.boot >= deadline {
+        if !self.is_without_tree() {
+            return;
+        }
+        if self.own_deadline().is_some_and(|deadline| now.boot >= deadline) {
             self.stopping(Why::Deadline, out);
         }
         if self.child.stopped.is_some() {
             self.complete(now, out);
         }
-    }
-
-    /// Without a lease there is no deadline, but a look may still have to be ended.
-    fn without_lease_and_tree(&self) -> Option<Boot> {
-        (self.mine.is_none() && !self.has_tree() && self.stage != Stage::Claimed).then_some(Boot(u64::MAX))
     }
 
     pub(super) fn heard(&mut self, said: Said) {
@@ -98,7 +132,13 @@ impl<R: Rules> Run<R> {
                 self.child.escaped.clear();
                 self.observe_unprepared(now, None, out);
             }
-            Stage::Working if stands && !refused && self.terms.stages.survey && self.ended_well() => {
+            Stage::Working
+                if stands
+                    && !refused
+                    && self.child.unreadable.is_none()
+                    && self.terms.stages.survey
+                    && self.ended_well() =>
+            {
                 self.stage = Stage::Surveying;
                 self.child.timeout_at = None;
                 out.push(Output::Survey);
@@ -137,11 +177,15 @@ impl<R: Rules> Run<R> {
         }
     }
 
-    /// Somebody asked to stop while files were looked at.
+    /// A signal asked this process to end while no command was running.
     pub(super) fn interrupt_look(&mut self, now: Now, signal: i32, out: &mut Vec<Output>) {
-        let when = if self.stage < Stage::Working { "before it started" } else { "while its artifacts were looked at" };
-        let text = format!("interrupted by signal {signal} {when}");
-        self.child.not_spawned = Some(NotSpawned { not_found: false, text });
+        if self.stage == Stage::Surveying {
+            // The command has run. Its artifacts are not known, so it did not end well.
+            self.child.exit = Some(Exit::Signal(signal));
+        } else {
+            let text = format!("interrupted by signal {signal} before it started");
+            self.child.not_spawned = Some(NotSpawned { not_found: false, text });
+        }
         self.complete(now, out);
     }
 

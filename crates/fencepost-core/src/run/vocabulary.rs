@@ -70,13 +70,19 @@ pub enum Input {
     Tick,
     Spawned,
     NotSpawned(NotSpawned),
+    /// The keeper received the order to start a command only after the deadline that came with it. Nothing was started.
+    Stale,
     /// What the upstreams said.
     Inspected(Passage),
     /// What was found of the declared artifacts.
     Surveyed(Vec<Produced>),
     ChildEnded(Exit),
     /// What the job said of itself. It comes before [`Input::TreeEmpty`], when nobody is left to say more.
-    Said(Vec<Said>),
+    Said {
+        said: Vec<Said>,
+        /// Why that may not be all, and the file's path.
+        unreadable: Option<String>,
+    },
     /// Nothing of the tree is left, except what is named.
     TreeEmpty {
         escaped: Vec<String>,
@@ -267,21 +273,23 @@ pub enum Finish {
     Barred {
         halt: bool,
         barred: Vec<Barred>,
-        recorded: bool,
+        recorded: Kept,
     },
     /// A publish of this run was refused, so that it counts as fenced off whatever the child said. `recorded` says
     /// whether its own last swap told the store.
     Fenced {
         exit: Option<Exit>,
         refused: Box<Published>,
-        recorded: bool,
+        recorded: Kept,
         escaped: Vec<String>,
     },
-    /// fencepost ended the child. `recorded` says whether the store knows.
+    /// fencepost ended the child, or did not start it. `recorded` says whether the store knows.
     Stopped {
         why: Why,
+        /// Whether the command may have started. Otherwise it certainly did not.
+        started: bool,
         exit: Option<Exit>,
-        recorded: bool,
+        recorded: Kept,
         escaped: Vec<String>,
     },
     NotSpawned(NotSpawned),
@@ -298,10 +306,10 @@ pub enum Finish {
     StoreFailed(StoreError),
     /// The claim was refused for a reason that waiting does not mend.
     Refused(Refusal),
-    /// The child ended, but the store could not be told before the deadline.
+    /// The child ended, but the store did not confirm that it was told. The fate of the error says whether it may know.
     Unrecorded {
         exit: Exit,
-        error: Option<StoreError>,
+        error: StoreError,
         escaped: Vec<String>,
     },
     /// It ran without a lease, as asked.
@@ -311,6 +319,23 @@ pub enum Finish {
         escaped: Vec<String>,
     },
     Interrupted(i32),
+}
+
+/// Whether the store knows how a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Kept {
+    /// By the run's own last swap, or by the run that took its lease over.
+    Recorded,
+    /// The run held no lease, so there was nothing to record.
+    NoLease,
+    /// The store failed. The fate of the error says whether it may know all the same.
+    Failed(StoreError),
+}
+
+impl Kept {
+    pub fn is_recorded(&self) -> bool {
+        *self == Self::Recorded
+    }
 }
 
 impl Why {
@@ -335,5 +360,14 @@ impl Why {
             Self::Replaced(asked) => format!("stopped: replaced by run {} on {}", asked.by, asked.host),
             Self::KeeperDied => "stopped: its keeper died".to_string(),
         }
+    }
+
+    /// The same for a command that was never started.
+    pub fn note_unstarted(&self) -> String {
+        let why = match self {
+            Self::Deadline | Self::WokeLate => "its lease could not be confirmed in time".to_string(),
+            other => other.note().trim_start_matches("stopped: ").to_string(),
+        };
+        format!("not started: {why}")
     }
 }

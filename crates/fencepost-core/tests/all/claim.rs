@@ -292,6 +292,7 @@ fn what_never_had_a_lease_is_not_recorded() {
         let mut bench = Bench::begun(waiting.clone(), Memory::with(&held(5, 1)));
         (0..answers).for_each(|_| bench.answer());
         bench.step(Input::KeeperDied { escaped: Vec::new() });
+        bench.settle();
         assert_eq!(stopped(bench.finish()), (Why::KeeperDied, false));
     }
 }

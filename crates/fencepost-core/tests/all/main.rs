@@ -15,6 +15,7 @@ mod run;
 mod schedule;
 mod slot;
 mod stages;
+mod start;
 mod transition;
 mod walk;
 mod zone;

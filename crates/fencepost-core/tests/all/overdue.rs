@@ -40,6 +40,7 @@ fn outcome(number: u128, slot: &str, started: &str, finished: &str, status: Stat
         run: id(number),
         host: "alpha".to_string(),
         trigger: Trigger::Schedule,
+        unstarted: false,
         started: at(started),
         finished: at(finished),
         exit_code: None,

@@ -26,6 +26,7 @@ fn outcome(run: u128, status: Status, note: Option<&str>) -> Outcome {
         run: id(run),
         host: "alpha".to_string(),
         trigger: Trigger::CatchUp,
+        unstarted: false,
         started: wall(10),
         finished: wall(20),
         exit_code: (status == Status::Ok).then_some(0),

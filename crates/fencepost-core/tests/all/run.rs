@@ -7,7 +7,8 @@ use fencepost_core::lease::Facts;
 use fencepost_core::ledger::{EndedBy, RING_OUTCOMES_KEPT, RING_OUTCOMES_MAX, Status};
 use fencepost_core::name::Key;
 use fencepost_core::record::StopAsked;
-use fencepost_core::run::{Event, Exit, Finish, Input, Output, Terms, TookOver, Why};
+use fencepost_core::register::Fate;
+use fencepost_core::run::{Event, Exit, Finish, Input, Kept, Output, Terms, TookOver, Why};
 use fencepost_core::said::{Published, Said};
 use fencepost_core::slot::Choice;
 use fencepost_core::token::Token;
@@ -463,7 +464,7 @@ fn a_completion_is_tried_until_the_deadline_and_then_given_up() {
     }
     assert_eq!((bench.at, tries), (BELIEF_MS, 28));
     assert_eq!(bench.events(), [&Event::CompletionFailed { error: unavailable() }]);
-    let expected = Finish::Unrecorded { exit: Exit::Code(0), error: Some(unavailable()), escaped: Vec::new() };
+    let expected = Finish::Unrecorded { exit: Exit::Code(0), error: unavailable(), escaped: Vec::new() };
     assert_eq!(bench.finish(), expected);
 }
 
@@ -473,7 +474,8 @@ fn a_completion_that_gets_no_answer_is_given_up_at_the_deadline() {
     bench.end_child(Exit::Code(0));
     bench.wake();
     assert_eq!(bench.at, BELIEF_MS);
-    assert!(matches!(bench.finish(), Finish::Unrecorded { error: None, .. }));
+    let Finish::Unrecorded { error, .. } = bench.finish() else { panic!("it was not recorded") };
+    assert_eq!(error.fate, Fate::Unknown, "it may have landed");
 }
 
 #[test]
@@ -619,10 +621,10 @@ fn published(refused: Option<&str>) -> Said {
 fn a_refused_publish_makes_the_run_fenced_whatever_the_child_said() {
     let mut bench = Bench::running(terms(2));
     bench.step(Input::ChildEnded(Exit::Code(0)));
-    bench.step(Input::Said(vec![published(None), published(Some("stale"))]));
+    bench.step(said(vec![published(None), published(Some("stale"))]));
     bench.step(Input::TreeEmpty { escaped: Vec::new() });
     bench.settle();
-    assert!(matches!(bench.finish(), Finish::Fenced { exit: Some(Exit::Code(0)), recorded: true, .. }));
+    assert!(matches!(bench.finish(), Finish::Fenced { exit: Some(Exit::Code(0)), recorded: Kept::Recorded, .. }));
     let record = bench.store.record();
     assert_eq!(record.ledger.last().unwrap().status, Status::Fenced);
     assert_eq!(record.resources["out.txt"].refused, 1);
@@ -632,7 +634,7 @@ fn a_refused_publish_makes_the_run_fenced_whatever_the_child_said() {
 fn what_was_published_is_noted_in_the_last_swap() {
     let mut bench = Bench::running(terms(2));
     bench.step(Input::ChildEnded(Exit::Code(0)));
-    bench.step(Input::Said(vec![published(None)]));
+    bench.step(said(vec![published(None)]));
     bench.step(Input::TreeEmpty { escaped: Vec::new() });
     bench.settle();
     assert!(matches!(bench.finish(), Finish::Ended { exit: Exit::Code(0), .. }));

@@ -4,7 +4,7 @@ use crate::common::*;
 use fencepost_core::artifact::{Artifact, Fingerprint};
 use fencepost_core::contract::{Lack, Produced, Recorded, Seen, Word};
 use fencepost_core::ledger::{Barred, Consumed, Status};
-use fencepost_core::run::{Event, Exit, Finish, Input, Output, Passage, Stages, Terms, Why};
+use fencepost_core::run::{Event, Exit, Finish, Input, Kept, Output, Passage, Stages, Terms, Why};
 use fencepost_core::said::Said;
 
 const ALL: Stages = Stages { prepare: true, inspect: true, survey: true };
@@ -71,7 +71,7 @@ fn a_barrier_that_halts_or_skips_starts_nothing() {
         bench.step(Input::Inspected(passage));
         bench.settle();
         assert!(!bench.out.iter().any(|out| matches!(out, Output::Spawn { .. })));
-        assert_eq!(bench.finish(), Finish::Barred { halt, barred: barred(), recorded: true });
+        assert_eq!(bench.finish(), Finish::Barred { halt, barred: barred(), recorded: Kept::Recorded });
         let record = bench.store.record();
         let status = if halt { Status::Halted } else { Status::SkippedBarrier };
         assert_eq!(record.ledger.last().map(|outcome| outcome.status), Some(status));
@@ -131,7 +131,7 @@ fn what_the_job_said_counts() {
     let recorded =
         |word, note: &str| Said::Recorded(Recorded { word, note: Some(note.to_string()), artifacts: Vec::new() });
     bench.step(Input::ChildEnded(Exit::Code(0)));
-    bench.step(Input::Said(vec![recorded(Word::Error, "at first"), recorded(Word::Empty, "no news today")]));
+    bench.step(said(vec![recorded(Word::Error, "at first"), recorded(Word::Empty, "no news today")]));
     bench.step(Input::TreeEmpty { escaped: Vec::new() });
     bench.settle();
     let outcome = bench.store.record().ledger.last().unwrap().clone();

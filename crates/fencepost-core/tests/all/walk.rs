@@ -3,7 +3,7 @@
 use crate::common::*;
 use fencepost_core::lease::{Facts, Intent};
 use fencepost_core::ledger::Status;
-use fencepost_core::run::{Exit, Finish, Input, NotSpawned, Output, Overlap, Terms, Why};
+use fencepost_core::run::{Exit, Finish, Input, Kept, NotSpawned, Output, Overlap, Terms, Why};
 use fencepost_core::transition::Call;
 
 const WALKS: u64 = 20_000;
@@ -219,7 +219,7 @@ impl Walk {
                 assert_eq!(ended, Some(expected), "walk {number}");
                 assert!(!is_ours || !escaped.is_empty(), "walk {number}: not released");
             }
-            Finish::Stopped { why, recorded: true, escaped, .. } => {
+            Finish::Stopped { why, recorded: Kept::Recorded, escaped, .. } => {
                 assert!(ended.is_some(), "walk {number}: {why:?}");
                 assert!(!is_ours || !escaped.is_empty(), "walk {number}: not released");
                 assert!(!matches!(why, Why::Taken { .. }) || !is_ours, "walk {number}: not taken");

@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
-use super::protocol::{Channel, Exit, Order, Process, Received, Report, Spawn, SpawnStep};
+use super::protocol::{Channel, Exit, Order, Process, Received, Report, Spawn};
 use super::spawn::{self, Inherited};
 use super::tree::{self, Killer, Tree};
 use crate::clock::boot_now;
@@ -213,13 +213,9 @@ impl Body {
         if !matches!(self.phase, Phase::Waiting) && !is_next {
             return;
         }
-        // A wrapper that was stopped between winning the lease and giving this order may be a whole lease too late.
+        // If the wrapper or this process stood still since the lease was won, the wrapper has to confirm it first.
         if job.deadline.is_some_and(|deadline| boot_now() >= deadline.before(job.grace)) {
-            return self.report(&Report::NotSpawned {
-                step: SpawnStep::Command,
-                errno: nix::libc::ETIMEDOUT,
-                text: "its lease ran out before it could be started".to_string(),
-            });
+            return self.report(&Report::Stale);
         }
         match spawn::spawn(&job, &self.inherited) {
             Ok(pid) => self.begin(pid, job),

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// What the wrapper wants done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// Start the job; answered by `Spawned` or `NotSpawned`.
+    /// Start the job; answered by `Spawned`, `NotSpawned` or `Stale`.
     Spawn(Box<Spawn>),
     /// There will be something to do soon.
     GetReady,
@@ -69,6 +69,8 @@ pub enum Report {
         errno: i32,
         text: String,
     },
+    /// The order to start the job came after the deadline in it. Nothing was started; another order may follow.
+    Stale,
     /// The job itself was stopped, by ctrl-Z for example, and not by the keeper.
     ChildStopped {
         signal: i32,

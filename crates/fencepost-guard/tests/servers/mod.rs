@@ -229,6 +229,11 @@ impl Redis {
         self.wait();
     }
 
+    /// Stops the server where it stands, or continues it. What was sent to it meanwhile is done then.
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.process.id().cast_signed()), signal).expect("the server is running");
+    }
+
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }

@@ -181,7 +181,9 @@ fn report(global: &Global, options: &OnceOptions, finish: &Finish) -> Code {
             };
             print(global, options, state, Some(exit.code()), false);
         }
-        Finish::NotSpawned(_) => print(global, options, "failed", Some(i32::from(code.0)), false),
+        Finish::NotSpawned(_) | Finish::Stopped { started: false, .. } => {
+            print(global, options, "failed", Some(i32::from(code.0)), false);
+        }
         Finish::Stopped { .. } | Finish::Fenced { .. } | Finish::Unrecorded { .. } => {
             print(global, options, "unknown", None, false);
         }

@@ -45,6 +45,7 @@ mod servers;
 #[path = "../../../fencepost-guard/tests/signals/mod.rs"]
 mod signals;
 mod slots;
+mod start;
 mod status;
 mod stop;
 mod store_failure;

@@ -179,6 +179,10 @@ impl Bench {
     }
 }
 
+pub fn said(said: Vec<fencepost_core::said::Said>) -> Input {
+    Input::Said { said, unreadable: None }
+}
+
 pub fn not_found() -> NotSpawned {
     NotSpawned { not_found: true, text: "no such file: report.sh".to_string() }
 }
@@ -197,7 +201,7 @@ pub fn last_status(bench: &Bench) -> Status {
 
 pub fn stopped(finish: Finish) -> (Why, bool) {
     match finish {
-        Finish::Stopped { why, recorded, .. } => (why, recorded),
+        Finish::Stopped { why, recorded, .. } => (why, recorded.is_recorded()),
         other => panic!("not stopped: {other:?}"),
     }
 }

@@ -149,6 +149,10 @@ impl<'a> Guard<'a> {
                 Input::ChildEnded(exit) => self.seen.exit = Some(exit),
                 Input::TreeEmpty { escaped } => self.seen.empty = Some(escaped),
                 Input::NotSpawned(why) => self.seen.not_spawned = Some(why),
+                Input::Stale => {
+                    let text = "Its turn ran out before the command could be started".to_string();
+                    self.seen.not_spawned = Some(NotSpawned { not_found: false, text });
+                }
                 Input::DeadlineReached => {
                     self.seen.ended.get_or_insert("its turn could not be renewed in time");
                 }
@@ -166,7 +170,7 @@ impl<'a> Guard<'a> {
                 | Input::Consulted(_)
                 | Input::Tick
                 | Input::Spawned
-                | Input::Said(_)
+                | Input::Said { .. }
                 | Input::Inspected(_)
                 | Input::Surveyed(_)
                 | Input::Interrupted(_) => {}

@@ -238,7 +238,7 @@ impl Attempt<'_> {
                     skipped(&place, store.as_ref(), &job, run, skip, voice);
                 }
             }
-            Finish::Fenced { refused, recorded: false, .. } => {
+            Finish::Fenced { refused, recorded, .. } if !recorded.is_recorded() => {
                 // The lease is another's by now, so that the last swap could not say it. It is counted all the same.
                 let _ = transact(store.as_ref(), &place.local(), &job, Intent::NotePublish(*refused.clone()), run);
             }
