@@ -241,7 +241,7 @@ fn torn_and_foreign_lines_are_reported_and_not_trusted() {
         (other.to_string(), "line 1 is of another run, 01a1e1a5-9bf7-74ff-be10-958af934c34b"),
         (r#"{"v":1,"run":"'$FENCEPOST_RUN'","said":{"recorded":{"word":"err"#.to_string(), "line 1: it is damaged"),
         (r#"{"v":1,"run":"'$FENCEPOST_RUN'","said":{"recorded":{"word":"fine"}}}"#.to_string(), "damaged"),
-        (r#"{"v":2,"run":"'$FENCEPOST_RUN'","said":{"recorded":{"word":"error"}}}"#.to_string(), "format 2"),
+        (r#"{"v":3,"run":"'$FENCEPOST_RUN'","said":{"recorded":{"word":"error"}}}"#.to_string(), "format 3"),
         ("hello".to_string(), "line 1: it is damaged"),
     ] {
         // A whole line behind it is heard all the same.
