@@ -19,6 +19,7 @@ mod ledger;
 mod logs;
 mod names;
 mod namespaces;
+mod no_proc;
 mod notify;
 mod observe;
 mod once;
