@@ -171,11 +171,14 @@ fn unusable(path: &Path, error: &io::Error) -> StoreError {
         ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::OutOfMemory => Trouble::Unavailable,
         _ => Trouble::Refused,
     };
-    let detail = format!(
-        "{} cannot be used ({error}); nothing was changed. Its directory must be writable for the user that runs \
-         fencepost.",
-        path.display()
-    );
+    let directory = path.parent().unwrap_or(path);
+    let next = match error.kind() {
+        ErrorKind::NotFound if !directory.exists() => {
+            format!("Create the directory {} first, or name another path.", directory.display())
+        }
+        _ => "Its directory must be writable for the user that runs fencepost.".to_string(),
+    };
+    let detail = format!("{} cannot be used ({error}); nothing was changed. {next}", path.display());
     StoreError::not_done(trouble, detail)
 }
 

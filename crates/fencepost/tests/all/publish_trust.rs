@@ -15,6 +15,9 @@ const VERSIONS: &str = ".site.fencepost-versions";
 const OTHER: u32 = 1234;
 const NOBODY: u32 = 65534;
 
+/// Each user keeps a state directory: that of another user is refused.
+const NOBODYS_STATE: &str = "state-65534";
+
 fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
@@ -26,8 +29,10 @@ fn scene() -> Scene {
     fs::create_dir(scene.aside("source")).unwrap();
     fs::write(scene.aside("source/page"), "new").unwrap();
     install(FENCEPOST, scene.aside("fencepost"), "755");
-    fs::create_dir(scene.aside("state")).unwrap();
-    chown(scene.aside("state"), Some(NOBODY), Some(NOBODY)).unwrap();
+    for (state, owner) in [("state", 0), (NOBODYS_STATE, NOBODY)] {
+        fs::create_dir(scene.aside(state)).unwrap();
+        chown(scene.aside(state), Some(owner), Some(owner)).unwrap();
+    }
     scene
 }
 
@@ -38,6 +43,7 @@ fn root(scene: &Scene, arguments: &[&str]) -> Output {
 fn nobody(scene: &Scene, arguments: &[&str]) -> Output {
     let mut command = Command::new("setpriv");
     scene.as_run(&mut command, 1);
+    command.env("FENCEPOST_STATE_DIR", scene.aside(NOBODYS_STATE));
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(scene.aside("fencepost"));
     with_input(command.arg("publish").args(arguments), "new")
 }
@@ -114,7 +120,10 @@ fn links_and_files_that_another_user_planted_are_refused() {
         return;
     }
     let scene = scene();
-    let mine = scene.aside("mine");
+    let home = scene.aside("home");
+    let mine = home.join("mine");
+    fs::create_dir(&home).unwrap();
+    chown(&home, Some(NOBODY), Some(NOBODY)).unwrap();
     fs::write(&mine, "mine").unwrap();
     chown(&mine, Some(NOBODY), Some(NOBODY)).unwrap();
     for open in [0o1777, 0o777] {
@@ -128,14 +137,12 @@ fn links_and_files_that_another_user_planted_are_refused() {
         assert_eq!(fs::read_to_string(&mine).unwrap(), "mine");
         // The user's own link is followed.
         lchown(scene.path("report"), Some(NOBODY), Some(NOBODY)).unwrap();
-        mode(&scene.aside(""), 0o777);
         assert_code(&nobody(&scene, &["file", "report"]), 0, "");
         assert_eq!(fs::read_to_string(&mine).unwrap(), "new");
-        mode(&scene.aside(""), 0o755);
         fs::write(&mine, "mine").unwrap();
         fs::remove_file(scene.path("report")).unwrap();
         for left in ["fence", "lock"] {
-            fs::remove_file(scene.aside(&format!(".mine.fencepost-{left}"))).unwrap();
+            fs::remove_file(home.join(format!(".mine.fencepost-{left}"))).unwrap();
         }
     }
     mode(&scene.path(""), 0o1777);

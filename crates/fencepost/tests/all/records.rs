@@ -181,11 +181,11 @@ fn a_run_belongs_to_the_day_of_its_slot_whenever_it_runs() {
 fn a_slot_is_one_instant_whatever_the_clocks_on_the_walls_do() {
     let slots = [
         ("Asia/Tokyo", "2026-03-10T00:00", "2026-03-09T15:00:00Z"),
-        ("America/New_York", "2026-03-08T02:30", "2026-03-08T07:00:00Z"),
+        ("America/New_York", "2026-03-08T03:00", "2026-03-08T07:00:00Z"),
         ("America/New_York", "2026-11-01T01:30", "2026-11-01T05:30:00Z"),
-        ("Europe/London", "2026-03-29T01:30", "2026-03-29T01:00:00Z"),
+        ("Europe/London", "2026-03-29T02:00", "2026-03-29T01:00:00Z"),
         ("Europe/London", "2026-10-25T01:30", "2026-10-25T00:30:00Z"),
-        ("Pacific/Apia", "2011-12-30T12:00", "2011-12-30T10:00:00Z"),
+        ("Pacific/Apia", "2011-12-31T00:00", "2011-12-30T10:00:00Z"),
         ("Pacific/Apia", "2026-03-10T00:00", "2026-03-09T11:00:00Z"),
         ("UTC", "2026-12-31T23:59:59.999", "2026-12-31T23:59:59.999Z"),
     ];
@@ -196,6 +196,16 @@ fn a_slot_is_one_instant_whatever_the_clocks_on_the_walls_do() {
         assert_eq!(desk.say(&["gate", "job@same-slot", "--slot", instant]).code, 0, "{zone} {local}");
     }
     let desk = Desk::new();
+    for (zone, skipped, next) in [
+        ("America/New_York", ["--slot", "2026-03-08T02:30"], "2026-03-08T03:00:00-04:00"),
+        ("Europe/London", ["--slot", "2026-03-29T01:30"], "2026-03-29T02:00:00+01:00"),
+        ("Pacific/Apia", ["--slot", "2011-12-30T12:00"], "2011-12-31T00:00:00+14:00"),
+        ("Pacific/Apia", ["--date", "2011-12-30"], "2011-12-31T00:00:00+14:00"),
+    ] {
+        let said = desk.say(&[&["record", "job", "ok", "--tz", zone], &skipped[..]].concat());
+        assert_eq!(said.code, 2, "{zone} {skipped:?}: {said:?}");
+        assert!(said.stderr.contains("does not exist") && said.stderr.contains(next), "{said:?}");
+    }
     for wrong in [["--tz", "Asia/Tokio"], ["--slot", "noon"], ["--date", "2026-02-30"], ["--date", "2026-3-1"]] {
         assert_eq!(desk.say(&[&["record", "job", "ok"], &wrong[..]].concat()).code, 2, "{wrong:?}");
     }

@@ -1,6 +1,8 @@
 //! A ledger with a past: outcomes of any slot and zone, written as the program writes them.
 #![allow(dead_code, reason = "each file of tests uses its part")]
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +32,7 @@ pub struct Past {
 
 impl Past {
     pub fn of(site: &Site, job: &str, zone: &str) -> Self {
+        DirBuilder::new().recursive(true).mode(0o700).create(site.state()).unwrap();
         Self {
             store: StoreHandle::new(&format!("sqlite:{}", site.database().display()), Access::default())
                 .open()

@@ -45,7 +45,8 @@ fn no_directory_is_created_outside_the_state_directory() {
     let url = format!("sqlite:{}", site.path("no/such/store.db").display());
     let said = site.say(&["--store", &url, "run", "a", "--", "true"]);
     assert_eq!((said.code, site.path("no").exists()), (125, false), "{said:?}");
-    contains(&said.stderr, &["no/such/store.db cannot be used"]);
+    let next = format!("Create the directory {} first", site.path("no/such").display());
+    contains(&said.stderr, &["no/such/store.db cannot be used", &next]);
     let inside = format!("sqlite:{}", site.path("state/sub/store.db").display());
     assert_eq!(site.say(&["--store", &inside, "run", "a", "--", "true"]).code, 0);
 }
