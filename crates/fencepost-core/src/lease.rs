@@ -253,6 +253,13 @@ pub enum Intent {
         claim: Claim,
         ending: Ending,
     },
+    /// Record how the work under a lease by hand ended and release the lease, in one swap.
+    Conclude {
+        me: Me,
+        slot: Wall,
+        zone: String,
+        ending: Ending,
+    },
     /// Write down which slots are accounted for, where there is none to run.
     Account(Claim),
     /// Wave off every trigger from now on.
@@ -359,7 +366,7 @@ impl Intent {
         if let Some(moved_to) = record.and_then(|record| record.moved_to.as_ref()) {
             match self {
                 // There is no lease under it, which each of these finds out by itself.
-                Self::Renew(_) | Self::Complete { .. } | Self::Release(_) => {}
+                Self::Renew(_) | Self::Complete { .. } | Self::Conclude { .. } | Self::Release(_) => {}
                 Self::Freeze { to } if to == moved_to => return Ok(Decision::AlreadyDone),
                 _ => return Err(Refusal::Sealed(Seal::MovedTo(moved_to.clone()))),
             }
@@ -375,6 +382,7 @@ impl Intent {
                 Ok(written(record, Vec::new(), context))
             }
             Self::Record { claim, ending } => claim.record::<R>(record, ending, context),
+            Self::Conclude { me, slot, zone, ending } => conclude::<R>(me, record, (*slot, zone), ending, context),
             Self::Account(claim) => claim.account::<R>(record, context),
             Self::Pause(paused) => {
                 let mut record = known_or_first(record, context);
@@ -442,6 +450,23 @@ impl Intent {
             }
         }
     }
+}
+
+/// Ends a lease by hand with an outcome for `slot` in `zone`. The lease of a run is refused: the run records its own end.
+fn conclude<R: Rules>(
+    me: &Me,
+    record: Option<&Record>,
+    (slot, zone): (Wall, &str),
+    ending: &Ending,
+    context: &Context<'_>,
+) -> Result<Decision, Refusal> {
+    let mut record = mine(record, |record| R::may_release(record, me))?;
+    let Some(lease) = record.lease.as_ref().filter(|lease| !lease.holder.is_run()) else {
+        return Err(Refusal::Held { record: Box::new(record), remaining: None });
+    };
+    let ended = outcome_of(lease, record.token, ending, context.now.wall);
+    let whole = write_down(&mut record, Outcome { slot, zone: zone.into(), ..ended }, ending);
+    Ok(released::<R>(record, whole, context))
 }
 
 /// The record without a lease, if nobody holds one. A run that did not end properly ends here.
@@ -725,11 +750,23 @@ fn end_run(record: &mut Record, ending: Ending, finished: Wall) -> Vec<Outcome> 
     if !lease.holder.is_run() {
         return Vec::new();
     }
-    let outcome = Outcome {
+    let outcome = outcome_of(lease, record.token, &ending, finished);
+    // A run accounts for its slot by ending well, or for all slots that it stands for, if none before is still open. The
+    // ring alone would know it otherwise, and forgets.
+    if let Some(timing) = record.timing.as_mut().filter(|_| SlotState::from(ending.status) == SlotState::Done) {
+        let settled = timing.settles.filter(|settles| *settles == lease.slot);
+        timing.evaluated = timing.evaluated.max(settled).max(lease.covers.map(|covers| covers.to));
+    }
+    write_down(record, outcome, &ending)
+}
+
+/// How the work under a lease ended.
+fn outcome_of(lease: &Lease, token: Token, ending: &Ending, finished: Wall) -> Outcome {
+    Outcome {
         slot: lease.slot,
         zone: lease.zone.clone(),
         status: ending.status,
-        token: record.token,
+        token,
         run: lease.run,
         host: lease.holder.host.clone(),
         trigger: lease.trigger,
@@ -744,14 +781,7 @@ fn end_run(record: &mut Record, ending: Ending, finished: Wall) -> Vec<Outcome> 
         covers: lease.covers,
         clipped: false,
         unknown: Default::default(),
-    };
-    // A run accounts for its slot by ending well, or for all slots that it stands for, if none before is still open. The
-    // ring alone would know it otherwise, and forgets.
-    if let Some(timing) = record.timing.as_mut().filter(|_| SlotState::from(ending.status) == SlotState::Done) {
-        let settled = timing.settles.filter(|settles| *settles == lease.slot);
-        timing.evaluated = timing.evaluated.max(settled).max(lease.covers.map(|covers| covers.to));
     }
-    write_down(record, outcome, &ending)
 }
 
 fn write_down(record: &mut Record, mut outcome: Outcome, ending: &Ending) -> Vec<Outcome> {

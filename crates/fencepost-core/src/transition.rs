@@ -157,7 +157,7 @@ impl<R: Rules> Transition<R> {
 
     /// Whether this is the change that ends a run.
     pub fn completes(&self) -> bool {
-        matches!(self.intent, Intent::Complete { .. } | Intent::Release(_))
+        matches!(self.intent, Intent::Complete { .. } | Intent::Conclude { .. } | Intent::Release(_))
     }
 
     pub fn consulted(&mut self, now: Now, facts: Facts) -> Step {
@@ -294,7 +294,14 @@ impl<R: Rules> Transition<R> {
     fn has_ended(&self, record: Option<&Record>) -> bool {
         let ends = self.completes() || self.intent == Intent::ForceRelease;
         let by_us = |record: &Record| record.lease.is_none() && record.nonce.by == self.by;
-        ends && self.unsettled.is_some() && record.is_some_and(by_us)
+        // A token is granted once, so an outcome under it shows the swap also after the next claim.
+        let is_shown = |record: &Record| match &self.intent {
+            Intent::Conclude { me, ending, .. } => {
+                record.ledger.ring.iter().any(|last| (last.token, last.status) == (me.token, ending.status))
+            }
+            _ => false,
+        };
+        ends && self.unsettled.is_some() && record.is_some_and(|record| by_us(record) || is_shown(record))
     }
 
     fn read(&mut self, now: Now, out: Out) -> Step {

@@ -364,6 +364,41 @@ fn a_lease_by_hand_leaves_no_outcome() {
     }
 }
 
+fn conclude(of: u64) -> Intent {
+    let me = Me { token: token(of), run: None };
+    Intent::Conclude { me, slot: wall(300), zone: "Asia/Tokyo".to_string(), ending: good() }
+}
+
+#[test]
+fn a_lease_by_hand_is_concluded_with_its_outcome_in_one() {
+    let record = with_lease(held(5, 1), |lease| lease.holder = by_hand());
+    // Also after it expired, as long as no other holder took it.
+    for at_ms in [900, 2 * TTL_MS] {
+        let ended = written(decide(&conclude(5), Some(&record), at_ms));
+        assert_eq!((ended.lease.clone(), ended.token, ended.grants), (None, token(5), 1));
+        let outcome = ended.ledger.last().unwrap();
+        assert_eq!((outcome.status, outcome.run, outcome.token), (Status::Ok, id(1), token(5)));
+        assert_eq!((outcome.slot, outcome.started, outcome.finished), (wall(300), wall(0), wall(at_ms)));
+        assert_eq!(outcome.zone, "Asia/Tokyo");
+        assert_eq!(ended.ledger.last_ok.as_ref(), Some(outcome));
+        let again = Refusal::NotHolder { record: Some(Box::new(ended.clone())) };
+        assert_eq!(decide(&conclude(5), Some(&ended), at_ms), Err(again), "the lease was given back");
+    }
+}
+
+#[test]
+fn nothing_is_concluded_under_a_token_that_holds_nothing_or_is_a_runs() {
+    let record = with_lease(held(5, 1), |lease| lease.holder = by_hand());
+    let taken = written(decide(&Intent::Claim(claim(2)), Some(&record), TTL_MS));
+    for record in [taken, free(5)] {
+        let refusal = Refusal::NotHolder { record: Some(Box::new(record.clone())) };
+        assert_eq!(decide(&conclude(5), Some(&record), TTL_MS + 1), Err(refusal));
+    }
+    assert_eq!(decide(&conclude(5), None, 0), Err(Refusal::NotHolder { record: None }));
+    let of_a_run = Refusal::Held { record: Box::new(held(5, 1)), remaining: None };
+    assert_eq!(decide(&conclude(5), Some(&held(5, 1)), 0), Err(of_a_run));
+}
+
 #[test]
 fn lengths_of_time_never_overflow() {
     let ttl = Duration::from_millis(u64::MAX);

@@ -1,7 +1,7 @@
 //! One change of a record through lost swaps, unknown fates and failures.
 
 use crate::common::*;
-use fencepost_core::lease::{Facts, Honest, Intent, Refusal};
+use fencepost_core::lease::{Facts, Honest, Intent, Me, Refusal};
 use fencepost_core::ledger::Status;
 use fencepost_core::name::Key;
 use fencepost_core::record::{FORMAT, Identity, encode};
@@ -381,6 +381,35 @@ fn an_unknown_release_that_landed_is_recognised() {
         change.store.answer(swap, 2);
         let step = change.hear(Err(timed_out()), 3);
         assert_eq!(done(change.answer(step, 4)).held.unwrap().record.lease, None);
+    }
+}
+
+#[test]
+fn an_unknown_conclusion_is_recognised_if_it_landed_and_refused_if_another_overtook_it() {
+    let record = with_lease(held(5, 1), |lease| lease.holder = by_hand());
+    for landed in [true, false] {
+        let me = Me { token: token(5), run: None };
+        let conclude = Intent::Conclude { me, slot: wall(0), zone: "UTC".to_string(), ending: good() };
+        let mut change = Change::new(conclude, 3, Memory::with(&record));
+        let step = change.begin();
+        let swap = call(change.answer(step, 1));
+        if landed {
+            change.store.answer(swap, 2);
+        }
+        // Another claims it, and the answer to the swap never comes.
+        let mut next = Change::new(Intent::Claim(claim(2)), 2, change.store);
+        let step = next.begin();
+        done(next.settle(step, TTL_MS + 1));
+        change.store = next.store;
+        let step = change.hear(Err(timed_out()), TTL_MS + 9);
+        let step = change.answer(step, TTL_MS + 10);
+        let after = change.store.record();
+        assert_eq!((lease(&after).run, after.ledger.ring.len()), (id(2), usize::from(landed)));
+        if landed {
+            done(step);
+        } else {
+            assert_eq!(step, Step::Refused(Refusal::NotHolder { record: Some(Box::new(after)) }));
+        }
     }
 }
 

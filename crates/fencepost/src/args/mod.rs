@@ -167,6 +167,15 @@ pub enum LeaseVerb {
         /// Take it from whoever holds it; a run that holds it is stopped, on another host at its next renewal
         #[arg(long, conflicts_with = "token")]
         force: bool,
+        /// Record how the work under it ended, in the same step; 12 if T no longer holds it, and nothing is recorded
+        #[arg(long, value_name = "ok|empty|error", conflicts_with = "force")]
+        outcome: Option<String>,
+        /// A file that the work left, recorded by its bytes; may be given several times
+        #[arg(long, value_name = "PATH", requires = "outcome")]
+        artifact: Vec<String>,
+        /// Why, in words
+        #[arg(long, value_name = "TEXT", requires = "outcome")]
+        note: Option<String>,
     },
     /// Show who holds a lease
     Show {
@@ -216,6 +225,9 @@ pub struct RecordOptions {
     /// The zone whose days count, by its IANA name (default: the configuration's, or UTC)
     #[arg(long, value_name = "ZONE")]
     pub tz: Option<String>,
+    /// End the lease by hand that `lease acquire` printed this token for, in the same step; 12 if T no longer holds it
+    #[arg(long, value_parser = token, value_name = "T")]
+    pub token: Option<Token>,
     /// The job is each host's own
     #[arg(long)]
     pub per_host: bool,

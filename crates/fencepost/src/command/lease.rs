@@ -17,7 +17,8 @@ use fencepost_guard::{clock, nudge};
 use fencepost_store::Store;
 use serde_json::json;
 
-use crate::args::{Global, JobArgument, LeaseVerb};
+use super::record;
+use crate::args::{Global, JobArgument, LeaseVerb, RecordOptions};
 use crate::exit::{Code, Failure};
 use crate::place::Place;
 use crate::report::{self, Voice};
@@ -34,7 +35,20 @@ pub fn run(global: &Global, verb: &LeaseVerb) -> Result<Code, Failure> {
             Desk::open(global, place, job)?.acquire(ttl, *wait)
         }
         LeaseVerb::Renew { job, token } => Desk::open(global, place, job)?.renew(*token),
-        LeaseVerb::Release { job, token, force } => {
+        LeaseVerb::Release { job, token, outcome: Some(outcome), artifact, note, .. } => {
+            let ended = RecordOptions {
+                words: vec![job.job.to_string(), outcome.clone()],
+                note: note.clone(),
+                artifact: artifact.clone(),
+                slot: None,
+                date: None,
+                tz: None,
+                token: *token,
+                per_host: job.per_host,
+            };
+            Desk::open(global, place, job)?.conclude(&ended, token.unwrap_or_default())
+        }
+        LeaseVerb::Release { job, token, force, .. } => {
             let desk = Desk::open(global, place, job)?;
             if *force { desk.force_release() } else { desk.release(token.unwrap_or_default()) }
         }
@@ -123,6 +137,19 @@ impl<'a> Desk<'a> {
     fn release(&self, token: Token) -> Result<Code, Failure> {
         let result = self.take_away(Intent::Release(me(token)))?;
         self.released(result, "released")
+    }
+
+    /// Records an outcome and releases, in one swap.
+    fn conclude(&self, ended: &RecordOptions, token: Token) -> Result<Code, Failure> {
+        let (_, word) = record::what(ended)?;
+        let (intent, _) = record::conclusion(ended, &self.place, &self.job.name, word, token)?;
+        match self.take_away(intent)? {
+            Err(TransactError::Refused(Refusal::NotHolder { record })) => {
+                let message = format!("{} Nothing was recorded.", lost(&self.job, record.as_deref()));
+                Ok(self.failed(Code::LOST, "lost", &message))
+            }
+            result => self.released(result, &format!("recorded as {} and released", word.as_str())),
+        }
     }
 
     fn force_release(&self) -> Result<Code, Failure> {
@@ -220,7 +247,9 @@ impl<'a> Desk<'a> {
                 "paused",
                 format!("{}: {} Let it go on: fencepost resume {}", self.job, why.words(), self.job.name),
             ),
-            TransactError::Refused(Refusal::NotHolder { record }) => (Code::LOST, "lost", self.lost(record.as_deref())),
+            TransactError::Refused(Refusal::NotHolder { record }) => {
+                (Code::LOST, "lost", lost(&self.job, record.as_deref()))
+            }
             TransactError::Refused(refusal) => return Err(Failure::Other(format!("{}: {refusal}", self.job))),
         };
         Ok(self.failed(code, reason, &message))
@@ -245,17 +274,6 @@ impl<'a> Desk<'a> {
         self.failed(Code::LOST, "lost", &message)
     }
 
-    fn lost(&self, record: Option<&Record>) -> String {
-        let now = match record {
-            None => "it was never held".to_string(),
-            Some(record) => match &record.lease {
-                Some(lease) => format!("it is held by {} under token {}", lease.holder.host, record.token),
-                None => format!("it is free; the last token was {}", record.token),
-            },
-        };
-        format!("{}: the lease under this token is lost: {now}. Stop what you do under it, and acquire anew.", self.job)
-    }
-
     fn claim(&self, ttl: Duration) -> Claim {
         Claim {
             run: self.me,
@@ -268,6 +286,18 @@ impl<'a> Desk<'a> {
     }
 }
 
-fn me(token: Token) -> Me {
+/// Says that a token no longer holds the lease, and how the lease stands instead.
+pub(super) fn lost(job: &Job, record: Option<&Record>) -> String {
+    let now = match record {
+        None => "it was never held".to_string(),
+        Some(record) => match &record.lease {
+            Some(lease) => format!("it is held by {} under token {}", lease.holder.host, record.token),
+            None => format!("it is free; the last token was {}", record.token),
+        },
+    };
+    format!("{job}: the lease under this token is lost: {now}. Stop what you do under it, and acquire anew.")
+}
+
+pub(super) fn me(token: Token) -> Me {
     Me { token, run: None }
 }

@@ -12,12 +12,14 @@ use fencepost_core::record::Record;
 use fencepost_core::said::Said;
 use fencepost_core::slot::Choice;
 use fencepost_core::time::Wall;
+use fencepost_core::token::Token;
 use fencepost_core::zone::Zone;
 use fencepost_guard::artifact::{Base, Unread, read};
-use fencepost_guard::transact::{TransactError, transact};
-use fencepost_guard::{clock, said};
+use fencepost_guard::transact::{TransactError, look, transact};
+use fencepost_guard::{clock, nudge, said};
 use serde_json::json;
 
+use super::lease;
 use crate::args::{Global, RecordOptions};
 use crate::exit::{Code, Failure};
 use crate::inside::Inside;
@@ -33,7 +35,10 @@ pub fn run(global: &Global, options: &RecordOptions) -> Result<Code, Failure> {
         (Some(name), Some(inside)) if is_same(&name, options.per_host, &inside.job) => {
             say(global, options, word, &inside)
         }
-        (Some(name), _) => by_hand(global, options, &name, word),
+        (Some(name), _) => match options.token {
+            Some(token) => under_token(global, options, &name, word, token),
+            None => by_hand(global, options, &name, word),
+        },
         (None, None) => Err(Failure::Usage(format!(
             "Which job? Outside a run its name comes first, as in: fencepost record JOB {}",
             word.as_str()
@@ -42,7 +47,7 @@ pub fn run(global: &Global, options: &RecordOptions) -> Result<Code, Failure> {
 }
 
 /// What was meant by one word or two.
-fn what(options: &RecordOptions) -> Result<(Option<Name>, Word), Failure> {
+pub(super) fn what(options: &RecordOptions) -> Result<(Option<Name>, Word), Failure> {
     let word = |text: &str| {
         let known = Word::ALL.into_iter().find(|word| word.as_str() == text);
         known.ok_or_else(|| {
@@ -74,6 +79,12 @@ fn say(global: &Global, options: &RecordOptions, word: Word, inside: &Inside) ->
             inside.job
         )));
     }
+    if options.token.is_some() {
+        return Err(Failure::Usage(format!(
+            "Inside a run of {} the run holds the lease and records its own end: leave --token out.",
+            inside.job
+        )));
+    }
     // No configuration is read for a word without artifacts: a run that goes on must not fail by an edit of the file.
     let artifacts = match options.artifact.as_slice() {
         [] => Vec::new(),
@@ -102,12 +113,7 @@ fn by_hand(global: &Global, options: &RecordOptions, name: &Name, word: Word) ->
     let zone = calendar::zone(options.tz.as_deref(), place.config.as_ref(), name)?;
     let now = clock::now().wall;
     let slot = slot(options, &place, name, &zone, now)?;
-    let base = upstreams::base(place.config.as_ref(), name)?;
-    let ending = Ending {
-        artifacts: artifacts(&options.artifact, &base)?,
-        note: options.note.clone(),
-        ..Ending::new(word.status(), EndedBy::Child)
-    };
+    let ending = ending(options, &place, name, word)?;
     let run = super::mint_run();
     let claim = Claim {
         run,
@@ -130,6 +136,69 @@ fn by_hand(global: &Global, options: &RecordOptions, name: &Name, word: Word) ->
             Err(Failure::Other(format!("{job} was not recorded as {}: {refusal}", word.as_str())))
         }
     }
+}
+
+/// Completes and releases a lease by hand in one swap.
+fn under_token(
+    global: &Global,
+    options: &RecordOptions,
+    name: &Name,
+    word: Word,
+    token: Token,
+) -> Result<Code, Failure> {
+    let place = Place::find(global)?;
+    let job = super::job(name, options.per_host, &place)?;
+    let (intent, slot) = conclusion(options, &place, name, word, token)?;
+    let store = place.open()?;
+    let (before, _) = look(store.as_ref(), &job)?;
+    match transact(store.as_ref(), &place.local(), &job, intent, super::mint_run()) {
+        Ok(done) => {
+            if let Some(record) = &before {
+                nudge(&place.host, record);
+            }
+            let record = done.held.map(|known| known.record);
+            told(global, &job, word, record.as_deref(), &slot);
+            Ok(Code::DONE)
+        }
+        Err(TransactError::Store(error)) => Err(Failure::Store(error)),
+        Err(TransactError::Refused(Refusal::NotHolder { record })) => {
+            let text = format!("{} Nothing was recorded.", lease::lost(&job, record.as_deref()));
+            if global.json {
+                crate::report::error_json(Code::LOST, "lost", &text);
+            }
+            Voice::of(global).warn(&text);
+            Ok(Code::LOST)
+        }
+        Err(TransactError::Refused(Refusal::Held { record, remaining })) => Ok(held(global, &job, &record, remaining)),
+        Err(TransactError::Refused(refusal)) => {
+            Err(Failure::Other(format!("{job} was not recorded as {}: {refusal}", word.as_str())))
+        }
+    }
+}
+
+/// The end of a lease by hand with its outcome, and the slot in the job's zone.
+pub(super) fn conclusion(
+    options: &RecordOptions,
+    place: &Place,
+    name: &Name,
+    word: Word,
+    token: Token,
+) -> Result<(Intent, String), Failure> {
+    let zone = calendar::zone(options.tz.as_deref(), place.config.as_ref(), name)?;
+    let slot = slot(options, place, name, &zone, clock::now().wall)?;
+    let ending = ending(options, place, name, word)?;
+    let intent = Intent::Conclude { me: lease::me(token), slot, zone: zone.name().to_string(), ending };
+    Ok((intent, zone.show(slot)))
+}
+
+/// How the job ended, with the files that were named as they are now.
+fn ending(options: &RecordOptions, place: &Place, name: &Name, word: Word) -> Result<Ending, Failure> {
+    let base = upstreams::base(place.config.as_ref(), name)?;
+    Ok(Ending {
+        artifacts: artifacts(&options.artifact, &base)?,
+        note: options.note.clone(),
+        ..Ending::new(word.status(), EndedBy::Child)
+    })
 }
 
 /// The slot it is recorded for. A job with a schedule is recorded for a slot of it, or nobody would find it; a day by

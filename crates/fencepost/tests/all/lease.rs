@@ -87,6 +87,63 @@ fn a_stale_token_is_12_for_renew_and_release_alike() {
 }
 
 #[test]
+fn the_outcome_of_a_lease_by_hand_is_recorded_as_it_is_released() {
+    let site = Site::new();
+    std::fs::write(site.path("left"), "bytes").unwrap();
+    let left = site.path("left").display().to_string();
+    for (verb, ends) in
+        [("record", &["record", "j", "ok"][..]), ("release", &["lease", "release", "j", "--outcome", "ok"])]
+    {
+        let token = site.say(&["lease", "acquire", "j", "--ttl", "1h"]).stdout.trim().to_string();
+        let said = site.say(&[ends, &["--token", &token, "--artifact", &left, "--note", verb]].concat());
+        assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (0, "", ""), "{verb}: {said:?}");
+        assert_eq!(site.json(&["lease", "show", "j"])["held"], false, "{verb}");
+        let runs = site.runs(&["j"]);
+        let run = runs.iter().find(|run| run["token"].to_string() == token).expect("it is among the runs");
+        assert_eq!((&run["status"], &run["note"]), (&json!("ok"), &json!(verb)), "{run}");
+        assert_eq!(run["artifacts"][0]["size"], 5, "{run}");
+    }
+    assert_eq!(site.say(&["gate", "j", "--artifact", &left]).code, 0);
+}
+
+#[test]
+fn nothing_is_recorded_under_a_token_that_no_longer_holds_the_lease() {
+    let site = Site::new();
+    let stale = site.say(&["lease", "acquire", "j", "--ttl", "1s"]).stdout.trim().to_string();
+    let said = site.say(&["lease", "acquire", "j", "--ttl", "1h", "-w", "5m"]);
+    let token = said.stdout.trim().to_string();
+    let ways: [&[&str]; 2] = [&["record", "j", "ok"], &["lease", "release", "j", "--outcome", "ok"]];
+    for ends in ways {
+        let said = site.say(&[ends, &["--token", &stale]].concat());
+        assert_eq!((said.code, said.stdout.as_str()), (12, ""), "{said:?}");
+        contains(&said.stderr, &["the lease under this token is lost", &token, "Nothing was recorded."]);
+        assert_eq!(site.json(&[ends, &["--token", &stale]].concat())["error"]["reason"], "lost");
+    }
+    assert_eq!(site.runs(&[]), Vec::<Value>::new());
+    assert_eq!(site.json(&["lease", "show", "j"])["held"], true);
+    // A file that is not there is found out before anything is released.
+    let said = site.say(&["record", "j", "ok", "--token", &token, "--artifact", "/no/such/file"]);
+    assert_eq!((said.code, &site.json(&["lease", "show", "j"])["held"]), (2, &json!(true)), "{said:?}");
+    assert_eq!(site.say(&["lease", "release", "j", "--force", "--outcome", "ok"]).code, 2);
+    assert_eq!(site.say(&["lease", "release", "j", "--token", &token, "--artifact", "x"]).code, 2);
+}
+
+#[test]
+fn the_end_of_a_run_is_not_recorded_by_its_token() {
+    let site = Site::new();
+    let holder = site.holder("j", &[]);
+    let token = site.json(&["lease", "show", "j"])["token"].to_string();
+    let said = site.say(&["record", "j", "ok", "--token", &token]);
+    assert_eq!(said.code, 11, "{said:?}");
+    contains(&said.stderr, &["j was not recorded", "when that run has ended"]);
+    assert_eq!(site.json(&["lease", "show", "j"])["held"], true);
+    drop(holder);
+    let said = site.say(&["run", "k", "-c", "$BINARY record k ok --token 1; test $? = 2"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    contains(&said.stderr, &["leave --token out"]);
+}
+
+#[test]
 fn a_lease_by_hand_is_renewed_past_its_first_end() {
     let site = Site::new();
     let token = site.say(&["lease", "acquire", "j", "--ttl", "30s"]).stdout.trim().to_string();
