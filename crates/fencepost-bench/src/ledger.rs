@@ -103,6 +103,8 @@ fn outcome(number: u64, slot: Wall) -> Outcome {
         finished: Wall(slot.0 + 1_000),
         exit_code: Some(0),
         ended_by: EndedBy::Child,
+        tries: None,
+        took: None,
         note: None,
         artifacts: Vec::new(),
         upstreams: Vec::new(),

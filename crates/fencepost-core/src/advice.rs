@@ -48,7 +48,7 @@ pub struct Counts {
 /// What the runs suggest; `None` if too few ended well. `period` is the time between two slots, where there is a schedule.
 pub fn advise(outcomes: &[Outcome], counts: Counts, period: Option<Duration>) -> Option<Advice> {
     let healthy = outcomes.iter().filter(|outcome| matches!(outcome.status, Status::Ok | Status::Empty));
-    let mut lengths: Vec<u64> = healthy.map(|outcome| millis(outcome.finished.since(outcome.started))).collect();
+    let mut lengths: Vec<u64> = healthy.map(|outcome| millis(outcome.length())).collect();
     lengths.sort_unstable();
     if lengths.len() < RUNS_MIN {
         return None;
@@ -169,6 +169,8 @@ mod tests {
             finished: Wall(*length),
             exit_code: Some(0),
             ended_by: EndedBy::Child,
+            tries: None,
+            took: None,
             note: None,
             artifacts: Vec::new(),
             upstreams: Vec::new(),

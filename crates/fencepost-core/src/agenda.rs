@@ -92,6 +92,8 @@ pub enum Look {
     Due(Wall),
     /// Nothing is due.
     Nothing,
+    /// The slot has failed, and its attempts are used up.
+    Failed { exit_code: i32 },
     /// Somebody is at it, and cannot be gone before this time is over.
     Busy { remaining: Duration },
     /// The store did not answer.
@@ -172,6 +174,11 @@ struct Entry {
     /// The clock that slots are judged by is another than ours, so that it is looked again after each run.
     follows_looks: bool,
     is_queued: bool,
+    /// The newest slot that a run was started for.
+    started: Option<Wall>,
+    /// The same, once such a run has ended. It has tried every slot up to there that was due, and a look does not start
+    /// it again. A halted slot would be tried without a pause otherwise.
+    tried: Option<Wall>,
 }
 
 #[derive(Debug)]
@@ -293,6 +300,10 @@ impl Agenda {
                 let newest = entry.task.schedule.at_or_before(now.wall);
                 let slot = entry.next.map(|(slot, _)| slot);
                 entry.considered = entry.considered.max(slot.max(newest).unwrap_or(now.wall));
+                // Where another clock judges slots, only a look knows which one is due.
+                if !entry.follows_looks {
+                    entry.started = entry.started.max(slot.max(newest));
+                }
                 entry.plan_next(self.limits.spread);
                 entry.task.name.clone()
             })
@@ -387,11 +398,16 @@ impl Agenda {
         if !matches!(look, Look::Away(_)) {
             entry.follows_looks = sooner.is_some() || later.is_some();
         }
+        let look_at = sooner.map(|next_in| now.boot + next_in + AFTER_DUE);
         match look {
-            Look::Due(_) => self.enqueue(job),
+            Look::Due(slot) if entry.tried >= Some(slot) => entry.look_at = look_at,
+            Look::Due(slot) => {
+                entry.started = entry.started.max(Some(slot));
+                self.enqueue(job);
+            }
             Look::Busy { .. } if is_running || once => {}
             Look::Busy { remaining } => entry.look_at = Some(now.boot + remaining + AFTER_DUE),
-            Look::Nothing => entry.look_at = sooner.map(|next_in| now.boot + next_in + AFTER_DUE),
+            Look::Nothing | Look::Failed { .. } => entry.look_at = look_at,
             Look::Away(_) => entry.wants_look = true,
         }
     }
@@ -406,6 +422,9 @@ impl Agenda {
         let is_running = self.running.values().any(|name| *name == job);
         let once = self.once;
         let Some(entry) = self.entries.get_mut(&job) else { return };
+        if matches!(end, End::Done | End::WithoutLease) {
+            entry.tried = entry.started;
+        }
         match end {
             _ if once => {}
             End::Done | End::WithoutLease => entry.wants_look |= entry.follows_looks,
@@ -457,6 +476,8 @@ impl Agenda {
                     look_at: None,
                     follows_looks: false,
                     is_queued: other.is_some_and(|entry| entry.is_queued),
+                    started: None,
+                    tried: None,
                 },
             };
             entry.plan_next(limits.spread);
@@ -484,6 +505,7 @@ impl Entry {
     /// another than the one that slots are judged by.
     fn woke(&mut self, now: Wall, is_stepped: bool, spread: Duration) {
         self.wants_look |= is_stepped;
+        (self.started, self.tried) = (None, None);
         if self.considered > now + AHEAD_MAX {
             self.considered = now;
         }

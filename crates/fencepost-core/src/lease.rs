@@ -17,7 +17,7 @@ use crate::name::Job;
 use crate::plan::{PlanRules, SlotState};
 use crate::record::{FORMAT, Holder, Lease, Paused, Record, Seal, StopAsked, Until};
 use crate::said::Published;
-use crate::slot::{self, Choice, Chosen, NotNow, Timing};
+use crate::slot::{self, Choice, Chosen, Named, NotNow, Timing};
 use crate::time::{Boot, Reference, StoreClock, Wall};
 use crate::token::{Nonce, RunId, StoreId, Token};
 
@@ -402,7 +402,7 @@ impl Intent {
                     return Ok(Decision::AlreadyDone);
                 }
                 let mut record = mine(record, |record| R::may_release(record, me))?;
-                let whole = end_run(&mut record, ending.clone(), context.now.wall);
+                let whole = end_run::<R>(&mut record, ending.clone(), context.now.wall);
                 if !*escaped {
                     return Ok(released::<R>(record, whole, context));
                 }
@@ -414,12 +414,12 @@ impl Intent {
             }
             Self::Release(me) => {
                 let mut record = mine(record, |record| R::may_release(record, me))?;
-                let whole = end_run(&mut record, lost("its lease was released by its token"), context.now.wall);
+                let whole = end_run::<R>(&mut record, lost("its lease was released by its token"), context.now.wall);
                 Ok(released::<R>(record, whole, context))
             }
             Self::ForceRelease => {
                 let mut record = held(record)?;
-                let whole = end_run(&mut record, lost("its lease was released by force"), context.now.wall);
+                let whole = end_run::<R>(&mut record, lost("its lease was released by force"), context.now.wall);
                 Ok(released::<R>(record, whole, context))
             }
             Self::AskToStop(asked) => {
@@ -465,7 +465,7 @@ fn conclude<R: Rules>(
         return Err(Refusal::Held { record: Box::new(record), remaining: None });
     };
     let ended = outcome_of(lease, record.token, ending, context.now.wall);
-    let whole = write_down(&mut record, Outcome { slot, zone: zone.into(), ..ended }, ending);
+    let whole = write_down::<R>(&mut record, Outcome { slot, zone: zone.into(), ..ended }, ending);
     Ok(released::<R>(record, whole, context))
 }
 
@@ -474,7 +474,7 @@ fn at_rest<R: Rules>(mut record: Record, why: &str, context: &Context<'_>) -> Re
     let clock = context.reference.map(|reference| &reference.clock);
     let aside = match R::standing(&record, clock, context.facts, context.now.boot) {
         Standing::Held { remaining } => return Err(Refusal::Held { record: Box::new(record), remaining }),
-        Standing::Over(cause) => end_run(&mut record, lost(&alloc::format!("{cause}; {why}")), context.now.wall),
+        Standing::Over(cause) => end_run::<R>(&mut record, lost(&alloc::format!("{cause}; {why}")), context.now.wall),
         Standing::Free => Vec::new(),
     };
     record.lease = None;
@@ -501,7 +501,7 @@ impl Claim {
         let chosen = self.choose::<R>(record, context)?;
         let (mut next, mut whole) = self.grant::<R>(record, context)?;
         if let Some(missed) = chosen.missed {
-            whole.extend(self.write_missed(&mut next, missed, context.now.wall));
+            whole.extend(self.write_missed::<R>(&mut next, missed, context.now.wall));
         }
         next.timing = chosen.timing.clone().or(next.timing);
         if let Choice::Once { params, .. } = &self.slot {
@@ -519,6 +519,9 @@ impl Claim {
         let standing = record.map_or(Standing::Free, |record| self.standing::<R>(record, context));
         if let Some(Paused { since, by, note, .. }) = record.and_then(|record| record.paused.clone()) {
             return Err(Refusal::NotNow { why: NotNow::Paused { since, by, note }, account: false });
+        }
+        if let Some(why) = self.slot.early::<R>(record, now) {
+            return Err(Refusal::NotNow { why, account: false });
         }
         if let (Standing::Held { remaining }, Some(record)) = (&standing, record) {
             let held = record.lease.as_ref().filter(|lease| lease.holder.is_run()).map(|lease| lease.slot);
@@ -552,7 +555,7 @@ impl Claim {
                 // However it is said that nothing runs: what is accounted for without a run is written down.
                 let missed = plan.dropped.map(slot::covered);
                 next.timing = Some(Timing { since: plan.since, evaluated: plan.evaluated, ..timing });
-                let whole = missed.map(|missed| self.write_missed(&mut next, missed, context.now.wall));
+                let whole = missed.map(|missed| self.write_missed::<R>(&mut next, missed, context.now.wall));
                 Ok(written(next, whole.unwrap_or_default(), context))
             }
             Err(Refusal::NotNow { .. }) => Ok(Decision::AlreadyDone),
@@ -563,7 +566,7 @@ impl Claim {
     }
 
     /// One line for all slots that will never run, however many they are.
-    fn write_missed(&self, record: &mut Record, missed: Covered, now: Wall) -> Vec<Outcome> {
+    fn write_missed<R: Rules>(&self, record: &mut Record, missed: Covered, now: Wall) -> Vec<Outcome> {
         let note = match missed.count {
             1 => "nothing ran for it, and it is too late".into(),
             count => alloc::format!("nothing ran for these {count} slots, and it is too late"),
@@ -574,7 +577,7 @@ impl Claim {
             trigger: Trigger::Schedule,
             ..self.outcome(record, missed.to, ending.clone(), now)
         };
-        write_down(record, outcome, &ending)
+        write_down::<R>(record, outcome, &ending)
     }
 
     fn standing<R: Rules>(&self, record: &Record, context: &Context<'_>) -> Standing {
@@ -594,12 +597,12 @@ impl Claim {
         let (mut next, mut whole) = self.grant::<R>(record, context)?;
         next.lease = None;
         let slot = match &self.slot {
-            Choice::At(slot) | Choice::Slot { slot, .. } => *slot,
+            Choice::At(slot) | Choice::Slot(Named { slot, .. }) => *slot,
             Choice::Due(due) => due.schedule.at_or_before(context.now.wall).unwrap_or(context.now.wall),
             Choice::Once { .. } => slot::ONCE,
         };
         let outcome = self.outcome(&next, slot, ending.clone(), context.now.wall);
-        whole.extend(write_down(&mut next, outcome, ending));
+        whole.extend(write_down::<R>(&mut next, outcome, ending));
         Ok(written(next, whole, context))
     }
 
@@ -619,7 +622,7 @@ impl Claim {
         let mut next = known_or_first(record, context);
         let whole = match standing {
             Standing::Over(cause) => {
-                end_run(&mut next, lost(&alloc::format!("{cause}; run {} took over", self.run)), context.now.wall)
+                end_run::<R>(&mut next, lost(&alloc::format!("{cause}; run {} took over", self.run)), context.now.wall)
             }
             _ => Vec::new(),
         };
@@ -642,6 +645,8 @@ impl Claim {
             finished: now,
             exit_code: ending.exit_code,
             ended_by: ending.ended_by,
+            tries: None,
+            took: ending.took,
             note: ending.note,
             artifacts: ending.artifacts,
             upstreams: ending.upstreams,
@@ -660,7 +665,7 @@ impl Claim {
             holder: self.holder.clone(),
             slot: chosen.slot,
             zone: self.zone.clone(),
-            trigger: if matches!(self.slot, Choice::Due(_)) { chosen.trigger } else { self.trigger },
+            trigger: if matches!(self.slot, Choice::Due(_) | Choice::Slot(_)) { chosen.trigger } else { self.trigger },
             covers: chosen.covers,
             since: context.now.wall,
             stop_asked: None,
@@ -745,7 +750,7 @@ fn lost(why: &str) -> Ending {
 
 /// Writes down how the run behind the current lease ended. A lease by hand is not a run and leaves no outcome. What is
 /// returned is too long for the record.
-fn end_run(record: &mut Record, ending: Ending, finished: Wall) -> Vec<Outcome> {
+fn end_run<R: Rules>(record: &mut Record, ending: Ending, finished: Wall) -> Vec<Outcome> {
     let Some(lease) = &record.lease else { return Vec::new() };
     if !lease.holder.is_run() {
         return Vec::new();
@@ -753,11 +758,11 @@ fn end_run(record: &mut Record, ending: Ending, finished: Wall) -> Vec<Outcome> 
     let outcome = outcome_of(lease, record.token, &ending, finished);
     // A run accounts for its slot by ending well, or for all slots that it stands for, if none before is still open. The
     // ring alone would know it otherwise, and forgets.
-    if let Some(timing) = record.timing.as_mut().filter(|_| SlotState::from(ending.status) == SlotState::Done) {
+    if let Some(timing) = record.timing.as_mut().filter(|_| SlotState::of(ending.status, true).is_done()) {
         let settled = timing.settles.filter(|settles| *settles == lease.slot);
         timing.evaluated = timing.evaluated.max(settled).max(lease.covers.map(|covers| covers.to));
     }
-    write_down(record, outcome, &ending)
+    write_down::<R>(record, outcome, &ending)
 }
 
 /// How the work under a lease ended.
@@ -775,6 +780,8 @@ fn outcome_of(lease: &Lease, token: Token, ending: &Ending, finished: Wall) -> O
         finished,
         exit_code: ending.exit_code,
         ended_by: ending.ended_by,
+        tries: None,
+        took: ending.took,
         note: ending.note.clone(),
         artifacts: ending.artifacts.clone(),
         upstreams: ending.upstreams.clone(),
@@ -784,10 +791,14 @@ fn outcome_of(lease: &Lease, token: Token, ending: &Ending, finished: Wall) -> O
     }
 }
 
-fn write_down(record: &mut Record, mut outcome: Outcome, ending: &Ending) -> Vec<Outcome> {
+fn write_down<R: Rules>(record: &mut Record, mut outcome: Outcome, ending: &Ending) -> Vec<Outcome> {
     ending.published.iter().for_each(|published| record.note_publish(published));
     ending.barred.iter().for_each(|barred| record.note_barred(barred, outcome.finished));
     outcome.note = outcome.note.map(|note| cut(&note, WHOLE_NOTE_BYTES_MAX));
+    if outcome.status != Status::Missed {
+        let before = slot::tries::<R>(&record.ledger, outcome.slot, outcome.covers);
+        outcome.tries = Some(before + u32::from(ending.is_attempt()));
+    }
     record.ledger.push(outcome.clone());
     if outcome.clone().clipped().clipped { Vec::from([outcome]) } else { Vec::new() }
 }

@@ -4,13 +4,14 @@ use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
+use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::{Artifact, Fingerprint};
 use crate::format::Unknown;
 use crate::said::Published;
-use crate::time::Wall;
+use crate::time::{Wall, as_millis_if_any};
 use crate::token::{RunId, Token};
 
 /// How many outcomes a job's record keeps, if they are not too long for it.
@@ -75,6 +76,16 @@ impl Status {
     pub fn is_of_a_run(self) -> bool {
         let skipped = matches!(self, Self::SkippedOverlap | Self::SkippedDuplicate | Self::SkippedPaused);
         !skipped && self != Self::Missed
+    }
+
+    /// Whether a command ended so. A halt has none, and of a lost run it is not known how its command ended.
+    fn is_of_a_command(self) -> bool {
+        matches!(self, Self::Ok | Self::Empty) || self.is_failure()
+    }
+
+    /// Whether a command failed so.
+    pub fn is_failure(self) -> bool {
+        matches!(self, Self::Error | Self::Timeout | Self::Fenced)
     }
 
     pub const ALL: [Self; 13] = [
@@ -144,6 +155,11 @@ pub struct Ending {
     /// The command certainly never started.
     pub unstarted: bool,
     pub ended_by: EndedBy,
+    /// How long the run took by its wrapper's boot clock, if a wrapper measured it.
+    pub took: Option<Duration>,
+    /// The command never started, or its end says nothing about the command: a signal to fencepost or the death of the
+    /// keeper ended it.
+    pub cut_short: bool,
     pub note: Option<String>,
     pub artifacts: Vec<Artifact>,
     /// What it read of other jobs.
@@ -161,6 +177,8 @@ impl Ending {
             exit_code: None,
             unstarted: false,
             ended_by,
+            took: None,
+            cut_short: false,
             note: None,
             artifacts: Vec::new(),
             upstreams: Vec::new(),
@@ -171,6 +189,13 @@ impl Ending {
 
     pub fn with_note(self, note: impl Into<String>) -> Self {
         Self { note: Some(note.into()), ..self }
+    }
+
+    /// Whether it uses one of its slot's attempts: the command started, and its own exit, the timeout or the fence ended
+    /// it. A record by hand counts as well. A halt, a failed `prepare`, a command that cannot be executed, a run ended by
+    /// a signal to fencepost and a run that died use none.
+    pub fn is_attempt(&self) -> bool {
+        !self.cut_short && self.status.is_of_a_command()
     }
 }
 
@@ -215,6 +240,13 @@ pub struct Outcome {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     pub ended_by: EndedBy,
+    /// How many attempts its slot has had, up to and including this one. Absent in outcomes from before attempts were
+    /// counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tries: Option<u32>,
+    /// How long the run took by its wrapper's boot clock, if a wrapper measured it.
+    #[serde(rename = "took_ms", default, skip_serializing_if = "Option::is_none", with = "as_millis_if_any")]
+    pub took: Option<Duration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -253,6 +285,39 @@ impl Outcome {
     /// What a run found missed is written down by it as well, under another slot.
     pub fn attempt(&self) -> Attempt {
         (self.slot, self.token, self.run)
+    }
+
+    /// How long the run took: by the boot clock, or by the wall clock where only that was read.
+    pub fn length(&self) -> Duration {
+        self.took.unwrap_or_else(|| self.finished.since(self.started))
+    }
+
+    /// When the run ended, as its start and its length say. The wall clock may have been wrong when it ended.
+    pub fn ended(&self) -> Wall {
+        self.took.map_or(self.finished, |took| self.started + took)
+    }
+
+    /// The exit code of a run that failed so. It is never 0.
+    pub fn failure_code(&self) -> i32 {
+        match (self.status, self.exit_code) {
+            (Status::Timeout, _) => 124,
+            (Status::Fenced, _) => 113,
+            (_, Some(0)) if self.ended_by == EndedBy::Fencepost => 118,
+            (_, None | Some(0)) => 1,
+            (_, Some(code)) => code,
+        }
+    }
+
+    /// Whether it stands for a slot of this stretch: its own, or one that it covers.
+    pub fn is_within(&self, from: Wall, to: Wall) -> bool {
+        let covered = self.covers.is_some_and(|covers| covers.from <= to && from <= covers.to);
+        covered || (from..=to).contains(&self.slot)
+    }
+
+    /// How many attempts it adds where that was not counted when it was written.
+    fn uncounted(&self) -> u32 {
+        let never_started = self.ended_by == EndedBy::Fencepost && matches!(self.exit_code, Some(126 | 127));
+        u32::from(self.status.is_of_a_command() && !never_started)
     }
 
     /// What became of its slot, and no more.
@@ -340,6 +405,15 @@ impl Ledger {
         self.ring.iter().filter(move |outcome| outcome.slot == slot && outcome.status != Status::Missed)
     }
 
+    /// How many attempts were made, as the outcomes tell that count.
+    pub fn tries(&self, counts: impl Fn(&Outcome) -> bool) -> u32 {
+        let counted = self.ring.iter().filter(|outcome| outcome.status != Status::Missed && counts(outcome));
+        counted.fold(0, |before, outcome| match outcome.tries {
+            Some(tries) => before.max(tries),
+            None => before + outcome.uncounted(),
+        })
+    }
+
     /// How many good runs in a row, up to the newest, left these very artifacts.
     pub fn repeats(&self, artifacts: &[Artifact]) -> u64 {
         let good = self.ring.iter().rev().filter(|outcome| outcome.status == Status::Ok);
@@ -397,6 +471,8 @@ mod tests {
             finished: Wall(0),
             exit_code: None,
             ended_by: EndedBy::Child,
+            tries: None,
+            took: None,
             note: None,
             artifacts: Vec::new(),
             upstreams: Vec::new(),

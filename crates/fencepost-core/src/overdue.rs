@@ -24,16 +24,19 @@ pub fn overdue(schedule: &Schedule, record: Option<&Record>, lease: Standing, fl
     // A mark that is far in the future comes from a clock that was wrong, and says nothing.
     let marks = [Some(just_before(since)), evaluated].into_iter().flatten().filter(|mark| *mark <= by + AHEAD_MAX);
     let ring = record.into_iter().flat_map(|record| &record.ledger.ring);
-    let accounted = marks.chain(ring.filter_map(|outcome| covered(schedule, outcome))).max().unwrap_or(just_before(by));
+    let ring = ring.filter_map(|outcome| covered(schedule, outcome, by));
+    let accounted = marks.chain(ring).max().unwrap_or(just_before(by));
     let from = schedule.after(accounted).filter(|from| *from <= by)?;
     Some(Gap { from, to: schedule.at_or_before(by)?, count: schedule.count(accounted, by) })
 }
 
-/// The newest slot of the schedule that an outcome accounts for.
-fn covered(schedule: &Schedule, outcome: &Outcome) -> Option<Wall> {
+/// The newest slot of the schedule that an outcome accounts for. A run that seems to end far in the future was timed by a
+/// clock that was wrong, and no slot passed while it was running.
+fn covered(schedule: &Schedule, outcome: &Outcome, by: Wall) -> Option<Wall> {
     let newest = outcome.covers.map_or(outcome.slot, |covers| covers.to.max(outcome.slot));
     let own = Some(newest).filter(|slot| schedule.at_or_before(*slot) == Some(*slot));
-    let last = schedule.at_or_before(just_before(outcome.finished));
+    let ended = Some(outcome.ended()).filter(|ended| *ended <= by + AHEAD_MAX);
+    let last = ended.and_then(|ended| schedule.at_or_before(just_before(ended)));
     let overlapped = last.filter(|slot| outcome.status.is_of_a_run() && *slot > outcome.started);
     own.max(overlapped)
 }

@@ -145,26 +145,35 @@ impl State<'_> {
 pub enum SlotState {
     /// It needs no run any more.
     Done,
-    /// Its run ended badly. It may be tried again while it is the newest.
+    /// It ended badly, and its attempts are used up.
     Failed,
+    /// It ended badly, and has attempts left. It is tried again within the bounds of catch-up.
+    Open,
     /// Its run died without a word. It is tried again within the bounds of catch-up.
     Lost,
     Running,
 }
 
-impl From<Status> for SlotState {
-    /// A skip is the end of a slot, and so is what was written down as missed. A halt is a failure: somebody mends the
-    /// cause, and the next trigger tries again.
-    fn from(status: Status) -> Self {
+impl SlotState {
+    /// A skip is the end of a slot, and so is what was written down as missed. Any other slot is open until its attempts
+    /// are used up.
+    pub fn of(status: Status, is_spent: bool) -> Self {
         match status {
             Status::Ok | Status::Empty | Status::Missed => Self::Done,
             Status::SkippedOverlap | Status::SkippedBarrier | Status::SkippedDuplicate | Status::SkippedPaused => {
                 Self::Done
             }
-            Status::Error | Status::Timeout | Status::Fenced | Status::Halted => Self::Failed,
-            Status::Lost => Self::Lost,
             Status::Running => Self::Running,
+            Status::Error | Status::Timeout | Status::Fenced | Status::Halted | Status::Lost if is_spent => {
+                Self::Failed
+            }
+            Status::Lost => Self::Lost,
+            Status::Error | Status::Timeout | Status::Fenced | Status::Halted => Self::Open,
         }
+    }
+
+    pub fn is_done(self) -> bool {
+        self == Self::Done
     }
 }
 
@@ -208,13 +217,40 @@ pub trait PlanRules: Clone + fmt::Debug + PartialEq + Eq + core::hash::Hash {
         terms.catch_up as usize
     }
 
-    /// Whether a slot is due, from what is known about it. A failed slot is due again only while it is the newest.
-    fn is_due(known: Option<SlotState>, is_newest: bool) -> bool {
+    /// Whether a slot is due, from what is known about it.
+    fn is_due(known: Option<SlotState>) -> bool {
         match known {
-            None | Some(SlotState::Lost) => true,
-            Some(SlotState::Failed) => is_newest,
-            Some(SlotState::Done | SlotState::Running) => false,
+            None | Some(SlotState::Lost | SlotState::Open) => true,
+            Some(SlotState::Done | SlotState::Failed | SlotState::Running) => false,
         }
+    }
+
+    /// Whether a slot has had its attempts: the first, and its retries.
+    fn is_spent(tries: u32, retries: u32) -> bool {
+        tries > retries
+    }
+
+    /// Whether an outcome counts for a slot of this stretch: its own, and each that a collapsed run covers.
+    fn counts_for(outcome: &Outcome, from: Wall, to: Wall) -> bool {
+        outcome.is_within(from, to)
+    }
+
+    /// Whether a slot comes after one that the same trigger has tried. One trigger tries each slot once.
+    fn follows(slot: Wall, tried: Wall, order: Order) -> bool {
+        match order {
+            Order::OldestFirst => slot > tried,
+            Order::NewestFirst => slot < tried,
+        }
+    }
+
+    /// Whether a run would start before its slot.
+    fn is_early(slot: Wall, now: Wall) -> bool {
+        slot > now
+    }
+
+    /// Until when a run was going. The wall clock may have been wrong for a moment when it ended.
+    fn ended(outcome: &Outcome) -> Wall {
+        outcome.ended()
     }
 
     /// Whether a late slot is recent enough. Unless an age is given, it is among the most recent slots.
@@ -278,6 +314,14 @@ pub struct Plan {
     pub ahead: Option<(Wall, Trust)>,
 }
 
+impl Plan {
+    /// The next slot that will start, which may be one that a trigger now waits for.
+    pub fn upcoming(&self, now: Wall) -> Option<Wall> {
+        let awaited = self.run.iter().map(|due| due.slot).filter(|slot| *slot > now).min();
+        awaited.or(self.next)
+    }
+}
+
 /// A slot that runs now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
@@ -304,7 +348,7 @@ pub struct Gap {
 pub enum Why {
     /// The current slot is on time.
     OnTime(Wall),
-    /// The current slot failed, and is tried again.
+    /// The current slot has attempts left, and is tried again.
     Again(Wall),
     /// Late slots are caught up.
     CatchUp,
@@ -312,7 +356,7 @@ pub enum Why {
     TooLate(Wall),
     /// The current slot is done.
     Done(Wall),
-    /// The current slot failed, and may not be tried again late.
+    /// The current slot failed, and its attempts are used up.
     Failed(Wall),
     Running(Wall),
     /// There was no slot yet since the job was first seen, resumed or edited.
@@ -330,7 +374,7 @@ pub fn plan<R: PlanRules>(schedule: &(impl Occurrences + ?Sized), state: &State<
     let floor = R::floor(schedule, sound.since, terms.slack);
     let opening = R::opening(floor, sound.since, now, terms.slack);
     let accounted = just_before(opening).max(sound.evaluated.unwrap_or(Wall(i64::MIN)));
-    let is_open = |slot| slot > accounted && R::is_due(sound.of(slot), true);
+    let is_open = |slot| slot > accounted && R::is_due(sound.of(slot));
     let current = R::current(schedule, now, terms.slack, is_open);
     let planner =
         Planner::<R, _> { schedule, state: sound, terms, now, floor, accounted, rules: core::marker::PhantomData };

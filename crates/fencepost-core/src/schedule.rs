@@ -86,7 +86,10 @@ impl Schedule {
     pub fn at_or_before(&self, at: Wall) -> Option<Wall> {
         match &self.kind {
             Kind::Every(every) => every.at_or_before(at),
-            Kind::Cron(cron) => Walk::new(cron, &self.zone, second(at)).last(second(at)).map(wall),
+            // An instant before the calendar is taken for its first second, which is after it.
+            Kind::Cron(cron) => {
+                Walk::new(cron, &self.zone, second(at)).last(second(at)).map(wall).filter(|found| *found <= at)
+            }
         }
     }
 
@@ -109,7 +112,7 @@ impl Schedule {
     pub fn backward(&self, at: Wall) -> impl Iterator<Item = Wall> {
         let mut walk = self.walk(at);
         let mut back = move |to: Wall| match &mut walk {
-            Some(walk) => walk.last(second(to)).map(wall),
+            Some(walk) => walk.last(second(to)).map(wall).filter(|found| *found <= to),
             None => self.at_or_before(to),
         };
         core::iter::successors(back(at), move |&last| back(Wall(last.0.saturating_sub(1))))

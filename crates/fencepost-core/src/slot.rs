@@ -1,32 +1,32 @@
 //! Which slot a run is for, decided inside the claim from the record alone: two machines that fire at one instant, or
 //! come back from one outage, do not both run it.
 
+mod known;
+
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::known::tries;
+use self::known::{done, failed, is_run, known, newest, past_failures};
 use crate::artifact::Fingerprint;
 use crate::format::Unknown;
-use crate::ledger::{Covered, Outcome, Status, Trigger};
+use crate::ledger::{Covered, Status, Trigger};
 use crate::plan::{self, Gap, Plan, PlanRules, SlotState, State, Why, plan};
 use crate::record::Record;
 use crate::schedule::Schedule;
 use crate::time::Wall;
 use crate::token::Token;
 
-/// The most slots that one run can be found to have overlapped, one by one. Older ones are accounted for otherwise.
-const OVERLAPPED_MAX: usize = 64;
-
 /// How the slot of a run is found.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Choice {
     /// This instant, which is no slot of anything: a run that somebody started.
     At(Wall),
-    /// This slot, unless it is done.
-    Slot { slot: Wall, again: bool, on_lost: OnLost },
+    /// This slot, unless it is done or its attempts are used up.
+    Slot(Named),
     /// The slot that is due by a schedule.
     Due(Box<Scheduled>),
     /// The only slot of an item of work that is done once.
@@ -58,6 +58,30 @@ impl OnUnknown {
     }
 }
 
+/// A slot that was named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Named {
+    pub slot: Wall,
+    pub repeat: Repeat,
+    pub on_lost: OnLost,
+    /// How many attempts the slot has after its first.
+    pub retries: u32,
+    /// How long before its slot a trigger may come and wait for it. `None` if this host's own clock has reached the slot.
+    pub slack: Option<Duration>,
+}
+
+/// How often a named slot may run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Repeat {
+    /// Until it is done or its attempts are used up.
+    #[default]
+    No,
+    /// The same, as one more attempt of the trigger that made the last one.
+    Retry,
+    /// Once more, however it ended.
+    Again,
+}
+
 /// A job that has a schedule, and what of it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Scheduled {
@@ -65,18 +89,17 @@ pub struct Scheduled {
     pub terms: plan::Terms,
     pub asked: Asked,
     pub on_lost: OnLost,
+    /// How many attempts each slot has after its first.
+    pub retries: u32,
 }
 
 /// What a trigger asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Asked {
-    /// Whatever is due.
+    /// The first slot that is due.
     Due,
-    /// Whatever is due but this slot, which was tried just now.
-    DueBut(Wall),
-    /// Whatever is due and was not tried yet, or whose run died: several machines trigger a slot at one instant, and
-    /// one that has failed on the first is not tried again by the others.
-    Untried,
+    /// The first slot that is due after this one, which the same trigger has tried.
+    DueAfter(Wall),
     /// A run now, which satisfies the slot it replaces.
     Now,
     /// The newest slot once more, done or not.
@@ -86,7 +109,7 @@ pub enum Asked {
 impl Asked {
     /// Whether the schedule alone says which slot it is.
     pub fn is_by_schedule(self) -> bool {
-        matches!(self, Self::Due | Self::DueBut(_) | Self::Untried)
+        matches!(self, Self::Due | Self::DueAfter(_))
     }
 }
 
@@ -128,8 +151,6 @@ pub struct Chosen {
     /// Slots that will never run.
     pub missed: Option<Covered>,
     pub timing: Option<Timing>,
-    /// How many slots are left to run after this one.
-    pub more: usize,
 }
 
 /// Why there is nothing to run.
@@ -140,6 +161,17 @@ pub enum NotNow {
         slot: Wall,
         state: Status,
         exit_code: Option<i32>,
+    },
+    /// The attempts of the slot are used up, and the last of them failed so.
+    Failed {
+        slot: Wall,
+        state: Status,
+        exit_code: i32,
+    },
+    /// The slot comes after this time.
+    Early {
+        slot: Wall,
+        wait: Duration,
     },
     /// No slot is due.
     NotDue {
@@ -169,7 +201,8 @@ impl NotNow {
     pub fn status(&self) -> Status {
         match self {
             Self::Duplicate { .. } | Self::TooOld { .. } => Status::SkippedDuplicate,
-            Self::NotDue { .. } => Status::Missed,
+            Self::NotDue { .. } | Self::Early { .. } => Status::Missed,
+            Self::Failed { state, .. } => *state,
             Self::Lost { .. } => Status::Lost,
             Self::OtherParameters => Status::Error,
             Self::Paused { .. } => Status::SkippedPaused,
@@ -181,6 +214,10 @@ impl NotNow {
         match self {
             Self::Duplicate { state: Status::Running, .. } => "a run of this very slot is going.".to_string(),
             Self::Duplicate { state, .. } => alloc::format!("the slot is done already: {state}."),
+            Self::Failed { state, exit_code, .. } => {
+                alloc::format!("the slot failed ({state}, exit code {exit_code}), and its attempts are used up.")
+            }
+            Self::Early { .. } => "the trigger is early, and the slot has not come.".to_string(),
             Self::NotDue { reason, .. } => reason.clone(),
             Self::Lost { .. } => {
                 "an earlier run of the slot died, and whether it had its effect is not known.".to_string()
@@ -202,10 +239,23 @@ impl Choice {
     pub fn choose<R: PlanRules>(&self, record: Option<&Record>, lease: Standing, now: Wall) -> Result<Chosen, NotNow> {
         match self {
             Self::At(slot) => Ok(Chosen::at(*slot, Trigger::Manual)),
-            Self::Slot { slot, again, on_lost } => fixed(*slot, *again, *on_lost, record, lease),
+            Self::Slot(named) => named.choose::<R>(record, lease, now),
             Self::Due(scheduled) => scheduled.choose::<R>(record, lease, now),
             Self::Once { params, on_unknown } => once::<R>(*params, *on_unknown, record, lease),
         }
+    }
+
+    /// The slot that a trigger has come too early for, and may wait for.
+    pub fn early<R: PlanRules>(&self, record: Option<&Record>, now: Wall) -> Option<NotNow> {
+        let slot = match self {
+            Self::Due(scheduled) if scheduled.asked.is_by_schedule() => {
+                let (_, plan) = scheduled.plan::<R>(record, Standing::Stands, now);
+                scheduled.first::<R>(&plan).map(|due| due.slot)?
+            }
+            Self::Slot(named) => named.awaited(record, now)?,
+            _ => return None,
+        };
+        R::is_early(slot, now).then(|| NotNow::Early { slot, wait: slot.since(now) })
     }
 
     /// Whether the record has to learn something though nothing runs: that the schedule was seen, or what was missed.
@@ -223,7 +273,7 @@ impl Choice {
         match self {
             // Whoever comes second to an item of work is told that it is in progress.
             Self::At(_) | Self::Once { .. } => None,
-            Self::Slot { slot, .. } => Some(*slot),
+            Self::Slot(named) => Some(named.slot),
             Self::Due(scheduled) => scheduled.newest(&scheduled.plan::<R>(Some(record), Standing::Stands, now).1, now),
         }
     }
@@ -246,30 +296,33 @@ pub enum Standing {
 impl Scheduled {
     fn choose<R: PlanRules>(&self, record: Option<&Record>, lease: Standing, now: Wall) -> Result<Chosen, NotNow> {
         let (timing, plan) = self.plan::<R>(record, lease, now);
-        let known = known(record, lease, &self.schedule);
+        let known = known::<R>(record, lease, &self.schedule, self.retries);
         let state = |slot| known.iter().rev().find(|(known, _)| *known == slot).map(|(_, state)| *state);
         let missed = plan.dropped.map(covered);
+        let nothing = || self.nothing(&plan, missed, record, now);
         let (slot, trigger, covers) = match self.asked {
-            Asked::Due | Asked::DueBut(_) | Asked::Untried => {
-                match plan.run.iter().find(|due| self.may_try(due.slot, state(due.slot))) {
-                    Some(due) => (due.slot, due.trigger, due.covers.map(covered)),
-                    None => return Err(self.nothing(&plan, missed, record, now)),
-                }
+            Asked::Due | Asked::DueAfter(_) => {
+                let due = self.first::<R>(&plan).ok_or_else(nothing)?;
+                (due.slot, due.trigger, due.covers.map(covered))
             }
             Asked::Now => {
-                let replaced = self.replaced(&plan, now).ok_or_else(|| self.nothing(&plan, missed, record, now))?;
-                // It was replaced before: who means that one says so by asking for it again.
-                if let Some(state) = record.and_then(|record| done(record, replaced)) {
-                    return Err(NotNow::Duplicate { slot: replaced, state, exit_code: None });
+                let replaced = self.replaced(&plan, now, state).ok_or_else(nothing)?;
+                // A slot that was replaced before is repeated only by asking for it again.
+                match (state(replaced), record) {
+                    (Some(SlotState::Done), Some(record)) => {
+                        let state = done(record, replaced).unwrap_or(Status::SkippedDuplicate);
+                        return Err(NotNow::Duplicate { slot: replaced, state, exit_code: None });
+                    }
+                    (Some(SlotState::Failed), Some(record)) => return Err(failed(record, replaced)),
+                    _ => (replaced, MANUAL, None),
                 }
-                (replaced, MANUAL, None)
             }
             Asked::Again => {
                 // The next one may have been run before its time.
                 let is_tried =
                     |slot: &Wall| record.is_some_and(|record| record.ledger.attempts(*slot).next().is_some());
                 let newest = self.schedule.after(now).filter(is_tried).or_else(|| self.newest(&plan, now));
-                (newest.ok_or_else(|| self.nothing(&plan, missed, record, now))?, MANUAL, None)
+                (newest.ok_or_else(nothing)?, MANUAL, None)
             }
         };
         if state(slot) == Some(SlotState::Lost) && self.on_lost == OnLost::Halt && self.asked.is_by_schedule() {
@@ -279,33 +332,36 @@ impl Scheduled {
         let is_here = |slot: &Wall| *slot <= now + self.terms.slack;
         let settles = Some(slot).filter(is_here).filter(|slot| self.schedule.before(*slot) <= plan.evaluated);
         let timing = Timing { since: plan.since, evaluated: plan.evaluated, settles, ..timing };
-        let more = plan.run.len().saturating_sub(1);
-        Ok(Chosen { slot, trigger, covers, missed, timing: Some(timing), more })
+        Ok(Chosen { slot, trigger, covers, missed, timing: Some(timing) })
     }
 
-    /// Whether a slot that stands so may be tried by this trigger.
-    fn may_try(&self, slot: Wall, state: Option<SlotState>) -> bool {
-        match self.asked {
-            Asked::DueBut(tried) => slot != tried,
-            Asked::Untried => state != Some(SlotState::Failed),
+    /// The slot of the plan that this trigger tries next. One trigger tries each slot once.
+    fn first<'a, R: PlanRules>(&self, plan: &'a Plan) -> Option<&'a plan::Due> {
+        plan.run.iter().find(|due| match self.asked {
+            Asked::DueAfter(tried) => R::follows(due.slot, tried, self.terms.order),
             _ => true,
-        }
+        })
     }
 
     /// The plan from what the record says.
     pub fn plan<R: PlanRules>(&self, record: Option<&Record>, lease: Standing, now: Wall) -> (Timing, Plan) {
         let timing = self.timing(record, now);
-        let known = known(record, lease, &self.schedule);
-        let state = State { since: timing.since, evaluated: timing.evaluated, known: &known };
+        let known = known::<R>(record, lease, &self.schedule, self.retries);
+        let failures = record.zip(timing.evaluated).and_then(|(record, evaluated)| {
+            past_failures::<R>(&record.ledger, &self.schedule, &known, evaluated, self.retries)
+        });
+        let state = State { since: timing.since, evaluated: timing.evaluated.max(failures), known: &known };
         let plan = plan::<R>(&self.schedule, &state, &self.terms, now);
         (timing, plan)
     }
 
-    /// The slot that a run now replaces: the current one if it is open, or else the next.
-    fn replaced(&self, plan: &Plan, now: Wall) -> Option<Wall> {
+    /// The slot that a run now replaces: the current one if it is open or has failed, or else the next.
+    fn replaced(&self, plan: &Plan, now: Wall, state: impl Fn(Wall) -> Option<SlotState>) -> Option<Wall> {
         let current = self.newest(plan, now);
-        let is_current = |due: &&plan::Due| Some(due.slot) == current;
-        plan.run.iter().find(is_current).map(|due| due.slot).or(plan.next)
+        let is_current = |slot: &Wall| plan.run.iter().any(|due| due.slot == *slot);
+        let is_failed = |slot: &Wall| state(*slot) == Some(SlotState::Failed);
+        let next = || self.schedule.after(current.map_or(now, |current| current.max(now)));
+        current.filter(|slot| is_current(slot) || is_failed(slot)).or_else(next)
     }
 
     /// The slot that a trigger now is for, done or not.
@@ -337,6 +393,10 @@ impl Scheduled {
     fn nothing(&self, plan: &Plan, missed: Option<Covered>, record: Option<&Record>, now: Wall) -> NotNow {
         let reason = plan.reason(&self.terms, self.schedule.zone());
         match plan.why {
+            Why::Failed(slot) => match record {
+                Some(record) => failed(record, slot),
+                None => NotNow::NotDue { next: plan.next, missed, reason },
+            },
             Why::Done(slot) if now.since(slot) <= self.terms.slack => {
                 match record.and_then(|record| done(record, slot)) {
                     Some(state) => NotNow::Duplicate { slot, state, exit_code: None },
@@ -351,30 +411,49 @@ impl Scheduled {
 
 impl Chosen {
     fn at(slot: Wall, trigger: Trigger) -> Self {
-        Self { slot, trigger, covers: None, missed: None, timing: None, more: 0 }
+        Self { slot, trigger, covers: None, missed: None, timing: None }
     }
 }
 
 const MANUAL: Trigger = Trigger::Manual;
 
-/// How a slot was done, if it was.
-fn done(record: &Record, slot: Wall) -> Option<Status> {
-    let newest = record.ledger.attempts(slot).last().map(|newest| newest.status);
-    newest.filter(|status| matches!(status, Status::Ok | Status::Empty))
-}
+impl Named {
+    fn choose<R: PlanRules>(&self, record: Option<&Record>, lease: Standing, now: Wall) -> Result<Chosen, NotNow> {
+        let slot = self.slot;
+        if self.is_ahead(record, now) && self.awaited(record, now).is_none() {
+            let reason = "Nothing is due: the slot that was named lies in the future.".to_string();
+            return Err(NotNow::NotDue { next: Some(slot), missed: None, reason });
+        }
+        let chosen = Ok(Chosen::at(slot, MANUAL));
+        let Some(record) = record.filter(|_| self.repeat != Repeat::Again) else { return chosen };
+        let newest = newest(&record.ledger, slot);
+        let status = if known::died(record, slot, lease) { Some(Status::Lost) } else { newest.map(|last| last.status) };
+        let is_spent = R::is_spent(tries::<R>(&record.ledger, slot, None), self.retries);
+        match status.map(|status| (status, SlotState::of(status, is_spent))) {
+            Some((state, SlotState::Done | SlotState::Running)) => {
+                Err(NotNow::Duplicate { slot, state, exit_code: None })
+            }
+            Some((_, SlotState::Failed)) => Err(failed(record, slot)),
+            Some((_, SlotState::Lost)) if self.on_lost == OnLost::Halt => Err(NotNow::Lost { slot }),
+            Some((_, SlotState::Lost | SlotState::Open)) => match newest.filter(|_| self.repeat == Repeat::Retry) {
+                Some(last) => Ok(Chosen { covers: last.covers, ..Chosen::at(slot, last.trigger) }),
+                None => chosen,
+            },
+            None if record.ledger.given_up >= Some(slot) => Err(NotNow::TooOld { slot }),
+            None => chosen,
+        }
+    }
 
-/// A slot that was named.
-fn fixed(slot: Wall, again: bool, on_lost: OnLost, record: Option<&Record>, lease: Standing) -> Result<Chosen, NotNow> {
-    let Some(record) = record.filter(|_| !again) else { return Ok(Chosen::at(slot, MANUAL)) };
-    let died = record.lease.as_ref().is_some_and(|held| is_run(record) && held.slot == slot && lease == Standing::Over);
-    let newest = record.ledger.attempts(slot).last().map(|newest| newest.status);
-    let newest = if died { Some(Status::Lost) } else { newest };
-    match newest.map(|status| (status, SlotState::from(status))) {
-        Some((state, SlotState::Done | SlotState::Running)) => Err(NotNow::Duplicate { slot, state, exit_code: None }),
-        Some((_, SlotState::Lost)) if on_lost == OnLost::Halt => Err(NotNow::Lost { slot }),
-        Some(_) => Ok(Chosen::at(slot, MANUAL)),
-        None if record.ledger.given_up >= Some(slot) => Err(NotNow::TooOld { slot }),
-        None => Ok(Chosen::at(slot, MANUAL)),
+    /// The slot, if it has not come and is near enough to wait for.
+    fn awaited(&self, record: Option<&Record>, now: Wall) -> Option<Wall> {
+        let is_near = self.slack.is_some_and(|slack| self.slot <= now + slack);
+        (is_near && self.is_ahead(record, now)).then_some(self.slot)
+    }
+
+    /// Whether the slot has not come. One that was run before its time may be repeated before it.
+    fn is_ahead(&self, record: Option<&Record>, now: Wall) -> bool {
+        let is_tried = || record.is_some_and(|record| record.ledger.attempts(self.slot).next().is_some());
+        self.slack.is_some() && self.slot > now && !(self.repeat != Repeat::No && is_tried())
     }
 }
 
@@ -404,44 +483,6 @@ fn once<R: PlanRules>(
         }
         Some(_) => run,
     }
-}
-
-/// What the record knows about single slots, one entry each, its last.
-fn known(record: Option<&Record>, lease: Standing, schedule: &Schedule) -> Vec<(Wall, SlotState)> {
-    let Some(record) = record else { return Vec::new() };
-    let mut known: Vec<(Wall, SlotState)> = Vec::new();
-    let mut note = |slot: Wall, state: SlotState| {
-        known.retain(|(other, _)| *other != slot);
-        known.push((slot, state));
-    };
-    for outcome in &record.ledger.ring {
-        for slot in overlapped(outcome, schedule) {
-            note(slot, SlotState::Done);
-        }
-    }
-    for outcome in record.ledger.ring.iter().filter(|outcome| outcome.status != Status::Missed) {
-        note(outcome.slot, SlotState::from(outcome.status));
-    }
-    if let Some(held) = record.lease.as_ref().filter(|_| is_run(record)) {
-        note(held.slot, if lease == Standing::Over { SlotState::Lost } else { SlotState::Running });
-    }
-    known
-}
-
-/// The slots that passed while a run was going: whoever was triggered for them was waved off, and that is final. Of a run
-/// that died it is known when that was found out, not until when it was going.
-fn overlapped(outcome: &Outcome, schedule: &Schedule) -> Vec<Wall> {
-    if outcome.started >= outcome.finished || !outcome.status.is_of_a_run() || outcome.status == Status::Lost {
-        return Vec::new();
-    }
-    let last = schedule.at_or_before(Wall(outcome.finished.0 - 1));
-    let backwards = core::iter::successors(last, |slot| schedule.before(*slot));
-    backwards.take_while(|slot| *slot > outcome.started && *slot > outcome.slot).take(OVERLAPPED_MAX).collect()
-}
-
-/// Whether what holds the lease is a run that nothing is recorded of yet.
-fn is_run(record: &Record) -> bool {
-    record.lease.as_ref().is_some_and(|lease| lease.holder.is_run() && record.ledger.of_run(lease.run).is_none())
 }
 
 pub(crate) fn covered(gap: Gap) -> Covered {

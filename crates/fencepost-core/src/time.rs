@@ -109,3 +109,20 @@ pub mod as_millis {
         u64::deserialize(deserializer).map(Duration::from_millis)
     }
 }
+
+/// The same where there may be none.
+pub mod as_millis_if_any {
+    use core::time::Duration;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(length: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        match length {
+            Some(length) => serializer.serialize_u64(super::millis(*length)),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        Option::<u64>::deserialize(deserializer).map(|length| length.map(Duration::from_millis))
+    }
+}

@@ -64,6 +64,8 @@ mod tests {
             finished: Wall(slot),
             exit_code: None,
             ended_by: EndedBy::Child,
+            tries: None,
+            took: None,
             note: None,
             artifacts: Vec::new(),
             upstreams: Vec::new(),

@@ -24,6 +24,7 @@ pub enum Received {
 #[derive(Debug)]
 pub struct Signals {
     delivery: SignalDelivery<UnixStream, SignalOnly>,
+    asked_to_end: Option<i32>,
 }
 
 impl Signals {
@@ -41,7 +42,7 @@ impl Signals {
     fn listen_to(wanted: &[i32]) -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
         let heard = wanted.iter().copied().filter(|&signal| !sys::is_ignored(signal));
-        Ok(Self { delivery: SignalDelivery::with_pipe(read, write, SignalOnly, heard)? })
+        Ok(Self { delivery: SignalDelivery::with_pipe(read, write, SignalOnly, heard)?, asked_to_end: None })
     }
 
     pub fn pending(&mut self) -> Vec<Received> {
@@ -50,7 +51,18 @@ impl Signals {
             SIGCONT => Received::Continued,
             other => Received::Other(other),
         };
-        self.delivery.pending().map(received).collect()
+        let pending: Vec<Received> = self.delivery.pending().map(received).collect();
+        for received in &pending {
+            if let Received::End(signal) = received {
+                self.asked_to_end = Some(*signal);
+            }
+        }
+        pending
+    }
+
+    /// The last signal received so far that asks this process to end.
+    pub fn asked_to_end(&self) -> Option<i32> {
+        self.asked_to_end
     }
 
     pub fn fd(&self) -> BorrowedFd<'_> {

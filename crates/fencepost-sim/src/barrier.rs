@@ -373,6 +373,8 @@ fn outcome(number: u64, slot: Wall, ended: Ended, zone: &str) -> Outcome {
         finished: slot,
         exit_code: Some(0),
         ended_by: EndedBy::Child,
+        tries: None,
+        took: None,
         note: None,
         artifacts,
         upstreams: Vec::new(),

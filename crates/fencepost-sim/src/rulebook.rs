@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fencepost_core::lease::{Facts, Honest, Me, Rules, Settle, Sighting, Standing};
 use fencepost_core::ledger::Outcome;
-use fencepost_core::plan::{PlanRules, SlotState, Terms};
+use fencepost_core::plan::{Order, PlanRules, Terms};
 use fencepost_core::record::{Lease, Record, Until};
 use fencepost_core::time::{Boot, Reference, StoreClock, Wall};
 use fencepost_core::token::Token;
@@ -30,7 +30,11 @@ pub struct Rulebook {
     unknown: fn() -> Settle,
     lost_swap: fn() -> Settle,
     most: fn(&Terms) -> usize,
-    is_due: fn(Option<SlotState>, bool) -> bool,
+    is_spent: fn(u32, u32) -> bool,
+    counts_for: fn(&Outcome, Wall, Wall) -> bool,
+    follows: fn(Wall, Wall, Order) -> bool,
+    is_early: fn(Wall, Wall) -> bool,
+    ended: fn(&Outcome) -> Wall,
     is_unknown: fn(Option<&Outcome>) -> bool,
 }
 
@@ -50,7 +54,11 @@ impl Rulebook {
             unknown: R::unknown,
             lost_swap: R::lost_swap,
             most: R::most,
-            is_due: R::is_due,
+            is_spent: R::is_spent,
+            counts_for: R::counts_for,
+            follows: R::follows,
+            is_early: R::is_early,
+            ended: R::ended,
             is_unknown: R::is_unknown,
         }
     }
@@ -73,8 +81,24 @@ impl PlanRules for Chosen {
         (IN_FORCE.get().most)(terms)
     }
 
-    fn is_due(known: Option<SlotState>, is_newest: bool) -> bool {
-        (IN_FORCE.get().is_due)(known, is_newest)
+    fn is_spent(tries: u32, retries: u32) -> bool {
+        (IN_FORCE.get().is_spent)(tries, retries)
+    }
+
+    fn counts_for(outcome: &Outcome, from: Wall, to: Wall) -> bool {
+        (IN_FORCE.get().counts_for)(outcome, from, to)
+    }
+
+    fn follows(slot: Wall, tried: Wall, order: Order) -> bool {
+        (IN_FORCE.get().follows)(slot, tried, order)
+    }
+
+    fn is_early(slot: Wall, now: Wall) -> bool {
+        (IN_FORCE.get().is_early)(slot, now)
+    }
+
+    fn ended(outcome: &Outcome) -> Wall {
+        (IN_FORCE.get().ended)(outcome)
     }
 
     fn is_unknown(attempt: Option<&Outcome>) -> bool {

@@ -7,8 +7,8 @@
 pub mod invariants;
 pub mod mutants;
 pub mod settings;
+mod step;
 
-use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use fencepost_core::plan::{Mode, Terms};
 use fencepost_core::record::{FORMAT, Holder, Identity, Paused, Process, Processes, Record, encode};
 use fencepost_core::register::{Answer, Entry, StoreError, Swapped, Trouble, Version};
 use fencepost_core::schedule::Schedule;
-use fencepost_core::slot::{Asked, Choice, OnLost, OnUnknown, Scheduled};
+use fencepost_core::slot::{Asked, Choice, Named, NotNow, OnLost, OnUnknown, Repeat, Scheduled};
 use fencepost_core::time::{Boot, Wall};
 use fencepost_core::token::{StoreId, Token};
 use fencepost_core::transition::{Call, Reply, Step as Next, Transition};
@@ -30,11 +30,17 @@ use crate::explore::{Found, Model, Report, explore_model};
 use crate::rulebook::{Chosen, Rulebook};
 use crate::world::run_id;
 use invariants::Violation;
+pub use step::Step;
 
-/// The first slot, and how far the clock goes in one step: from a slot to halfway before the next.
+/// The first slot.
 pub const START: Wall = Wall(1_790_000_000_000);
-const TICK: Duration = Duration::from_secs(30);
 const SLACK: Duration = Duration::from_secs(10);
+
+/// How far a clock is ahead that is ahead.
+const AHEAD: Duration = Duration::from_secs(600);
+
+/// The most triggers. The runs of one trigger have numbers that differ by this.
+const TRIGGERS_MAX: u8 = 40;
 
 /// The bounds of one exploration.
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +50,12 @@ pub struct Setting {
     pub hosts: u8,
     /// How many triggers there are, on all hosts.
     pub triggers: u8,
-    /// How far the clock goes.
+    /// How far the clock goes, in how long steps, and how long after the first slot it begins.
     pub ticks: u8,
+    pub tick: Duration,
+    pub begins: Duration,
+    /// A trigger goes on with the next slot that is due, until there is none.
+    pub rows: bool,
     pub budget: Budget,
     pub flaw: Option<Flaw>,
 }
@@ -72,6 +82,10 @@ pub struct Budget {
     pub failures: u8,
     /// Pauses, each of which may be ended.
     pub pauses: u8,
+    /// Runs that the barrier halts.
+    pub halts: u8,
+    /// Clocks that are ahead for a moment when a command ends.
+    pub leaps: u8,
 }
 
 /// A known bug, as a switch of the world.
@@ -113,7 +127,8 @@ impl Setting {
             let since = |at: Wall| at.since(START).as_secs();
             let timing = world.record().and_then(|record| record.timing.as_ref()).and_then(|timing| timing.evaluated);
             let mark = timing.map_or("-".to_string(), |mark| since(mark).to_string());
-            text += &format!("{:>4} s  {:<44}  accounted for up to {mark}\n", since(world.wall()), step.to_string());
+            text +=
+                &format!("{:>4} s  {:<44}  accounted for up to {mark}\n", since(world.wall(self)), step.to_string());
         }
         text
     }
@@ -123,13 +138,14 @@ impl Setting {
         Schedule::parse(&format!("every 1m from {}", zone.show(START)), &zone).expect("it is a schedule")
     }
 
-    fn choice(&self) -> Choice {
+    fn choice(&self, after: Option<Wall>) -> Choice {
         match self.work {
             Work::Once(on_unknown) => Choice::Once { params: None, on_unknown },
             Work::Slots { catch_up, mode } => {
                 let terms = Terms { catch_up, mode, slack: SLACK, ..Terms::default() };
-                let (schedule, asked, on_lost) = (Self::schedule(), Asked::Due, OnLost::Rerun);
-                Choice::Due(Box::new(Scheduled { schedule, terms, asked, on_lost }))
+                let (schedule, on_lost) = (Self::schedule(), OnLost::Rerun);
+                let asked = after.map_or(Asked::Due, Asked::DueAfter);
+                Choice::Due(Box::new(Scheduled { schedule, terms, asked, on_lost, retries: 0 }))
             }
         }
     }
@@ -138,10 +154,15 @@ impl Setting {
 /// What a swap that is out is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Purpose {
-    Claim,
+    /// The first slot that is due, or the first after one that the same trigger has tried.
+    Claim {
+        run: u8,
+        after: Option<Wall>,
+    },
     Account,
     /// The command of this run ended well, or not.
     Complete {
+        run: u8,
         slot: Wall,
         well: bool,
     },
@@ -151,6 +172,11 @@ enum Purpose {
 #[derive(Clone, Debug, Hash)]
 enum Stage {
     Idle,
+    /// The trigger is early, and waits for its slot.
+    Waiting {
+        run: u8,
+        slot: Wall,
+    },
     /// A swap is on its way.
     Swapping {
         run: u8,
@@ -163,6 +189,7 @@ enum Stage {
         token: Token,
         /// As the command was told.
         slot: Wall,
+        began: Wall,
         /// The item of work has been done.
         effect: bool,
     },
@@ -186,59 +213,13 @@ impl Hash for Stored {
 #[derive(Clone, Debug, Hash)]
 pub struct World {
     ticks: u8,
+    /// The clock is ahead, for the length of one step.
+    is_ahead: bool,
     stored: Option<Rc<Stored>>,
     hosts: Vec<Stage>,
     runs: u8,
     budget: Budget,
     ghost: invariants::Ghost,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    Trigger {
-        host: u8,
-    },
-    /// The swap arrives, and so does its answer.
-    Serve {
-        host: u8,
-    },
-    /// The answer does not. The swap did, or not.
-    Lose {
-        host: u8,
-        landed: bool,
-    },
-    Crash {
-        host: u8,
-    },
-    /// The item of work is done.
-    Effect {
-        host: u8,
-    },
-    End {
-        host: u8,
-        well: bool,
-    },
-    Tick,
-    Pause,
-    Resume,
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Trigger { host } => write!(f, "host {host} is triggered, and reads"),
-            Self::Serve { host } => write!(f, "the swap of host {host} is made"),
-            Self::Lose { host, landed: true } => write!(f, "the swap of host {host} is made, its answer lost"),
-            Self::Lose { host, landed: false } => write!(f, "the swap of host {host} is lost, it does not know"),
-            Self::Crash { host } => write!(f, "the processes of host {host} die"),
-            Self::Effect { host } => write!(f, "the command of host {host} has its effect"),
-            Self::End { host, well: true } => write!(f, "the command of host {host} ends well"),
-            Self::End { host, well: false } => write!(f, "the command of host {host} fails"),
-            Self::Tick => write!(f, "time passes"),
-            Self::Pause => write!(f, "the job is paused"),
-            Self::Resume => write!(f, "the job is resumed"),
-        }
-    }
 }
 
 impl Model for World {
@@ -249,6 +230,7 @@ impl Model for World {
     fn begin(setting: &Setting) -> Self {
         Self {
             ticks: 0,
+            is_ahead: false,
             stored: None,
             hosts: vec![Stage::Idle; usize::from(setting.hosts)],
             runs: 0,
@@ -267,6 +249,10 @@ impl Model for World {
                     steps.push(Step::Trigger { host });
                 }
                 Stage::Idle => continue,
+                Stage::Waiting { slot, .. } => {
+                    steps.extend((self.wall(setting) >= *slot).then_some(Step::Wake { host }));
+                    continue;
+                }
                 Stage::Swapping { .. } => {
                     steps.push(Step::Serve { host });
                     if self.budget.losses > 0 {
@@ -283,6 +269,8 @@ impl Model for World {
                     if self.budget.failures > 0 && !effect {
                         steps.push(Step::End { host, well: false });
                     }
+                    steps.extend((self.budget.halts > 0).then_some(Step::Halt { host }));
+                    steps.extend((self.budget.leaps > 0).then_some(Step::EndAhead { host }));
                 }
             }
             if self.budget.crashes > 0 && !matches!(stage, Stage::Idle) {
@@ -305,7 +293,12 @@ impl Model for World {
         match step {
             Step::Trigger { host } => {
                 next.runs += 1;
-                next.trigger(setting, host);
+                next.trigger(setting, host, self.runs + 1, None);
+            }
+            Step::Wake { host } => {
+                if let Stage::Waiting { run, .. } = self.hosts[usize::from(host)] {
+                    next.trigger(setting, host, run, None);
+                }
             }
             Step::Serve { host } => next.answer(setting, host, true, true),
             Step::Lose { host, landed } => {
@@ -324,7 +317,17 @@ impl Model for World {
             }
             Step::End { host, well } => {
                 next.budget.failures -= u8::from(!well);
-                next.complete(setting, host, well);
+                next.complete(setting, host, if well { Status::Ok } else { Status::Error });
+            }
+            Step::Halt { host } => {
+                next.budget.halts -= 1;
+                next.complete(setting, host, Status::Halted);
+            }
+            Step::EndAhead { host } => {
+                next.budget.leaps -= 1;
+                next.is_ahead = true;
+                next.complete(setting, host, Status::Ok);
+                next.is_ahead = false;
             }
             Step::Tick => next.ticks += 1,
             Step::Pause => {
@@ -332,7 +335,7 @@ impl Model for World {
                 next.at_once(
                     setting,
                     Intent::Pause(Paused {
-                        since: self.wall(),
+                        since: self.wall(setting),
                         by: String::new(),
                         note: None,
                         unknown: Default::default(),
@@ -351,52 +354,60 @@ impl Model for World {
 }
 
 impl World {
-    fn wall(&self) -> Wall {
-        START + TICK * u32::from(self.ticks)
+    fn wall(&self, setting: &Setting) -> Wall {
+        START + setting.begins + setting.tick * u32::from(self.ticks)
     }
 
-    fn now(&self) -> Now {
-        Now { boot: Boot(u64::from(self.ticks) * TICK.as_millis() as u64), wall: self.wall() }
+    fn now(&self, setting: &Setting) -> Now {
+        let wall = self.wall(setting);
+        let boot = Boot(u64::from(self.ticks) * setting.tick.as_millis() as u64);
+        Now { boot, wall: if self.is_ahead { wall + AHEAD } else { wall } }
     }
 
     fn record(&self) -> Option<&Record> {
         self.stored.as_deref().map(|stored| &stored.record)
     }
 
-    fn trigger(&mut self, setting: &Setting, host: u8) {
-        let run = self.runs;
-        let mut choice = setting.choice();
+    fn trigger(&mut self, setting: &Setting, host: u8, run: u8, after: Option<Wall>) {
+        let mut claim = self.claim_of(setting, run, after);
         if setting.has(Flaw::PlanOutside) {
             let standing = fencepost_core::slot::Standing::Stands;
-            match choice.choose::<Chosen>(self.record(), standing, self.wall()) {
-                Ok(chosen) => choice = Choice::Slot { slot: chosen.slot, again: true, on_lost: OnLost::Rerun },
+            match claim.slot.choose::<Chosen>(self.record(), standing, self.wall(setting)) {
+                Ok(chosen) => {
+                    let (repeat, on_lost) = (Repeat::Again, OnLost::Rerun);
+                    let slot = Named { slot: chosen.slot, repeat, on_lost, retries: 0, slack: None };
+                    claim.slot = Choice::Slot(slot);
+                }
                 Err(_) => return,
             }
         }
-        let claim = Claim {
-            run: run_id(run),
-            ttl: Duration::from_secs(60),
-            holder: holder(run),
-            slot: choice,
-            zone: "UTC".to_string(),
-            trigger: Trigger::Manual,
-        };
-        self.start(setting, host, run, Purpose::Claim, Intent::Claim(claim));
+        self.start(setting, host, run, Purpose::Claim { run, after }, Intent::Claim(claim));
     }
 
-    fn complete(&mut self, setting: &Setting, host: u8, well: bool) {
-        let Stage::Running { run, token, slot, .. } = self.hosts[usize::from(host)] else { return };
-        let (status, code) = if well { (Status::Ok, 0) } else { (Status::Error, 1) };
-        let ending = Ending { exit_code: Some(code), ..Ending::new(status, EndedBy::Child) };
+    fn complete(&mut self, setting: &Setting, host: u8, status: Status) {
+        let Stage::Running { run, token, slot, began, .. } = self.hosts[usize::from(host)] else { return };
+        let well = status == Status::Ok;
+        let took = Some(self.wall(setting).since(began));
+        let ending = Ending { exit_code: Some(i32::from(!well)), took, ..Ending::new(status, EndedBy::Child) };
         let me = Me { token, run: Some(run_id(run)) };
-        let purpose = Purpose::Complete { slot, well };
+        let purpose = Purpose::Complete { run, slot, well };
         self.start(setting, host, run, purpose, Intent::Complete { me, ending, escaped: false });
     }
 
+    /// What a host is at once its change is done: a claim is followed by the command, and a command by the next slot.
+    fn go_on_after(&mut self, setting: &Setting, host: u8, purpose: Purpose, record: Option<&Record>) {
+        self.hosts[usize::from(host)] = running(purpose, record);
+        let Purpose::Complete { run, slot, .. } = purpose else { return };
+        let Work::Slots { catch_up, .. } = setting.work else { return };
+        if setting.rows && u32::from(run / TRIGGERS_MAX) + 1 < catch_up {
+            self.trigger(setting, host, run + TRIGGERS_MAX, Some(slot));
+        }
+    }
+
     fn start(&mut self, setting: &Setting, host: u8, run: u8, purpose: Purpose, intent: Intent) {
-        let writes = if matches!(purpose, Purpose::Claim) { 0 } else { 100 * u32::from(run) };
+        let writes = if matches!(purpose, Purpose::Claim { .. }) { 0 } else { 100 * u32::from(run) };
         let mut transition = Transition::new(job(), intent, run_id(run), writes);
-        let next = transition.begin(self.now());
+        let next = transition.begin(self.now(setting));
         self.go_on(setting, host, run, purpose, transition, next);
     }
 
@@ -414,22 +425,31 @@ impl World {
             next = match next {
                 Next::Call(Call::Read(key)) => {
                     let reply = Reply::Read(self.read(&key));
-                    transition.answered(self.now(), Ok(Answer { value: reply, clock: None }))
+                    transition.answered(self.now(setting), Ok(Answer { value: reply, clock: None }))
                 }
                 Next::Call(swap) => {
                     let (transition, swap) = (Rc::new(transition), Rc::new(swap));
                     self.hosts[usize::from(host)] = Stage::Swapping { run, purpose, transition, swap };
                     return;
                 }
-                Next::Consult(record) => transition.consulted(self.now(), self.facts(record.as_deref())),
+                Next::Consult(record) => transition.consulted(self.now(setting), self.facts(record.as_deref())),
                 Next::Done(done) => {
                     let record = done.held.as_ref().map(|known| known.record.as_ref());
-                    self.hosts[usize::from(host)] = running(run, purpose, record);
+                    return self.go_on_after(setting, host, purpose, record);
+                }
+                Next::Refused(Refusal::NotNow { why: NotNow::Early { slot, .. }, .. }) => {
+                    self.hosts[usize::from(host)] = Stage::Waiting { run, slot };
                     return;
                 }
-                Next::Refused(Refusal::NotNow { account: true, .. }) if purpose == Purpose::Claim => {
-                    let claim = self.claim_of(setting, run);
-                    return self.start(setting, host, run, Purpose::Account, Intent::Account(claim));
+                Next::Refused(Refusal::NotNow { why, account }) if matches!(purpose, Purpose::Claim { .. }) => {
+                    self.hosts[usize::from(host)] = Stage::Idle;
+                    let (record, now) = (self.stored.clone(), self.wall(setting));
+                    self.ghost.note_refusal(setting, record.as_deref().map(|stored| &stored.record), &why, now);
+                    if let (Purpose::Claim { after, .. }, true) = (purpose, account) {
+                        let claim = self.claim_of(setting, run, after);
+                        self.start(setting, host, run, Purpose::Account, Intent::Account(claim));
+                    }
+                    return;
                 }
                 // Nothing is due, or another is at it; or what it would complete is another's by now.
                 Next::Refused(_) | Next::Failed(_) => {
@@ -440,12 +460,12 @@ impl World {
         }
     }
 
-    fn claim_of(&self, setting: &Setting, run: u8) -> Claim {
+    fn claim_of(&self, setting: &Setting, run: u8, after: Option<Wall>) -> Claim {
         Claim {
             run: run_id(run),
             ttl: Duration::from_secs(60),
             holder: holder(run),
-            slot: setting.choice(),
+            slot: setting.choice(after),
             zone: "UTC".to_string(),
             trigger: Trigger::Manual,
         }
@@ -470,7 +490,7 @@ impl World {
         let lease = record.and_then(|record| record.lease.as_ref());
         let is_alive = |run| {
             self.hosts.iter().any(|stage| match stage {
-                Stage::Idle => false,
+                Stage::Idle | Stage::Waiting { .. } => false,
                 Stage::Swapping { run: own, .. } | Stage::Running { run: own, .. } => run_id(*own) == run,
             })
         };
@@ -486,7 +506,7 @@ impl World {
             None => Err(StoreError::unknown(Trouble::Unavailable, "The store did not answer.")),
         };
         let mut transition = Transition::clone(&transition);
-        let next = transition.answered(self.now(), answer);
+        let next = transition.answered(self.now(setting), answer);
         self.go_on(setting, host, run, purpose, transition, next);
     }
 
@@ -512,8 +532,9 @@ impl World {
     }
 
     fn flawed(&self, setting: &Setting, purpose: Purpose, mut record: Record) -> Record {
-        if let (true, Purpose::Claim, Some(lease)) = (setting.has(Flaw::SlotIsNow), purpose, &mut record.lease) {
-            lease.slot = self.wall();
+        let is_claim = matches!(purpose, Purpose::Claim { .. });
+        if let (true, true, Some(lease)) = (setting.has(Flaw::SlotIsNow), is_claim, &mut record.lease) {
+            lease.slot = self.wall(setting);
         }
         if setting.has(Flaw::MissedUnwritten) {
             record.ledger.ring.retain(|outcome| outcome.status != Status::Missed);
@@ -526,30 +547,30 @@ impl World {
 
     fn at_once(&mut self, setting: &Setting, intent: Intent) {
         let mut transition = Transition::<Honest>::new(job(), intent, run_id(200), u32::from(self.budget.pauses) * 2);
-        let mut next = transition.begin(self.now());
+        let mut next = transition.begin(self.now(setting));
         loop {
             next = match next {
                 Next::Call(Call::Read(key)) => {
                     let reply = Reply::Read(self.read(&key));
-                    transition.answered(self.now(), Ok(Answer { value: reply, clock: None }))
+                    transition.answered(self.now(setting), Ok(Answer { value: reply, clock: None }))
                 }
                 Next::Call(swap) => {
                     let swapped = self.swap(setting, Purpose::Account, &swap);
-                    transition.answered(self.now(), Ok(Answer { value: Reply::Swap(swapped), clock: None }))
+                    transition.answered(self.now(setting), Ok(Answer { value: Reply::Swap(swapped), clock: None }))
                 }
-                Next::Consult(_) => transition.consulted(self.now(), Facts::default()),
+                Next::Consult(_) => transition.consulted(self.now(setting), Facts::default()),
                 Next::Done(_) | Next::Refused(_) | Next::Failed(_) => return,
             }
         }
     }
 }
 
-/// What a host is at once its change is done: a claim is followed by the command.
-fn running(run: u8, purpose: Purpose, record: Option<&Record>) -> Stage {
+fn running(purpose: Purpose, record: Option<&Record>) -> Stage {
     let lease = record.and_then(|record| record.lease.as_ref());
     match (purpose, record, lease) {
-        (Purpose::Claim, Some(record), Some(lease)) if lease.run == run_id(run) => {
-            Stage::Running { run, token: record.token, slot: lease.slot, effect: false }
+        (Purpose::Claim { run, .. }, Some(record), Some(lease)) if lease.run == run_id(run) => {
+            let (token, slot, began) = (record.token, lease.slot, lease.since);
+            Stage::Running { run, token, slot, began, effect: false }
         }
         _ => Stage::Idle,
     }

@@ -4,14 +4,17 @@ use fencepost_core::lease::Honest;
 use fencepost_sim::slots::{mutants, settings};
 
 /// The states and the depth of each setting, so that a change that explores less than it should is caught.
-const SIZES: [(&str, usize, usize); 9] = [
-    ("never", 66_931, 19),
-    ("newest", 119_351, 19),
-    ("three", 124_247, 19),
-    ("collapse", 55_784, 18),
-    ("lossy", 23_824, 15),
-    ("paused", 72_744, 21),
-    ("crowd", 14_762, 16),
+const SIZES: [(&str, usize, usize); 12] = [
+    ("never", 57_422, 19),
+    ("newest", 91_712, 19),
+    ("three", 98_524, 19),
+    ("collapse", 41_015, 18),
+    ("lossy", 28_649, 15),
+    ("paused", 95_151, 21),
+    ("crowd", 9_570, 16),
+    ("row", 73_468, 26),
+    ("early", 5_830, 15),
+    ("ahead", 66_197, 19),
     ("once", 15_875, 15),
     ("once-retried", 8_841, 14),
 ];

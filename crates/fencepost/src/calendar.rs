@@ -6,7 +6,7 @@ use fencepost_core::artifact::Fingerprint;
 use fencepost_core::name::Name;
 use fencepost_core::plan;
 use fencepost_core::schedule::Schedule;
-use fencepost_core::slot::{Asked, Choice, OnLost, OnUnknown, Scheduled};
+use fencepost_core::slot::{Asked, Choice, Named, OnLost, OnUnknown, Repeat, Scheduled};
 use fencepost_core::time::Wall;
 use fencepost_core::zone::{Date, Zone};
 
@@ -102,18 +102,11 @@ pub enum SlotRule {
     /// There are no slots: every run stands for itself.
     None {
         on_lost: OnLost,
+        retries: u32,
     },
-    /// The day, hour or minute in which it starts.
-    Unit {
-        unit: SlotUnit,
-        again: bool,
-        on_lost: OnLost,
-    },
-    Instant {
-        slot: Wall,
-        again: bool,
-        on_lost: OnLost,
-    },
+    /// The day, hour or minute in which it starts takes the place of the slot.
+    Unit(SlotUnit, Named),
+    Instant(Named),
     Due(Box<Scheduled>),
     /// An item of work that is done once.
     Once {
@@ -127,23 +120,27 @@ impl SlotRule {
     pub fn choice(&self, zone: &Zone, now: Wall) -> Choice {
         match self {
             Self::None { .. } => Choice::At(now),
-            Self::Unit { unit, again, on_lost } => {
-                Choice::Slot { slot: begun(*unit, zone, now), again: *again, on_lost: *on_lost }
-            }
-            Self::Instant { slot, again, on_lost } => Choice::Slot { slot: *slot, again: *again, on_lost: *on_lost },
+            Self::Unit(unit, named) => Choice::Slot(Named { slot: begun(*unit, zone, now), ..*named }),
+            Self::Instant(named) => Choice::Slot(*named),
             Self::Due(scheduled) => Choice::Due(scheduled.clone()),
             Self::Once { params, on_unknown } => Choice::Once { params: *params, on_unknown: *on_unknown },
         }
     }
 
-    /// The same slot once more, after it failed.
+    /// The same slot once more, after an attempt failed.
     pub fn retry(&self, slot: Wall) -> Choice {
-        let on_lost = match self {
-            Self::None { on_lost } | Self::Unit { on_lost, .. } | Self::Instant { on_lost, .. } => *on_lost,
-            Self::Due(scheduled) => scheduled.on_lost,
-            Self::Once { params, on_unknown } => return Choice::Once { params: *params, on_unknown: *on_unknown },
+        let retry = |on_lost, retries, is_again| {
+            let repeat = if is_again { Repeat::Again } else { Repeat::Retry };
+            Choice::Slot(Named { slot, repeat, on_lost, retries, slack: None })
         };
-        Choice::Slot { slot, again: false, on_lost }
+        match self {
+            Self::None { on_lost, retries } => retry(*on_lost, *retries, false),
+            Self::Unit(_, named) | Self::Instant(named) => {
+                retry(named.on_lost, named.retries, named.repeat == Repeat::Again)
+            }
+            Self::Due(due) => retry(due.on_lost, due.retries, due.asked == Asked::Again),
+            Self::Once { params, on_unknown } => Choice::Once { params: *params, on_unknown: *on_unknown },
+        }
     }
 
     pub fn scheduled(&self) -> Option<&Scheduled> {
@@ -177,8 +174,19 @@ pub fn slot_rule(
         Some(config::OnLost::Halt) => OnLost::Halt,
         _ => OnLost::Rerun,
     };
+    let retries = more.retries.or(keys.retries).unwrap_or(0);
+    let given = CatchUp {
+        slack: more.slack,
+        catch_up: more.catch_up,
+        within: more.catch_up_within,
+        mode: more.catch_up_mode,
+        order: more.catch_up_order,
+        spacing: more.catch_up_spacing,
+    };
+    let repeat = if more.again { Repeat::Again } else { Repeat::No };
+    let named = Named { slot: Wall(0), repeat, on_lost, retries, slack: None };
     if let Some(text) = &more.slot {
-        return named_slot(text, more.again, on_lost, zone);
+        return named_slot(text, Named { slack: Some(given.unchecked(keys).slack), ..named }, zone);
     }
     let schedule = match (&more.schedule, more.every) {
         (Some(text), _) => Some(parse(text, zone)?),
@@ -190,30 +198,21 @@ pub fn slot_rule(
     };
     let Some(schedule) = schedule else {
         return match keys.slot {
-            Some(unit) => Ok(SlotRule::Unit { unit, again: more.again, on_lost }),
+            Some(unit) => Ok(SlotRule::Unit(unit, named)),
             None if more.now || more.again => Err(Failure::Usage(format!(
                 "{} has no schedule and no slots, so that there is nothing to do again or early. Leave --now and \
                  --again out, or give --schedule or --slot.",
                 basics.job
             ))),
-            None => Ok(SlotRule::None { on_lost }),
+            None => Ok(SlotRule::None { on_lost, retries }),
         };
     };
     let asked = match (more.now, more.again) {
         (true, _) => Asked::Now,
         (_, true) => Asked::Again,
-        _ if more.by_up => Asked::Untried,
         _ => Asked::Due,
     };
-    let given = CatchUp {
-        slack: more.slack,
-        catch_up: more.catch_up,
-        within: more.catch_up_within,
-        mode: more.catch_up_mode,
-        order: more.catch_up_order,
-        spacing: more.catch_up_spacing,
-    };
-    Ok(SlotRule::Due(Box::new(Scheduled { schedule, terms: given.terms(keys)?, asked, on_lost })))
+    Ok(SlotRule::Due(Box::new(Scheduled { schedule, terms: given.terms(keys)?, asked, on_lost, retries })))
 }
 
 /// What a command line may say about catching up.
@@ -255,7 +254,7 @@ impl CatchUp {
     }
 }
 
-fn named_slot(text: &str, again: bool, on_lost: OnLost, zone: &Zone) -> Result<SlotRule, Failure> {
+fn named_slot(text: &str, named: Named, zone: &Zone) -> Result<SlotRule, Failure> {
     let unit = match text {
         "day" => Some(SlotUnit::Day),
         "hour" => Some(SlotUnit::Hour),
@@ -263,12 +262,13 @@ fn named_slot(text: &str, again: bool, on_lost: OnLost, zone: &Zone) -> Result<S
         _ => None,
     };
     if let Some(unit) = unit {
-        return Ok(SlotRule::Unit { unit, again, on_lost });
+        // The unit has begun by this host's clock, whatever another clock says.
+        return Ok(SlotRule::Unit(unit, Named { slack: None, ..named }));
     }
     let slot = zone
         .parse_time(text)
         .map_err(|error| Failure::Usage(format!("--slot is day, hour, minute or a time: {error}")))?;
-    Ok(SlotRule::Instant { slot, again, on_lost })
+    Ok(SlotRule::Instant(Named { slot, ..named }))
 }
 
 pub fn parse(text: &str, zone: &Zone) -> Result<Schedule, Failure> {

@@ -99,6 +99,9 @@ fn described(event: &Event) -> (&'static str, Value) {
         }
         Event::Waiting { record, .. } => ("waiting", json!({ "holder": record.lease.as_ref().map(|l| l.run) })),
         Event::AskedToStop { record } => ("asked_to_stop", json!({ "holder": record.lease.as_ref().map(|l| l.run) })),
+        Event::Early { slot, wait } => {
+            ("early", json!({ "slot": show::time(*slot), "wait_ms": fencepost_core::time::millis(*wait) }))
+        }
         Event::Renewed { renewals, .. } => ("renewed", json!({ "renewals": renewals })),
         Event::RenewalFailed { error } => ("renewal_failed", json!({ "message": error.detail })),
         Event::Stopping(why) => ("stopping", json!({ "reason": reason(why), "message": why.note() })),

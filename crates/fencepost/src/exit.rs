@@ -67,6 +67,7 @@ impl Code {
             Finish::NotSpawned(_) => Self::CANNOT_EXECUTE,
             Finish::Held { .. } => skip,
             Finish::NotNow(NotNow::Lost { .. }) => Self(Self::UNKNOWN.0 + Self::UNDER_RUN),
+            Finish::NotNow(NotNow::Failed { exit_code, .. }) => Self::of_child(*exit_code),
             Finish::NotNow(NotNow::TooOld { .. } | NotNow::OtherParameters) => Self::FAILED,
             Finish::NotNow(_) => skip,
             Finish::Interrupted(signal) => Self::of_child(128 + signal),

@@ -12,6 +12,7 @@ use std::process::{ChildStdin, Command, Stdio};
 use fencepost_core::ledger::{Status, cut};
 use fencepost_core::name::Job;
 use fencepost_core::run::{Event, Finish};
+use fencepost_core::slot::NotNow;
 use fencepost_core::time::Wall;
 use fencepost_core::token::RunId;
 use fencepost_guard::clock;
@@ -149,7 +150,9 @@ impl Teller {
 
     /// It has ended, and its lease is released.
     pub fn end(&mut self, finish: &Finish, mut ended: Ended) {
-        if matches!(finish, Finish::Interrupted(_)) || !self.brief.wants(ended.status) {
+        // The failure of a slot was told when it happened.
+        let is_news = !matches!(finish, Finish::Interrupted(_) | Finish::NotNow(NotNow::Failed { .. }));
+        if !is_news || !self.brief.wants(ended.status) {
             return self.hang_up();
         }
         let job = &self.brief.job;

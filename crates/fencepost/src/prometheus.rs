@@ -20,7 +20,7 @@ pub fn exposition(jobs: &[JobState], unreadable: usize) -> String {
         Family::gauge("fencepost_last_ok_timestamp_seconds", "When the last good run of a job ended.")
             .fill(jobs, |job| job.record.ledger.last_ok.as_ref().map(|last| (Vec::new(), seconds(last.finished)))),
         Family::gauge("fencepost_duration_seconds", "How long the last run of a job took.")
-            .fill(jobs, |job| last_run(job).map(|last| (Vec::new(), length(last.finished.since(last.started))))),
+            .fill(jobs, |job| last_run(job).map(|last| (Vec::new(), length(last.length())))),
         Family::counter("fencepost_refused_writes_total", "Stale writes of a job that its target refused.")
             .fill(jobs, refused),
         Family::counter(

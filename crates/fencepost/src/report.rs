@@ -9,6 +9,7 @@ use fencepost_core::register::{Fate, StoreError};
 use fencepost_core::run::{Event, Finish, Kept, Why};
 use fencepost_core::slot::NotNow;
 use fencepost_core::time::Wall;
+use fencepost_guard::clock;
 use fencepost_guard::drive::Note;
 use serde_json::json;
 
@@ -70,13 +71,22 @@ impl Voice {
             Event::Claimed { took_over: Some(from), .. } => {
                 self.remark(&format!("{job}: the run before ({}) did not end properly: {}.", from.run, from.note));
             }
-            Event::Claimed { took_over: None, .. } | Event::Renewed { .. } => {}
+            Event::Claimed { slot, .. } if *slot > clock::now().wall => self.trouble(&format!(
+                "{job} takes the slot {} before its time, which will not run again then.",
+                show::second(*slot)
+            )),
+            Event::Claimed { .. } | Event::Renewed { .. } => {}
             Event::Waiting { record, .. } => {
                 let Some(Holder { host, by_hand, .. }) = record.lease.as_ref().map(|lease| &lease.holder) else { return };
                 let whose = if *by_hand { "by hand" } else { "by a run" };
                 self.remark(&format!("{job} is held {whose} on {host}; waiting."));
             }
             Event::AskedToStop { .. } => self.remark(&format!("{job}: asked the run that is going to stop; waiting.")),
+            Event::Early { slot, wait } => self.remark(&format!(
+                "{job} is early: it waits {} for its slot {}.",
+                duration::show(*wait),
+                show::second(*slot)
+            )),
             Event::RenewalFailed { error } => self.trouble(&format!(
                 "{job}: the lease could not be renewed: {error} Trying again until the deadline, then the job is stopped."
             )),
@@ -164,6 +174,7 @@ fn failure_reason(finish: &Finish) -> Option<&'static str> {
         Finish::Ended { .. } | Finish::WithoutLease { .. } | Finish::Held { .. } => return None,
         Finish::Barred { halt: false, .. } => return None,
         Finish::NotNow(NotNow::Lost { .. }) => "unknown",
+        Finish::NotNow(NotNow::Failed { .. }) => "failed",
         Finish::NotNow(NotNow::TooOld { .. }) => "too_old",
         Finish::NotNow(NotNow::OtherParameters) => "other_parameters",
         Finish::NotNow(_) => return None,
@@ -260,7 +271,12 @@ fn ending(job: &str, finish: &Finish, now: Wall) -> Option<(Voice, String)> {
                     Some((Voice::Everything, format!("{text} Let it go on: fencepost resume {job}")))
                 }
                 NotNow::NotDue { .. } => Some((Voice::Everything, format!("{job}: {}", why.words()))),
-                NotNow::Duplicate { .. } => Some((Voice::Everything, text)),
+                NotNow::Duplicate { .. } | NotNow::Early { .. } => Some((Voice::Everything, text)),
+                // Off a terminal it is not said: cron would mail it at each trigger.
+                NotNow::Failed { slot, .. } => Some((
+                    Voice::Everything,
+                    format!("{text} It is the slot {}. The same command with --again repeats it.", show::second(*slot)),
+                )),
             }
         }
         Finish::Barred { halt, barred, recorded } => {

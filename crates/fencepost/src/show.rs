@@ -206,7 +206,7 @@ impl RunJson {
             trigger: outcome.trigger.as_str(),
             started: zone.show(outcome.started),
             finished: Some(zone.show(outcome.finished)),
-            duration_ms: Some(fencepost_core::time::millis(outcome.finished.since(outcome.started))),
+            duration_ms: Some(fencepost_core::time::millis(outcome.length())),
             exit_code: outcome.exit_code,
             ended_by: Some(outcome.ended_by.as_str()),
             artifacts: outcome.artifacts.clone(),

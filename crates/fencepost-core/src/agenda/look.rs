@@ -25,11 +25,12 @@ pub fn look<R: Rules>(claim: &Claim, record: Option<&Record>, context: &Context<
 
 fn judge<R: Rules>(claim: &Claim, record: Option<&Record>, context: &Context<'_>) -> (Look, bool) {
     match claim.choose::<R>(record, context) {
-        // A trigger may be early; whoever can wait is not.
-        Ok(chosen) if chosen.slot > slot_clock(context) => (Look::Nothing, false),
         Ok(chosen) => (Look::Due(chosen.slot), false),
         Err(Refusal::Held { .. } | Refusal::NotNow { why: NotNow::Duplicate { state: Status::Running, .. }, .. }) => {
             (Look::Busy { remaining: record.map_or(claim.ttl, |record| remaining::<R>(record, claim, context)) }, false)
+        }
+        Err(Refusal::NotNow { why: NotNow::Failed { exit_code, .. }, account }) => {
+            (Look::Failed { exit_code }, account)
         }
         Err(refusal) => (Look::Nothing, refusal.accounts()),
     }

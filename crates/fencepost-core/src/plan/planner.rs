@@ -32,7 +32,7 @@ impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
         let mut plan = Plan {
             run: Vec::new(),
             dropped: None,
-            next: self.schedule.after(current.map_or(self.now, |current| current.max(self.now))),
+            next: self.next(current.map_or(self.now, |current| current.max(self.now))),
             since: self.state.since,
             evaluated: self.state.evaluated,
             why: Why::NoneYet,
@@ -41,7 +41,7 @@ impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
         let Some(current) = current else { return plan };
         let choice = self.choose(current);
         plan.why = self.why(current, &choice);
-        plan.dropped = choice.refused.and_then(|newest| self.gap(self.accounted, newest));
+        plan.dropped = choice.refused.and_then(|newest| self.gap(self.accounted, newest, |known| known.is_none()));
         plan.evaluated = Some(self.settled(current, &choice));
         plan.run = match self.terms.mode {
             Mode::Each => self.each(current, &choice),
@@ -50,14 +50,20 @@ impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
         plan
     }
 
+    /// The next slot that will run: one that was run before its time is not among them.
+    fn next(&self, after: Wall) -> Option<Wall> {
+        let mut slots = core::iter::successors(self.schedule.after(after), |slot| self.schedule.after(*slot));
+        slots.find(|slot| R::is_due(self.state.of(*slot)))
+    }
+
     /// Walks backwards until no more may run: over the slots that are not accounted for, then over those that are but
-    /// whose run died.
+    /// have attempts left or whose run died.
     fn choose(&self, current: Wall) -> Choice {
         let mut choice = Choice::default();
         let open = core::iter::successors(Some(current), |slot| self.schedule.at_or_before(just_before(*slot)));
         let open = open.take_while(|slot| *slot > self.accounted);
         for slot in open.chain(self.known_before(current)) {
-            if !R::is_due(self.state.of(slot), slot == current) {
+            if !R::is_due(self.state.of(slot)) {
                 continue;
             }
             if !self.may_run(slot, current, choice.chosen.len()) {
@@ -77,8 +83,7 @@ impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
     fn known_before(&self, current: Wall) -> impl Iterator<Item = Wall> {
         let is_slot = |slot: &Wall| self.schedule.at_or_before(*slot) == Some(*slot);
         let is_old = |slot: &Wall| (self.floor..=self.accounted.min(current)).contains(slot);
-        let is_open = |state: SlotState, slot| R::is_due(Some(state), slot == current);
-        let open = self.state.known.iter().filter(|(slot, state)| is_old(slot) && is_open(*state, *slot));
+        let open = self.state.known.iter().filter(|(slot, state)| is_old(slot) && R::is_due(Some(*state)));
         let mut slots: Vec<Wall> = open.map(|(slot, _)| *slot).filter(is_slot).collect();
         slots.sort_unstable_by(|left, right| right.cmp(left));
         slots.into_iter()
@@ -105,11 +110,12 @@ impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
         let known = self.state.of(current);
         let is_chosen = choice.chosen.contains(&current);
         match known {
-            Some(SlotState::Failed) if is_chosen => Why::Again(current),
+            Some(SlotState::Open) if is_chosen => Why::Again(current),
             _ if is_chosen && R::is_on_time(current, self.now, self.terms.slack) => Why::OnTime(current),
             _ if !choice.chosen.is_empty() => Why::CatchUp,
             Some(SlotState::Running) => Why::Running(current),
-            Some(SlotState::Failed | SlotState::Lost) => Why::Failed(current),
+            Some(SlotState::Failed) => Why::Failed(current),
+            Some(SlotState::Open | SlotState::Lost) => Why::TooLate(current),
             Some(SlotState::Done) => Why::Done(current),
             None if choice.refused.is_some() => Why::TooLate(current),
             None if self.state.evaluated.is_some_and(|evaluated| evaluated >= current) => Why::Done(current),
@@ -149,7 +155,7 @@ impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
     /// The slots that one run for `slot` makes up for.
     fn covered(&self, slot: Wall, choice: &Choice) -> Option<Gap> {
         let after = choice.refused.unwrap_or(self.accounted).max(self.accounted);
-        let older = self.gap(after, just_before(slot));
+        let older = self.gap(after, just_before(slot), R::is_due);
         let own = Gap { from: slot, to: slot, count: 1 };
         match older {
             Some(gap) => Some(Gap { from: gap.from, to: slot, count: gap.count + 1 }),
@@ -168,18 +174,20 @@ impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
         }
     }
 
-    /// The slots after `after` and up to `to` of which nothing is known, by arithmetic.
-    fn gap(&self, after: Wall, to: Wall) -> Option<Gap> {
+    /// The slots after `after` and up to `to` that count by what is known about them, by arithmetic: nothing is known
+    /// about most.
+    fn gap(&self, after: Wall, to: Wall, counts: impl Fn(Option<SlotState>) -> bool) -> Option<Gap> {
         let is_slot = |slot: Wall| self.schedule.at_or_before(slot) == Some(slot);
         let between = |slot: Wall| after < slot && slot <= to;
-        let known = self.state.known.iter().filter(|(slot, _)| between(*slot) && is_slot(*slot)).count() as u64;
-        let count = self.schedule.count(after, to).checked_sub(known).filter(|count| *count > 0)?;
+        let others = self.state.known.iter().filter(|(slot, state)| between(*slot) && !counts(Some(*state)));
+        let others = others.filter(|(slot, _)| is_slot(*slot)).count() as u64;
+        let count = self.schedule.count(after, to).checked_sub(others).filter(|count| *count > 0)?;
         let mut from = self.schedule.after(after)?;
-        while self.state.of(from).is_some() {
+        while !counts(self.state.of(from)) {
             from = self.schedule.after(from)?;
         }
         let mut to = self.schedule.at_or_before(to)?;
-        while self.state.of(to).is_some() {
+        while !counts(self.state.of(to)) {
             to = self.schedule.at_or_before(just_before(to))?;
         }
         Some(Gap { from, to, count })

@@ -30,13 +30,13 @@ impl Plan {
         };
         match self.why {
             Why::OnTime(at) => sentence(&format!("{} is on time{others}{covered}", slot(at))),
-            Why::Again(at) => sentence(&format!("{} failed and is tried again{others}{covered}", slot(at))),
+            Why::Again(at) => sentence(&format!("{} did not end well and is tried again{others}{covered}", slot(at))),
             Why::CatchUp if !covered.is_empty() => format!("What was missed is caught up{covered}."),
             Why::CatchUp if self.run.len() == 1 => "One late slot is caught up.".to_string(),
             Why::CatchUp => format!("{} late slots are caught up.", self.run.len()),
             Why::TooLate(at) => sentence(&format!("nothing runs: {} {}", slot(at), too_late(terms))),
             Why::Done(at) => sentence(&format!("nothing is due: {} is accounted for", slot(at))),
-            Why::Failed(at) => sentence(&format!("nothing runs: {} failed and {}", slot(at), too_late(terms))),
+            Why::Failed(at) => sentence(&format!("nothing runs: {} failed, and its attempts are used up", slot(at))),
             Why::Running(at) => sentence(&format!("nothing runs: {} is running", slot(at))),
             Why::NoneYet => "Nothing is due: no slot came since the job was first seen, resumed or edited.".to_string(),
         }

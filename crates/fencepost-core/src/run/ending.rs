@@ -32,11 +32,11 @@ impl<R: Rules> Run<R> {
             _ => self.transition = None,
         }
         let escaped = !self.child.escaped.is_empty();
-        self.tell_if_stuck(out);
+        self.tell_if_stuck(now, out);
         let intent = if self.terms.claim.holder.by_hand {
             Intent::Release(me)
         } else {
-            Intent::Complete { me, ending: self.ending(), escaped }
+            Intent::Complete { me, ending: self.ending(now), escaped }
         };
         self.start(intent, now, out);
     }
@@ -47,7 +47,7 @@ impl<R: Rules> Run<R> {
         self.terms.claim.holder.by_hand && self.child.stopped == Some(Why::Deadline)
     }
 
-    fn ending(&self) -> Ending {
+    fn ending(&self, now: Now) -> Ending {
         let exit_code = self.child.exit.map(Exit::code);
         let refused = self.child.published.iter().find_map(|published| published.refused.as_ref());
         let by_us = |status| Ending::new(status, EndedBy::Fencepost);
@@ -89,11 +89,21 @@ impl<R: Rules> Run<R> {
             note,
             exit_code: exit_code.or(ending.exit_code),
             unstarted: self.is_unstarted(),
+            took: self.began.map(|began| now.boot.since(began)),
+            cut_short: self.is_cut_short(ending.status),
             upstreams: self.child.upstreams.clone(),
             barred: self.child.barred.clone(),
             published: self.child.published.clone(),
             ..ending
         }
+    }
+
+    /// Whether the command did not come to an end that says something about it. Its own exit, the timeout and the fence
+    /// do.
+    fn is_cut_short(&self, status: Status) -> bool {
+        let has_run = self.stage >= Stage::Working && self.child.not_spawned.is_none();
+        let is_stopped = self.child.stopped.is_some() && !matches!(status, Status::Timeout | Status::Fenced);
+        !has_run || is_stopped || self.child.is_interrupted
     }
 
     /// How the child is judged, which ended by itself.
@@ -118,9 +128,9 @@ impl<R: Rules> Run<R> {
     }
 
     /// Says so if the artifacts have been the same for long.
-    fn tell_if_stuck(&self, out: &mut Vec<Output>) {
+    fn tell_if_stuck(&self, now: Now, out: &mut Vec<Output>) {
         let (Some(after), Some(mine)) = (self.terms.stuck_after, &self.mine) else { return };
-        let ending = self.ending();
+        let ending = self.ending(now);
         let count = mine.known.record.ledger.repeats(&ending.artifacts) + 1;
         if ending.status == Status::Ok && !ending.artifacts.is_empty() && count >= after {
             out.push(Output::Tell(Event::Stuck { count }));

@@ -18,7 +18,7 @@ use crate::record::{Record, StopAsked};
 use crate::register::{StoreError, Trouble};
 use crate::said::Published;
 use crate::slot::NotNow;
-use crate::time::{Boot, Reference};
+use crate::time::{Boot, Reference, Wall};
 use crate::token::{RunId, Token};
 use crate::transition::{Done, Known, Step, Transition};
 
@@ -68,6 +68,10 @@ pub struct Run<R: Rules = Honest> {
     asked_to_stop: Option<RunId>,
     /// There is no slot to run, which is being written down.
     not_now: Option<NotNow>,
+    /// The slot that has not come, which this run waits for.
+    awaited: Option<Wall>,
+    /// Before the claim was sent that won.
+    began: Option<Boot>,
     /// What would have been done, were it not only observed.
     observed: Vec<String>,
     stage: Stage,
@@ -102,6 +106,8 @@ struct Mine {
 struct Child {
     timeout_at: Option<Boot>,
     exit: Option<Exit>,
+    /// A signal to this process, or ctrl-C at the terminal they share, asked it to end before it did.
+    is_interrupted: bool,
     not_spawned: Option<NotSpawned>,
     /// The order to start it came too late. It starts once the lease is confirmed.
     is_stale: bool,
@@ -134,6 +140,8 @@ impl<R: Rules> Run<R> {
             watched: None,
             asked_to_stop: None,
             not_now: None,
+            awaited: None,
+            began: None,
             observed: Vec::new(),
             stage: Stage::Claimed,
             child: Child::default(),
@@ -174,7 +182,10 @@ impl<R: Rules> Run<R> {
                 said.into_iter().for_each(|said| self.heard(said));
                 self.child.unreadable = self.child.unreadable.take().or(unreadable);
             }
-            Input::ChildEnded(exit) => self.child.exit = Some(exit),
+            Input::ChildEnded(exit) => {
+                self.child.exit = Some(exit);
+                self.child.is_interrupted = self.interrupted.is_some() || exit == Exit::CTRL_C;
+            }
             Input::TreeEmpty { escaped } => {
                 self.child.escaped = escaped;
                 self.tree_empty(now, &mut out);
@@ -242,6 +253,7 @@ impl<R: Rules> Run<R> {
         self.phase = Phase::Claiming;
         self.mine = None;
         self.not_now = None;
+        self.began = None;
         self.give_up_at = Some(now.boot + CLAIM_PATIENCE);
         self.start(Intent::Claim(self.terms.claim.clone()), now, out);
     }
@@ -320,6 +332,7 @@ impl<R: Rules> Run<R> {
 
     fn claimed(&mut self, now: Now, done: Done, out: &mut Vec<Output>) {
         let Some(record) = done.held.as_ref().map(|known| Arc::clone(&known.record)) else { return };
+        self.began.get_or_insert(done.sent);
         self.hold(now, done);
         let deadline = self.lease_deadline().unwrap_or(now.boot);
         if let Some(signal) = self.interrupted {
@@ -474,6 +487,9 @@ impl<R: Rules> Run<R> {
     fn refused(&mut self, now: Now, refusal: Refusal, out: &mut Vec<Output>) {
         match (&self.phase, refusal) {
             (Phase::Claiming, Refusal::NobodyHolds | Refusal::NotHolder { .. }) => self.look(now, out),
+            (Phase::Claiming, Refusal::NotNow { why: NotNow::Early { slot, wait }, .. }) => {
+                self.wait_for_slot(now, slot, wait, out);
+            }
             (Phase::Claiming, refusal) if self.terms.observe && (!refusal.accounts() || self.not_now.is_some()) => {
                 self.observe_refusal(now, &refusal, out);
             }
@@ -491,6 +507,17 @@ impl<R: Rules> Run<R> {
             }
             (Phase::Waiting { .. } | Phase::Finished, _) => {}
         }
+    }
+
+    /// The trigger is early. It claims when its slot has come.
+    fn wait_for_slot(&mut self, now: Now, slot: Wall, wait: Duration, out: &mut Vec<Output>) {
+        if let Some(signal) = self.interrupted {
+            return self.finish(Finish::Interrupted(signal), out);
+        }
+        if self.awaited.replace(slot) != Some(slot) {
+            out.push(Output::Tell(Event::Early { slot, wait }));
+        }
+        self.phase = Phase::Waiting { look_at: now.boot + wait };
     }
 
     /// There is no slot to run. What is to be written down about that comes first.

@@ -183,6 +183,11 @@ pub enum Event {
     AskedToStop {
         record: Arc<Record>,
     },
+    /// The trigger is early by this much, and waits for its slot.
+    Early {
+        slot: Wall,
+        wait: Duration,
+    },
     Renewed {
         renewals: u64,
         deadline: Boot,
@@ -245,6 +250,9 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// SIGINT, which a terminal sends to the command alone.
+    pub(super) const CTRL_C: Self = Self::Signal(2);
+
     /// The code a shell would show.
     pub fn code(self) -> i32 {
         match self {

@@ -147,7 +147,7 @@ impl World {
                 slack: terms.slack,
                 runs_without_store: false,
             };
-            (task, Scheduled { schedule, terms, asked: Asked::Untried, on_lost: OnLost::Rerun }, *longest)
+            (task, Scheduled { schedule, terms, asked: Asked::Due, on_lost: OnLost::Rerun, retries: 0 }, *longest)
         });
         let count = 1 + random.below(3);
         let has_clock = random.chance(50);
@@ -429,6 +429,11 @@ impl World {
                         None
                     }
                     Err(Refusal::Held { .. }) => Some(End::Elsewhere),
+                    // The trigger came early, and waits for its slot.
+                    Err(Refusal::NotNow { why: NotNow::Early { wait, .. }, .. }) => {
+                        self.machines[number].runs[at].at = self.t + wait.as_millis() as u64;
+                        None
+                    }
                     Err(Refusal::NotNow { why, account }) => {
                         if account {
                             let claim = self.claim(number, &job, id);

@@ -2,6 +2,7 @@
 
 mod agenda;
 mod agenda_day;
+mod attempts;
 mod calendar;
 mod claim;
 mod common;

@@ -45,6 +45,8 @@ fn outcome(number: u128, slot: &str, started: &str, finished: &str, status: Stat
         finished: at(finished),
         exit_code: None,
         ended_by: EndedBy::Child,
+        tries: None,
+        took: None,
         note: None,
         artifacts: Vec::new(),
         upstreams: Vec::new(),

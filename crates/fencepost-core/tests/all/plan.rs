@@ -198,7 +198,7 @@ fn a_job_seen_for_the_first_time_runs_what_is_on_time_and_nothing_from_before() 
     // The slot that was on time then is no longer so, and nobody claimed it. Had it been claimed, it would be tried again.
     let seen = State { since: utc("2026-11-05T07:00:20"), evaluated: None, known: &[] };
     assert_eq!(runs(&planned("0 7 * * *", &seen, &terms(1), "2026-11-05T07:10")), [""; 0]);
-    for known in [SlotState::Failed, SlotState::Lost].map(|state| [(utc("2026-11-05T07:00"), state)]) {
+    for known in [SlotState::Open, SlotState::Lost].map(|state| [(utc("2026-11-05T07:00"), state)]) {
         let seen = State { known: &known, ..seen };
         assert_eq!(runs(&planned("0 7 * * *", &seen, &terms(1), "2026-11-05T07:10")), ["07:00"]);
     }
@@ -240,8 +240,8 @@ fn what_is_done_or_running_does_not_run_and_does_not_count() {
 }
 
 #[test]
-fn a_failed_slot_is_tried_again_while_it_is_the_newest() {
-    let known: &[_] = &[(utc("2026-11-05T07:00"), SlotState::Failed)];
+fn a_slot_with_attempts_left_is_tried_again_within_the_bounds_of_catch_up() {
+    let known: &[_] = &[(utc("2026-11-05T07:00"), SlotState::Open)];
     for evaluated in ["2026-11-05T06:00", "2026-11-05T07:00"] {
         let state = State { since: utc("2026-01-01"), evaluated: Some(utc(evaluated)), known };
         let plan = planned("0 * * * *", &state, &terms(1), "2026-11-05T07:10");
@@ -249,6 +249,24 @@ fn a_failed_slot_is_tried_again_while_it_is_the_newest() {
         assert_eq!(plan.why, Why::Again(utc("2026-11-05T07:00")));
         // Late, and so never without catch-up.
         assert_eq!(runs(&planned("0 * * * *", &state, &terms(0), "2026-11-05T07:10")), [""; 0]);
+        let plan = planned("0 * * * *", &state, &terms(1), "2026-11-05T08:00:10");
+        assert_eq!((runs(&plan), plan.dropped), (vec!["08:00".to_string()], None), "{evaluated}");
+        let plan = planned("0 * * * *", &state, &terms(3), "2026-11-05T08:00:10");
+        assert_eq!(runs(&plan), ["07:00", "08:00"], "{evaluated}");
+    }
+}
+
+#[test]
+fn a_slot_whose_attempts_are_used_up_is_never_tried_again() {
+    let known: &[_] = &[(utc("2026-11-05T07:00"), SlotState::Failed)];
+    for evaluated in ["2026-11-05T06:00", "2026-11-05T07:00"] {
+        let state = State { since: utc("2026-01-01"), evaluated: Some(utc(evaluated)), known };
+        for now in ["2026-11-05T07:00:10", "2026-11-05T07:10"] {
+            let plan = planned("0 * * * *", &state, &terms(3), now);
+            assert_eq!((runs(&plan), plan.dropped), (vec![], None), "{evaluated} {now}");
+            assert_eq!(plan.why, Why::Failed(utc("2026-11-05T07:00")));
+            assert!(plan.reason(&terms(3), &Zone::utc()).contains("attempts are used up"));
+        }
         let plan = planned("0 * * * *", &state, &terms(3), "2026-11-05T08:00:10");
         assert_eq!((runs(&plan), plan.dropped), (vec!["08:00".to_string()], None), "{evaluated}");
     }
@@ -373,13 +391,13 @@ fn carried_out_one_by_one_every_slot_runs_or_is_missed_once() {
 #[test]
 fn every_status_says_whether_its_slot_may_run_again() {
     for status in Status::ALL {
-        let expected = match status {
-            Status::Error | Status::Timeout | Status::Fenced | Status::Halted => SlotState::Failed,
-            Status::Lost => SlotState::Lost,
-            Status::Running => SlotState::Running,
-            _ => SlotState::Done,
+        let (open, spent) = match status {
+            Status::Error | Status::Timeout | Status::Fenced | Status::Halted => (SlotState::Open, SlotState::Failed),
+            Status::Lost => (SlotState::Lost, SlotState::Failed),
+            Status::Running => (SlotState::Running, SlotState::Running),
+            _ => (SlotState::Done, SlotState::Done),
         };
-        assert_eq!(SlotState::from(status), expected);
+        assert_eq!((SlotState::of(status, false), SlotState::of(status, true)), (open, spent), "{status}");
     }
 }
 

@@ -31,6 +31,8 @@ fn outcome(run: u128, status: Status, note: Option<&str>) -> Outcome {
         finished: wall(20),
         exit_code: (status == Status::Ok).then_some(0),
         ended_by: EndedBy::Child,
+        tries: None,
+        took: None,
         note: note.map(str::to_string),
         artifacts: Vec::new(),
         upstreams: Vec::new(),

@@ -11,7 +11,7 @@ use fencepost_core::plan::{self, Mode, Order};
 use fencepost_core::record::{Paused, Record};
 use fencepost_core::run::{Event, Exit, Finish, Input, Overlap, Terms};
 use fencepost_core::schedule::Schedule;
-use fencepost_core::slot::{Asked, Choice, NotNow, OnLost, OnUnknown, Scheduled};
+use fencepost_core::slot::{Asked, Choice, Named, NotNow, OnLost, OnUnknown, Repeat, Scheduled};
 use fencepost_core::time::Wall;
 use fencepost_core::transition::{Call, Step, Transition};
 use fencepost_core::zone::Zone;
@@ -20,78 +20,87 @@ const MINUTE: u64 = 60_000;
 const HOUR: u64 = 60 * MINUTE;
 
 /// Every hour; a slot is at the start of a test, and at every whole hour of it.
-fn hourly() -> Scheduled {
+pub fn hourly() -> Scheduled {
     let zone = Zone::utc();
     let schedule = Schedule::parse(&format!("every 1h from {}", zone.show(wall(0))), &zone).unwrap();
-    Scheduled { schedule, terms: plan::Terms::default(), asked: Asked::Due, on_lost: OnLost::Rerun }
+    Scheduled { schedule, terms: plan::Terms::default(), asked: Asked::Due, on_lost: OnLost::Rerun, retries: 0 }
 }
 
-fn catching_up(catch_up: u32) -> Scheduled {
+pub fn catching_up(catch_up: u32) -> Scheduled {
     let due = hourly();
     Scheduled { terms: plan::Terms { catch_up, ..due.terms.clone() }, ..due }
 }
 
-fn asking(asked: Asked) -> Scheduled {
+pub fn asking(asked: Asked) -> Scheduled {
     Scheduled { asked, ..hourly() }
 }
 
-fn due(scheduled: Scheduled) -> Choice {
+pub fn due(scheduled: Scheduled) -> Choice {
     Choice::Due(Box::new(scheduled))
 }
 
+/// A slot by its instant, without retries.
+pub fn named(slot: Wall) -> Named {
+    Named { slot, repeat: Repeat::No, on_lost: OnLost::Rerun, retries: 0, slack: None }
+}
+
+fn named_slot(slot: Wall, again: bool) -> Choice {
+    Choice::Slot(Named { repeat: if again { Repeat::Again } else { Repeat::No }, ..named(slot) })
+}
+
 /// Whole hours, and minutes beyond.
-fn at(hours: u64, minutes: u64) -> u64 {
+pub fn at(hours: u64, minutes: u64) -> u64 {
     hours * HOUR + minutes * MINUTE
 }
 
 /// The slot of an hour.
-fn slot(hour: u64) -> Wall {
+pub fn slot(hour: u64) -> Wall {
     wall(hour * HOUR)
 }
 
 /// One job and its triggers, one after the other.
 #[derive(Default)]
-struct Story {
-    store: Option<Memory>,
-    runs: u128,
+pub struct Story {
+    pub store: Option<Memory>,
+    pub runs: u128,
     /// What is told of the run before: that its processes are gone.
-    is_dead: bool,
+    pub is_dead: bool,
 }
 
 /// What a trigger came to.
 #[derive(Debug, PartialEq)]
-enum Came {
+pub enum Came {
     Ran { slot: Wall, trigger: Trigger, covers: Option<Covered> },
     Not(NotNow),
     Held,
 }
 
 impl Came {
-    fn slot(&self) -> Option<Wall> {
+    pub fn slot(&self) -> Option<Wall> {
         if let Self::Ran { slot, .. } = self { Some(*slot) } else { None }
     }
 
-    fn duplicate(&self) -> Option<(Wall, Status)> {
+    pub fn duplicate(&self) -> Option<(Wall, Status)> {
         match self {
             Self::Not(NotNow::Duplicate { slot, state, .. }) => Some((*slot, *state)),
             _ => None,
         }
     }
 
-    fn is_not_due(&self) -> bool {
+    pub fn is_not_due(&self) -> bool {
         matches!(self, Self::Not(NotNow::NotDue { .. }))
     }
 }
 
 impl Story {
     /// A job that has been seen, and has done every slot until the start of the test.
-    fn known() -> Self {
+    pub fn known() -> Self {
         let mut story = Self::default();
         assert_eq!(story.ok(0, due(hourly())).slot(), Some(slot(0)));
         story
     }
 
-    fn terms(&mut self, choice: Choice) -> Terms {
+    pub fn terms(&mut self, choice: Choice) -> Terms {
         self.runs += 1;
         let mut terms = terms(self.runs);
         (terms.claim.slot, terms.claim.trigger) = (choice, Trigger::Manual);
@@ -99,7 +108,7 @@ impl Story {
     }
 
     /// A trigger, until its child runs or it is clear that none will.
-    fn trigger(&mut self, at_ms: u64, terms: Terms) -> Bench {
+    pub fn trigger(&mut self, at_ms: u64, terms: Terms) -> Bench {
         let mut bench = Bench::new(terms, self.store.take().unwrap_or_else(Memory::with_identity));
         (bench.at, bench.facts) = (at_ms, Facts { holder_is_dead: self.is_dead, ..Facts::default() });
         bench.step(Input::Begin);
@@ -107,7 +116,7 @@ impl Story {
         bench
     }
 
-    fn came(bench: &mut Bench) -> Came {
+    pub fn came(bench: &mut Bench) -> Came {
         if !bench.run.is_finished() {
             let lease = lease(&bench.store.record()).clone();
             bench.step(Input::Spawned);
@@ -121,7 +130,7 @@ impl Story {
     }
 
     /// A trigger whose run, if it comes to one, ends with this code after a while.
-    fn ends(&mut self, at_ms: u64, choice: Choice, code: i32, took_ms: u64) -> Came {
+    pub fn ends(&mut self, at_ms: u64, choice: Choice, code: i32, took_ms: u64) -> Came {
         let terms = self.terms(choice);
         let mut bench = self.trigger(at_ms, terms);
         let came = Self::came(&mut bench);
@@ -134,16 +143,16 @@ impl Story {
         came
     }
 
-    fn ok(&mut self, at_ms: u64, choice: Choice) -> Came {
+    pub fn ok(&mut self, at_ms: u64, choice: Choice) -> Came {
         self.ends(at_ms, choice, 0, 1_000)
     }
 
-    fn fails(&mut self, at_ms: u64, choice: Choice) -> Came {
+    pub fn fails(&mut self, at_ms: u64, choice: Choice) -> Came {
         self.ends(at_ms, choice, 7, 1_000)
     }
 
     /// A trigger whose run dies without a word.
-    fn dies(&mut self, at_ms: u64, choice: Choice) -> Came {
+    pub fn dies(&mut self, at_ms: u64, choice: Choice) -> Came {
         let terms = self.terms(choice);
         let mut bench = self.trigger(at_ms, terms);
         let came = Self::came(&mut bench);
@@ -152,7 +161,7 @@ impl Story {
     }
 
     /// A trigger whose run goes on until it is ended.
-    fn goes(&mut self, at_ms: u64, choice: Choice) -> Bench {
+    pub fn goes(&mut self, at_ms: u64, choice: Choice) -> Bench {
         let terms = self.terms(choice);
         let mut bench = self.trigger(at_ms, terms);
         assert!(Self::came(&mut bench).slot().is_some());
@@ -161,14 +170,14 @@ impl Story {
     }
 
     /// What goes on ends well.
-    fn end(&mut self, mut bench: Bench, at_ms: u64) {
+    pub fn end(&mut self, mut bench: Bench, at_ms: u64) {
         (bench.store, bench.at) = (self.store.take().unwrap(), at_ms);
         bench.end_child(Exit::Code(0));
         bench.settle();
         self.store = Some(bench.store);
     }
 
-    fn intend(&mut self, intent: Intent, at_ms: u64) -> bool {
+    pub fn intend(&mut self, intent: Intent, at_ms: u64) -> bool {
         self.runs += 1;
         let store = self.store.get_or_insert_with(Memory::with_identity);
         let mut transition = Transition::<Honest>::new(job(), intent, id(self.runs), 0);
@@ -184,30 +193,30 @@ impl Story {
         }
     }
 
-    fn record(&self) -> Record {
+    pub fn record(&self) -> Record {
         self.store.as_ref().unwrap().record()
     }
 
-    fn evaluated(&self) -> Option<Wall> {
+    pub fn evaluated(&self) -> Option<Wall> {
         self.record().timing.unwrap().evaluated
     }
 
-    fn outcomes(&self, status: Status) -> Vec<Outcome> {
+    pub fn outcomes(&self, status: Status) -> Vec<Outcome> {
         self.record().ledger.ring.into_iter().filter(|outcome| outcome.status == status).collect()
     }
 
     /// The ranges that were missed.
-    fn missed(&self) -> Vec<(Wall, Wall, u64)> {
+    pub fn missed(&self) -> Vec<(Wall, Wall, u64)> {
         let covers = self.outcomes(Status::Missed).into_iter().map(|outcome| outcome.covers.unwrap());
         covers.map(|covers| (covers.from, covers.to, covers.count)).collect()
     }
 
     /// How often a slot was completed.
-    fn times_ok(&self, slot: Wall) -> usize {
+    pub fn times_ok(&self, slot: Wall) -> usize {
         self.outcomes(Status::Ok).iter().filter(|outcome| outcome.slot == slot).count()
     }
 
-    fn swaps(&self) -> usize {
+    pub fn swaps(&self) -> usize {
         self.store.as_ref().unwrap().calls.iter().filter(|call| matches!(call, Call::Swap { .. })).count()
     }
 }
@@ -260,16 +269,15 @@ fn the_second_trigger_of_a_slot_that_is_running_is_a_duplicate_and_of_the_next_a
     assert_eq!(story.ok(at(1, 0), due(hourly())).duplicate(), Some((slot(1), Status::Running)));
     assert_eq!(story.ok(at(1, 30), due(hourly())).duplicate(), Some((slot(1), Status::Running)));
     assert_eq!(story.ok(at(2, 0), due(hourly())), Came::Held);
-    assert_eq!(story.ok(at(2, 0), Choice::Slot { slot: slot(1), again: true, on_lost: OnLost::Rerun }).duplicate(), {
-        Some((slot(1), Status::Running))
-    });
+    assert_eq!(story.ok(at(2, 0), named_slot(slot(1), true)).duplicate(), { Some((slot(1), Status::Running)) });
     story.store.as_mut().unwrap().change(|record| record.lease.as_mut().unwrap().until = Some(until(TTL_MS)));
     story.end(going, at(3, 30));
     // Slots 2 and 3 passed while it was going, and that is final, however much is caught up.
-    for minute in [30, 40, 59] {
+    for minute in [30, 40, 58] {
         let came = story.ok(at(3, minute), due(catching_up(9)));
-        assert_eq!(came.slot(), (minute == 59).then_some(slot(4)), "{minute}: {came:?}");
+        assert!(came.is_not_due(), "{minute}: {came:?}");
     }
+    assert_eq!(story.ok(at(4, 0), due(catching_up(9))).slot(), Some(slot(4)));
     assert_eq!(story.missed(), []);
 }
 
@@ -304,11 +312,13 @@ fn four_machines_at_one_instant_run_a_slot_once() {
 #[test]
 fn a_named_slot_is_run_once() {
     let mut story = Story::default();
-    let named = |slot, again| Choice::Slot { slot, again, on_lost: OnLost::Rerun };
+    let named = |slot, again| named_slot(slot, again);
     assert_eq!(story.ok(5, named(slot(3), false)).slot(), Some(slot(3)));
     assert_eq!(story.ok(9, named(slot(3), false)).duplicate(), Some((slot(3), Status::Ok)));
     assert_eq!(story.fails(20, named(slot(4), false)).slot(), Some(slot(4)));
-    assert_eq!(story.ok(40, named(slot(4), false)).slot(), Some(slot(4)), "it had failed");
+    let failed = Came::Not(NotNow::Failed { slot: slot(4), state: Status::Error, exit_code: 7 });
+    assert_eq!(story.ok(40, named(slot(4), false)), failed);
+    assert_eq!(story.ok(50, named(slot(4), true)).slot(), Some(slot(4)));
     assert_eq!(story.ok(60, named(slot(3), true)).slot(), Some(slot(3)), "it was asked for again");
 }
 
@@ -316,7 +326,7 @@ fn a_named_slot_is_run_once() {
 fn a_named_slot_that_the_record_may_have_forgotten_is_not_run_by_itself() {
     // Filled in from the newest back, as people do.
     let mut story = Story::default();
-    let named = |hour, again| Choice::Slot { slot: slot(hour), again, on_lost: OnLost::Rerun };
+    let named = |hour, again| named_slot(slot(hour), again);
     for hour in (1..=48).rev() {
         let may_be_forgotten = hour < 8;
         let came = story.ok(at(50, 0), named(hour, may_be_forgotten));
@@ -367,7 +377,7 @@ fn a_run_that_died_halts_the_job_if_it_is_to() {
     let came = story.ok(at(1, 30), due(halting()));
     assert_eq!(came, Came::Not(NotNow::Lost { slot: slot(1) }));
     story.is_dead = true;
-    let came = story.ok(at(1, 31), Choice::Slot { slot: slot(1), again: false, on_lost: OnLost::Halt });
+    let came = story.ok(at(1, 31), Choice::Slot(Named { on_lost: OnLost::Halt, ..named(slot(1)) }));
     assert_eq!(came, Came::Not(NotNow::Lost { slot: slot(1) }));
     story.is_dead = true;
     let came = story.ok(at(1, 40), due(Scheduled { asked: Asked::Again, ..halting() }));
@@ -389,15 +399,17 @@ fn what_passed_between_a_death_and_its_discovery_is_caught_up() {
 // What failed.
 
 #[test]
-fn a_slot_that_failed_is_tried_again_while_it_is_the_newest() {
+fn a_slot_that_failed_is_not_tried_again_and_the_next_one_is_run() {
     let mut story = Story::known();
-    for minute in [0, 10, 20] {
-        assert_eq!(story.fails(at(1, minute), due(hourly())).slot(), Some(slot(1)), "{minute}");
+    let failed = |hour| Came::Not(NotNow::Failed { slot: slot(hour), state: Status::Error, exit_code: 7 });
+    assert_eq!(story.fails(at(1, 0), due(hourly())).slot(), Some(slot(1)));
+    for minute in [1, 10, 20] {
+        assert_eq!(story.ok(at(1, minute), due(hourly())), failed(1), "{minute}");
     }
     assert_eq!(story.fails(at(2, 0), due(catching_up(5))).slot(), Some(slot(2)));
-    let came = story.ok(at(2, 10), due(catching_up(5)));
-    assert_eq!(came.slot(), Some(slot(2)), "the older one is not tried again");
-    assert!(story.ok(at(2, 20), due(catching_up(5))).is_not_due());
+    assert_eq!(story.ok(at(2, 10), due(catching_up(5))), failed(2));
+    assert_eq!(story.ok(at(3, 0), due(catching_up(5))).slot(), Some(slot(3)));
+    assert!(story.ok(at(3, 20), due(catching_up(5))).is_not_due(), "the newest is done");
     assert_eq!(story.missed(), [], "it failed, which is recorded");
 }
 
@@ -440,9 +452,9 @@ fn a_run_now_takes_the_newest_slot_in_whatever_order_the_others_are_caught_up() 
 }
 
 #[test]
-fn a_run_now_just_before_a_slot_that_was_done_early_does_not_do_it_again() {
+fn a_run_now_just_before_its_slot_takes_it_and_another_does_not_do_it_again() {
     let mut story = Story::known();
-    assert_eq!(story.ok(at(0, 59), due(hourly())).slot(), Some(slot(1)), "a minute early");
+    assert_eq!(story.ok(at(0, 59), due(asking(Asked::Now))).slot(), Some(slot(1)), "a minute early");
     assert_eq!(story.ok(at(0, 59) + 5_000, due(asking(Asked::Now))).slot(), Some(slot(2)));
     assert_eq!(story.times_ok(slot(1)), 1);
     assert_eq!(story.ok(at(0, 59) + 9_000, due(asking(Asked::Again))).slot(), Some(slot(1)), "the newest once more");
@@ -505,7 +517,7 @@ fn one_run_covers_the_gap_and_accounts_for_it_only_by_ending_well() {
     let mut story = Story::known();
     let collapse = || Scheduled { terms: plan::Terms { mode: Mode::Collapse, ..hourly().terms }, ..hourly() };
     let covers = Covered { from: slot(1), to: slot(9), count: 9 };
-    let came = story.fails(at(9, 30), due(collapse()));
+    let came = story.dies(at(9, 30), due(collapse()));
     assert_eq!(came, Came::Ran { slot: slot(9), trigger: Trigger::CatchUp, covers: Some(covers) });
     assert_eq!(story.evaluated(), Some(slot(0)));
     let came = story.ok(at(9, 40), due(collapse()));
@@ -540,10 +552,12 @@ fn a_slot_tried_just_now_does_not_keep_the_others_of_its_row_waiting() {
         Scheduled { terms, asked, ..hourly() }
     };
     assert_eq!(story.fails(at(3, 0), due(newest_first(Asked::Due))).slot(), Some(slot(3)));
-    assert_eq!(story.ok(at(3, 1), due(newest_first(Asked::DueBut(slot(3))))).slot(), Some(slot(2)));
-    assert_eq!(story.ok(at(3, 2), due(newest_first(Asked::DueBut(slot(3))))).slot(), Some(slot(1)));
-    assert!(story.ok(at(3, 3), due(newest_first(Asked::DueBut(slot(3))))).is_not_due());
-    assert_eq!(story.ok(at(3, 4), due(newest_first(Asked::Due))).slot(), Some(slot(3)));
+    assert_eq!(story.ok(at(3, 1), due(newest_first(Asked::DueAfter(slot(3))))).slot(), Some(slot(2)));
+    assert_eq!(story.ok(at(3, 2), due(newest_first(Asked::DueAfter(slot(2))))).slot(), Some(slot(1)));
+    let failed = Came::Not(NotNow::Failed { slot: slot(3), state: Status::Error, exit_code: 7 });
+    for asked in [Asked::DueAfter(slot(1)), Asked::Due] {
+        assert_eq!(story.ok(at(3, 3), due(newest_first(asked))), failed);
+    }
 }
 
 // Edits, pauses and clocks.

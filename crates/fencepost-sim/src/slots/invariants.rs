@@ -6,10 +6,10 @@ use std::time::Duration;
 use fencepost_core::ledger::{Outcome, Status};
 use fencepost_core::plan::Mode;
 use fencepost_core::record::Record;
-use fencepost_core::slot::OnUnknown;
+use fencepost_core::slot::{NotNow, OnUnknown};
 use fencepost_core::time::Wall;
 
-use super::{Purpose, SLACK, START, Setting, Work};
+use super::{Purpose, SLACK, START, Setting, TRIGGERS_MAX, Work};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -23,7 +23,14 @@ pub enum Violation {
     MissedAndRun,
     Miscounted,
     TooLate,
-    FailedAgain,
+    /// A slot was attempted more often than its retries allow.
+    TriedTooOften,
+    /// One trigger tried a slot twice.
+    TriedTwice,
+    /// A run started before its slot.
+    TooEarly,
+    /// A slot that is due was taken for done, and nothing says how it ended.
+    Silenced,
     RunWhilePaused,
     TwoEffects,
     /// The record goes back.
@@ -38,7 +45,10 @@ impl fmt::Display for Violation {
             Self::MissedAndRun => "a slot was run after it was written down as missed, or was missed twice",
             Self::Miscounted => "what was missed is miscounted",
             Self::TooLate => "a slot ran that was too late",
-            Self::FailedAgain => "an older slot that had failed was tried again",
+            Self::TriedTooOften => "a slot was attempted more often than its retries allow",
+            Self::TriedTwice => "one trigger tried a slot twice",
+            Self::TooEarly => "a run started before its slot",
+            Self::Silenced => "a slot that was due was not run, and nothing says why",
             Self::RunWhilePaused => "a paused job ran",
             Self::TwoEffects => "an item of work had its effect twice",
             Self::Forgotten => "an outcome disappeared",
@@ -51,6 +61,8 @@ impl fmt::Display for Violation {
 pub struct Ghost {
     /// The slots, as the commands were told, whose completion is in the record.
     completed: Vec<Wall>,
+    /// What each trigger has tried, where triggers go on from slot to slot.
+    tried: Vec<(u8, Wall)>,
     effects: u8,
     paused: bool,
     pub(super) violation: Option<Violation>,
@@ -81,8 +93,8 @@ impl Ghost {
         let had = before.map_or(0, |before| before.ledger.ring.len());
         self.note(written.ledger.ring.len() < had, Violation::Forgotten);
         match purpose {
-            Purpose::Claim => self.note_claim(setting, before, honest),
-            Purpose::Complete { slot, well: true } if matches!(setting.work, Work::Slots { .. }) => {
+            Purpose::Claim { run, .. } => self.note_claim(setting, run, before, honest),
+            Purpose::Complete { slot, well: true, .. } if matches!(setting.work, Work::Slots { .. }) => {
                 let slot = slot_of(slot);
                 self.note(self.completed.contains(&slot), Violation::DoneTwice);
                 self.completed.push(slot);
@@ -94,25 +106,48 @@ impl Ghost {
         self.note_accounts(written);
     }
 
-    fn note_claim(&mut self, setting: &Setting, before: Option<&Record>, honest: &Record) {
+    fn note_claim(&mut self, setting: &Setting, run: u8, before: Option<&Record>, honest: &Record) {
         let Some(lease) = &honest.lease else { return };
         self.note(self.paused, Violation::RunWhilePaused);
         let Work::Slots { catch_up, mode } = setting.work else { return };
         // It was decided before it landed.
         let now = lease.since;
         let newest = slot_of(now);
+        self.note(now < lease.slot, Violation::TooEarly);
+        if setting.rows {
+            let attempt = (run % TRIGGERS_MAX, lease.slot);
+            self.note(self.tried.contains(&attempt), Violation::TriedTwice);
+            self.tried.push(attempt);
+            self.tried.sort_unstable();
+        }
         let is_late = now.since(lease.slot) > SLACK;
         let rank = newest.since(lease.slot).as_secs() / MINUTE.as_secs() + 1;
         let is_allowed = catch_up > 0 && (rank <= u64::from(catch_up) || mode == Mode::Collapse);
         self.note(is_late && !is_allowed, Violation::TooLate);
         let Some(before) = before else { return };
         let last = before.ledger.ring.iter().rfind(|outcome| is_attempt(outcome, lease.slot));
-        // What has died since is another matter.
-        let died = before.lease.as_ref().is_some_and(|dead| dead.slot == lease.slot);
-        let failed = last.is_some_and(|last| last.status == Status::Error) && !died;
-        self.note(failed && lease.slot < newest, Violation::FailedAgain);
+        let (from, to) = lease.covers.map_or((lease.slot, lease.slot), |covers| (covers.from, covers.to));
+        let mut slot = from;
+        while slot <= to {
+            let is_failure = |outcome: &&Outcome| outcome.status == Status::Error && stands_for(outcome, slot);
+            let failures = before.ledger.ring.iter().filter(is_failure).count();
+            let is_done = |outcome: &Outcome| outcome.slot == slot && outcome.status == Status::Ok;
+            self.note(failures > 0 && !before.ledger.ring.iter().any(is_done), Violation::TriedTooOften);
+            slot = slot + MINUTE;
+        }
         let was_missed = missed(before).any(|outcome| is_within(outcome, lease.slot));
         self.note(last.is_none() && was_missed, Violation::MissedAndRun);
+    }
+
+    /// A trigger at the time of a slot was told that there is nothing to run.
+    pub(super) fn note_refusal(&mut self, setting: &Setting, record: Option<&Record>, why: &NotNow, now: Wall) {
+        let slot = slot_of(now);
+        let is_slots = matches!(setting.work, Work::Slots { .. }) && now.since(slot) <= SLACK;
+        let is_about_slots = matches!(why, NotNow::NotDue { .. } | NotNow::Duplicate { .. });
+        let (true, true, Some(record)) = (is_slots, is_about_slots && !setting.rows, record) else { return };
+        let is_told = record.ledger.ring.iter().any(|outcome| stands_for(outcome, slot));
+        let is_running = record.lease.as_ref().is_some_and(|lease| lease.slot == slot || covers(lease.covers, slot));
+        self.note(!is_told && !is_running && !passed(record, slot), Violation::Silenced);
     }
 
     /// Every slot that is accounted for ended in one way.
@@ -124,8 +159,8 @@ impl Ghost {
         while slot <= evaluated {
             let attempts = record.ledger.ring.iter().filter(|outcome| is_attempt(outcome, slot)).count();
             let running = record.lease.as_ref().is_some_and(|lease| lease.slot == slot || covers(lease.covers, slot));
-            let covered =
-                record.ledger.ring.iter().any(|outcome| outcome.status == Status::Ok && covers(outcome.covers, slot));
+            let is_covered = |outcome: &Outcome| outcome.status != Status::Missed && covers(outcome.covers, slot);
+            let covered = record.ledger.ring.iter().any(is_covered);
             let ranges = missed(record).filter(|outcome| is_within(outcome, slot)).count();
             let has_ended = attempts > 0 || running || covered || passed(record, slot);
             self.note(slot > first && !has_ended && ranges == 0, Violation::Silent);
@@ -144,6 +179,10 @@ fn covers(covered: Option<fencepost_core::ledger::Covered>, slot: Wall) -> bool 
     covered.is_some_and(|covered| (covered.from..=covered.to).contains(&slot))
 }
 
+fn stands_for(outcome: &Outcome, slot: Wall) -> bool {
+    outcome.slot == slot || covers(outcome.covers, slot)
+}
+
 fn is_attempt(outcome: &Outcome, slot: Wall) -> bool {
     outcome.slot == slot && outcome.status != Status::Missed
 }
@@ -159,7 +198,8 @@ fn is_within(outcome: &Outcome, slot: Wall) -> bool {
 /// Whether the slot passed while a run was going that came to an end of its own.
 fn passed(record: &Record, slot: Wall) -> bool {
     let ran = record.ledger.ring.iter().filter(|outcome| !matches!(outcome.status, Status::Missed | Status::Lost));
-    ran.into_iter().any(|outcome| outcome.started < slot && slot < outcome.finished && slot > outcome.slot)
+    let ended = |outcome: &Outcome| outcome.started + outcome.took.unwrap_or_default();
+    ran.into_iter().any(|outcome| outcome.started < slot && slot < ended(outcome) && slot > outcome.slot)
 }
 
 /// The newest slot at a moment. A run that is recorded for the moment it began at was for the slot before.

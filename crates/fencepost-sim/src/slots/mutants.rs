@@ -2,7 +2,8 @@
 
 use fencepost_core::lease::{Honest, Rules};
 use fencepost_core::ledger::Outcome;
-use fencepost_core::plan::{PlanRules, SlotState, Terms};
+use fencepost_core::plan::{Order, PlanRules, Terms};
+use fencepost_core::time::Wall;
 
 use super::invariants::Violation::{self, *};
 use super::{Flaw, Setting, Step, settings};
@@ -57,18 +58,62 @@ impl Rules for UnknownIsFailed {}
 struct FailedForEver;
 
 impl PlanRules for FailedForEver {
-    fn is_due(known: Option<SlotState>, _is_newest: bool) -> bool {
-        !matches!(known, Some(SlotState::Done | SlotState::Running))
+    fn is_spent(_tries: u32, _retries: u32) -> bool {
+        false
     }
 }
 
 impl Rules for FailedForEver {}
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct CollapseCountsOnce;
+
+impl PlanRules for CollapseCountsOnce {
+    fn counts_for(outcome: &Outcome, from: Wall, to: Wall) -> bool {
+        (from..=to).contains(&outcome.slot)
+    }
+}
+
+impl Rules for CollapseCountsOnce {}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct ManyAttempts;
+
+impl PlanRules for ManyAttempts {
+    fn follows(_slot: Wall, _tried: Wall, _order: Order) -> bool {
+        true
+    }
+}
+
+impl Rules for ManyAttempts {}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct EarlyStart;
+
+impl PlanRules for EarlyStart {
+    fn is_early(_slot: Wall, _now: Wall) -> bool {
+        false
+    }
+}
+
+impl Rules for EarlyStart {}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct ClockAheadSilences;
+
+impl PlanRules for ClockAheadSilences {
+    fn ended(outcome: &Outcome) -> Wall {
+        outcome.finished
+    }
+}
+
+impl Rules for ClockAheadSilences {}
+
 pub fn named(name: &str) -> Option<Mutant> {
     ALL.into_iter().find(|mutant| mutant.name == name)
 }
 
-pub const ALL: [Mutant; 7] = [
+pub const ALL: [Mutant; 11] = [
     flaw(
         "slot_is_now",
         "A run is recorded for the moment it began at instead of for its slot.",
@@ -91,10 +136,29 @@ pub const ALL: [Mutant; 7] = [
         settings::ONCE,
     ),
     rule::<FailedForEver>(
-        "failed_for_ever",
-        "An older slot that failed is tried again and again.",
-        FailedAgain,
-        settings::THREE,
+        "failed_slot_forever_retried",
+        "A slot that failed is tried again by every trigger.",
+        TriedTooOften,
+        settings::NEWEST,
+    ),
+    rule::<CollapseCountsOnce>(
+        "collapse_counts_once",
+        "A collapsed attempt counts for its own slot alone, and the slots that it covered are tried again.",
+        TriedTooOften,
+        settings::COLLAPSE,
+    ),
+    rule::<ManyAttempts>(
+        "one_trigger_many_attempts",
+        "A trigger that goes on from slot to slot tries a halted slot again.",
+        TriedTwice,
+        settings::ROW,
+    ),
+    rule::<EarlyStart>("early_start", "A trigger within the slack runs before its slot.", TooEarly, settings::EARLY),
+    rule::<ClockAheadSilences>(
+        "clock_ahead_silences",
+        "A run whose end was read from a clock that was ahead is taken to have overlapped the slots until then.",
+        Silenced,
+        settings::AHEAD,
     ),
     flaw(
         "missed_unwritten",

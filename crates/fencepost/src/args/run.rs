@@ -75,16 +75,16 @@ pub struct RunMore {
     /// not done again
     #[arg(long, value_name = "day|hour|minute|T")]
     pub slot: Option<String>,
-    /// A trigger this much early or late is on time (default: 1m)
+    /// A trigger this much late is on time, and one this much early waits for its slot (default: 1m)
     #[arg(long, value_parser = duration::parse, value_name = "D")]
     pub slack: Option<Duration>,
-    /// Run now; it satisfies the slot that it replaces
+    /// Run now, for the current slot or before the time of the next, which does not run again then
     #[arg(long, conflicts_with_all = ["again", "slot"])]
     pub now: bool,
-    /// Repeat a slot that is done
+    /// Repeat a slot that is done, or whose attempts are used up
     #[arg(long)]
     pub again: bool,
-    /// Try a failed run again, this often (default: 0)
+    /// How many attempts a slot has after its first, over all triggers and machines (default: 0)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=i64::from(RETRIES_MAX)))]
     pub retries: Option<u32>,
     /// How long to wait before the first retry; twice as long before each next (default: 10s)
@@ -139,7 +139,7 @@ pub struct RunMore {
     /// Write what happens as JSON lines to a file, or to an open descriptor as fd:N
     #[arg(long, value_name = "FILE|fd:N")]
     pub events: Option<OsString>,
-    /// Say what would happen, and do nothing
+    /// Say what the run would do now (run, wait, skip, halt, fail), and write nothing
     #[arg(long)]
     pub dry_run: bool,
     /// It is started by `up`, on several machines at one instant

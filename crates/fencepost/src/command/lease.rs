@@ -142,7 +142,7 @@ impl<'a> Desk<'a> {
     /// Records an outcome and releases, in one swap.
     fn conclude(&self, ended: &RecordOptions, token: Token) -> Result<Code, Failure> {
         let (_, word) = record::what(ended)?;
-        let (intent, _) = record::conclusion(ended, &self.place, &self.job.name, word, token)?;
+        let (intent, _) = record::conclusion(ended, &self.place, self.store.as_ref(), &self.job, word, token)?;
         match self.take_away(intent)? {
             Err(TransactError::Refused(Refusal::NotHolder { record })) => {
                 let message = format!("{} Nothing was recorded.", lost(&self.job, record.as_deref()));

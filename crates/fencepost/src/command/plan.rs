@@ -32,7 +32,7 @@ pub fn run(global: &Global, options: &PlanOptions) -> Result<Code, Failure> {
     let (_, plan) = scheduled.plan::<Honest>(record.as_ref(), standing, now);
     let reason = reason(&plan, &scheduled, record.as_ref());
     match global.json {
-        true => show::json(&PlanJson::of(&plan, reason, zone)),
+        true => show::json(&PlanJson::of(&plan, reason, zone, now)),
         false => describe(&scheduled, &plan, &reason, now),
     }
     Ok(Code::DONE)
@@ -62,7 +62,8 @@ fn scheduled(options: &PlanOptions, place: &Place, record: Option<&Record>) -> R
         mode: options.catch_up_mode,
         ..CatchUp::default()
     };
-    Ok(Scheduled { schedule, terms: given.terms(&keys)?, asked: Asked::Due, on_lost: OnLost::default() })
+    let (terms, retries) = (given.terms(&keys)?, keys.retries.unwrap_or(0));
+    Ok(Scheduled { schedule, terms, asked: Asked::Due, on_lost: OnLost::default(), retries })
 }
 
 fn reason(plan: &Plan, scheduled: &Scheduled, record: Option<&Record>) -> String {
@@ -89,7 +90,10 @@ fn describe(scheduled: &Scheduled, plan: &Plan, reason: &str, now: Wall) {
     if let Some(gap) = plan.dropped {
         show::line(&format!("dropped   {} from {} to {}", gap.count, zone.show(gap.from), zone.show(gap.to)));
     }
-    show::line(&format!("next      {}", plan.next.map_or_else(|| "never".to_string(), |next| zone.show(next))));
+    show::line(&format!(
+        "next      {}",
+        plan.upcoming(now).map_or_else(|| "never".to_string(), |next| zone.show(next))
+    ));
     show::line(&format!("why       {reason}"));
     if let Some(change) = scheduled.schedule.dst_within(now, YEAR) {
         show::line(&format!("clocks    {change}"));
@@ -113,7 +117,7 @@ struct DroppedJson {
 }
 
 impl PlanJson {
-    fn of(plan: &Plan, reason: String, zone: &Zone) -> Self {
+    fn of(plan: &Plan, reason: String, zone: &Zone, now: Wall) -> Self {
         Self {
             v: 1,
             run: plan.run.iter().map(|due| zone.show(due.slot)).collect(),
@@ -122,7 +126,7 @@ impl PlanJson {
                 from: zone.show(gap.from),
                 to: zone.show(gap.to),
             }),
-            next_slot: plan.next.map(|next| zone.show(next)),
+            next_slot: plan.upcoming(now).map(|next| zone.show(next)),
             reason,
         }
     }

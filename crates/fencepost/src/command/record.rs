@@ -17,6 +17,7 @@ use fencepost_core::zone::Zone;
 use fencepost_guard::artifact::{Base, Unread, read};
 use fencepost_guard::transact::{TransactError, look, transact};
 use fencepost_guard::{clock, nudge, said};
+use fencepost_store::Store;
 use serde_json::json;
 
 use super::lease;
@@ -112,7 +113,8 @@ fn by_hand(global: &Global, options: &RecordOptions, name: &Name, word: Word) ->
     let job = super::job(name, options.per_host, &place)?;
     let zone = calendar::zone(options.tz.as_deref(), place.config.as_ref(), name)?;
     let now = clock::now().wall;
-    let slot = slot(options, &place, name, &zone, now)?;
+    let store = place.open()?;
+    let slot = slot(options, &place, store.as_ref(), &job, &zone, now)?;
     let ending = ending(options, &place, name, word)?;
     let run = super::mint_run();
     let claim = Claim {
@@ -123,7 +125,6 @@ fn by_hand(global: &Global, options: &RecordOptions, name: &Name, word: Word) ->
         zone: zone.name().to_string(),
         trigger: Trigger::Manual,
     };
-    let store = place.open()?;
     match transact(store.as_ref(), &place.local(), &job, Intent::Record { claim, ending }, run) {
         Ok(done) => {
             let record = done.held.map(|known| known.record);
@@ -148,8 +149,8 @@ fn under_token(
 ) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     let job = super::job(name, options.per_host, &place)?;
-    let (intent, slot) = conclusion(options, &place, name, word, token)?;
     let store = place.open()?;
+    let (intent, slot) = conclusion(options, &place, store.as_ref(), &job, word, token)?;
     let (before, _) = look(store.as_ref(), &job)?;
     match transact(store.as_ref(), &place.local(), &job, intent, super::mint_run()) {
         Ok(done) => {
@@ -180,13 +181,14 @@ fn under_token(
 pub(super) fn conclusion(
     options: &RecordOptions,
     place: &Place,
-    name: &Name,
+    store: &dyn Store,
+    job: &Job,
     word: Word,
     token: Token,
 ) -> Result<(Intent, String), Failure> {
-    let zone = calendar::zone(options.tz.as_deref(), place.config.as_ref(), name)?;
-    let slot = slot(options, place, name, &zone, clock::now().wall)?;
-    let ending = ending(options, place, name, word)?;
+    let zone = calendar::zone(options.tz.as_deref(), place.config.as_ref(), &job.name)?;
+    let slot = slot(options, place, store, job, &zone, clock::now().wall)?;
+    let ending = ending(options, place, &job.name, word)?;
     let intent = Intent::Conclude { me: lease::me(token), slot, zone: zone.name().to_string(), ending };
     Ok((intent, zone.show(slot)))
 }
@@ -203,19 +205,36 @@ fn ending(options: &RecordOptions, place: &Place, name: &Name, word: Word) -> Re
 
 /// The slot it is recorded for. A job with a schedule is recorded for a slot of it, or nobody would find it; a day by
 /// its first instant, so that everybody means the same.
-fn slot(options: &RecordOptions, place: &Place, name: &Name, zone: &Zone, now: Wall) -> Result<Wall, Failure> {
+fn slot(
+    options: &RecordOptions,
+    place: &Place,
+    store: &dyn Store,
+    job: &Job,
+    zone: &Zone,
+    now: Wall,
+) -> Result<Wall, Failure> {
     let asked = calendar::asked_slot(options.slot.as_deref(), options.date.as_deref(), zone, now)?;
-    let config = place.config.as_ref();
+    let last_due = |at: Wall| last_due(place, store, job, at);
     match (asked, &options.date) {
         (Some(slot), None) => Ok(slot),
         (Some(within), Some(_)) => {
             let day = zone.start_of_day(zone.date(within));
             let last = Wall(zone.start_of_day(zone.date(within).tomorrow()).0 - 1);
-            let due = calendar::last_due(config, name, last)?.filter(|due| *due >= day);
+            let due = last_due(last)?.filter(|due| *due >= day);
             Ok(due.unwrap_or(day))
         }
-        (None, _) => Ok(calendar::last_due(config, name, now)?.unwrap_or(now)),
+        (None, _) => Ok(last_due(now)?.unwrap_or(now)),
     }
+}
+
+/// The newest slot of a job up to `at`: by the configuration, or by the schedule that its last run went by.
+fn last_due(place: &Place, store: &dyn Store, job: &Job, at: Wall) -> Result<Option<Wall>, Failure> {
+    let config = place.config.as_ref();
+    if config.is_some_and(|config| config.jobs.contains_key(&job.name)) {
+        return calendar::last_due(config, &job.name, at);
+    }
+    let (record, _) = look(store, job)?;
+    Ok(record.as_ref().and_then(upstreams::recorded_schedule).and_then(|schedule| schedule.at_or_before(at)))
 }
 
 fn told(global: &Global, job: &Job, word: Word, record: Option<&Record>, slot: &str) {

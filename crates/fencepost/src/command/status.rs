@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use fencepost_core::lease::Honest;
 use fencepost_core::ledger::{Ledger, Outcome, Status};
+use fencepost_core::plan::Terms;
 use fencepost_core::record::{Gauge, Identity, Record, Resource, Seal, decode};
-use fencepost_core::schedule::Schedule;
 use fencepost_core::skips::Skips;
+use fencepost_core::slot::{Asked, OnLost, Scheduled, Standing};
 use fencepost_core::time::{StoreClock, Wall};
 use fencepost_core::transition::unreadable;
 use fencepost_core::zone::Zone;
@@ -24,6 +26,7 @@ use crate::place::Place;
 use crate::prometheus;
 use crate::report::{length, percent};
 use crate::show::{self, RunJson};
+use crate::upstreams;
 
 pub fn run(global: &Global, options: &StatusOptions) -> Result<Code, Failure> {
     let format = format(global, options)?;
@@ -281,10 +284,13 @@ impl JobState {
         show::zone(self.record.lease.as_ref().map(|lease| lease.zone.as_str()).or(last).or(timing).unwrap_or("UTC"))
     }
 
-    /// When it is due next, where it has run by a schedule.
+    /// When it is due next, where it has run by a schedule. `plan` says the same.
     fn next_slot(&self, now: Wall) -> Option<Wall> {
-        let timing = self.record.timing.as_ref().filter(|_| self.record.paused.is_none())?;
-        Schedule::parse(&timing.schedule, &show::zone(&timing.zone)).ok()?.after(now)
+        let schedule = upstreams::recorded_schedule(&self.record).filter(|_| self.record.paused.is_none())?;
+        let (terms, asked, on_lost) = (Terms::default(), Asked::Due, OnLost::default());
+        let scheduled = Scheduled { schedule, terms, asked, on_lost, retries: 0 };
+        let standing = if self.is_held() { Standing::Stands } else { Standing::Over };
+        scheduled.plan::<Honest>(Some(&self.record), standing, now).1.upcoming(now)
     }
 
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
@@ -349,7 +355,7 @@ fn resources(jobs: &[JobState]) -> Vec<ResourceJson> {
 }
 
 fn took(outcome: &Outcome) -> String {
-    length(outcome.finished.since(outcome.started))
+    length(outcome.length())
 }
 
 fn sentence(outcome: &Outcome, now: Wall) -> String {

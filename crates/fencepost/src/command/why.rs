@@ -93,12 +93,6 @@ impl Case {
         Some((schedule, timing))
     }
 
-    /// Whether another slot has come since this one.
-    fn is_past(&self) -> bool {
-        let newest = self.schedule().and_then(|(schedule, _)| schedule.at_or_before(self.now));
-        newest > self.slot
-    }
-
     fn of(
         store: &dyn Store,
         place: &Place,

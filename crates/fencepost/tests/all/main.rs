@@ -1,6 +1,7 @@
 //! The command as people use it, as one program: what the tests share is compiled once.
 
 mod advise;
+mod attempts;
 mod barrier;
 mod calls;
 mod common;

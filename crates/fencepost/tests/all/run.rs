@@ -323,7 +323,7 @@ fn a_dry_run_touches_nothing() {
         site.say(&[&["run", "j", "--dry-run"], options, &["--", "touch", ran.to_str().unwrap()]].concat())
     };
     let said = dry(&[]);
-    assert_eq!((said.code, said.stdout.as_str()), (0, "j would run: nobody holds it.\n"));
+    assert_eq!((said.code, said.stdout.starts_with("j would run for the slot ")), (0, true), "{said:?}");
     assert!(!site.state().exists(), "a store was made");
     let url = format!("sqlite:{}", site.path("a/b.db").display());
     assert_eq!(dry(&["--store", &url]).code, 0);

@@ -74,15 +74,16 @@ fn a_job_that_cannot_be_scheduled_is_a_mistake() {
 #[test]
 fn once_it_runs_what_is_due_and_ends_with_the_first_code_that_is_not_0() {
     let scene = Scene::new(
-        "[job.a]\nschedule = '* * * * *'\ncommand = 'echo >> a'\n[job.b]\nschedule = '* * * * *'\ncommand = 'exit 7'\n",
+        "[job.a]\nschedule = '* * * * *'\ncommand = 'echo >> a'\n[job.b]\nschedule = '* * * * *'\ncommand = 'echo >> b; exit 7'\n",
     );
     assert_eq!(scene.say(&["up", "--once", "a"]).code, 0);
     assert_eq!(scene.say(&["up", "--once"]).code, 7);
-    // All is done, or has failed, which the next slot is for.
+    // A slot that has failed for good is not run again, and its code is told again.
     let second = scene.say(&["up", "--once"]);
-    let minute_is_over = scene.read("a").lines().count() > 1;
-    assert!(second.code == 0 || minute_is_over, "{second:?}");
+    assert_eq!(second.code, 7, "{second:?}");
     assert!(scene.read("a").lines().count() <= 2);
+    // One attempt for each minute that this took.
+    assert!(scene.read("b").lines().count() <= 2);
 }
 
 #[test]

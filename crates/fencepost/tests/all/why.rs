@@ -58,7 +58,7 @@ fn a_failure_says_what_the_job_said_and_what_follows() {
         &text,
         &["The job said: no disk.", "ended with exit code 3;", "It ended as error", "j has never ended well."],
     );
-    contains(&text, &["the next trigger tries again, and until then jobs that need it halt"]);
+    contains(&text, &["jobs that need it halt. The next trigger runs the job again"]);
     site.say(&["run", "j", "-c", "kill -9 $$"]);
     contains(&why(&site, &["j"]), &["exit code 137 (signal 9)"]);
     site.say(&["run", "j", "--empty-exit", "75", "-c", "exit 75"]);

@@ -78,6 +78,7 @@ fn why_says_which_run_was_in_the_way() {
         (timing.since, timing.evaluated) = (Wall(0), Some(Wall(last.0 - 3_600_000)));
         let run = record.ledger.ring.last_mut().unwrap();
         (run.started, run.finished) = (Wall(last.0 - 3_600_000), Wall(last.0 + 60_000));
+        run.took = Some(std::time::Duration::from_secs(3_660));
     });
     let (text, about) = why(&site, &["a"]);
     contains(&text, &[" passed while run ", " was going, for ", "and that is final."]);
@@ -85,13 +86,13 @@ fn why_says_which_run_was_in_the_way() {
 }
 
 #[test]
-fn why_says_that_an_older_slot_is_not_tried_again() {
+fn why_says_whether_a_failed_slot_is_tried_again() {
     let site = Site::new();
-    let (schedule, last) = hourly();
+    let (schedule, _) = hourly();
     assert_eq!(site.say(&["run", "a", "--schedule", &schedule, "--again", "--", "false"]).code, 1);
-    contains(&why(&site, &["a"]).0, &["the next trigger tries again"]);
-    change(&site, "a", |record| record.ledger.ring[0].slot = Wall(last.0 - 3_600_000));
-    contains(&why(&site, &["a"]).0, &["and stays so", "only the newest is tried again"]);
+    contains(&why(&site, &["a"]).0, &["It has used 1 of its attempts", "fencepost run a --again"]);
+    assert_eq!(site.say(&["run", "b", "--schedule", &schedule, "--again", "--", "/no/such/program"]).code, 127);
+    contains(&why(&site, &["b"]).0, &["used none of its attempts", "the next trigger tries it again"]);
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub struct Again {
     retries_done: u32,
     /// The slot that is tried again.
     retry_of: Option<Wall>,
-    /// The newest slot that has failed. It is for the next trigger to try it again.
+    /// The last slot that this trigger has tried. Those after it are left.
     tried: Option<Wall>,
     /// How many more slots may be caught up after this one.
     more: u32,
@@ -75,7 +75,7 @@ impl Again {
         match (self.retry_of, self.tried, settings.slot.choice(&settings.zone, now)) {
             (Some(slot), _, _) => settings.slot.retry(slot),
             (None, Some(tried), Choice::Due(mut due)) => {
-                due.asked = Asked::DueBut(tried);
+                due.asked = Asked::DueAfter(tried);
                 Choice::Due(due)
             }
             (None, _, choice) => choice,
@@ -87,31 +87,32 @@ impl Again {
         self.retries_done
     }
 
-    /// What is run after this one, if anything. `is_due` says whether any slot is but the one that was tried.
+    /// What is run after this one, if anything. `would_run` says whether a choice comes to a run, if the store answers.
     pub fn next(
         &self,
         settings: &Settings,
         ended: &Ended<'_>,
-        is_due: impl FnOnce(Option<Wall>) -> bool,
+        would_run: impl Fn(&Choice) -> Option<bool>,
     ) -> Option<Next> {
         let slot = ended.slot?;
         let failed = matches!(ended.status, Status::Error | Status::Timeout);
         if failed && self.retries_done < settings.retries && may_retry(ended.finish) {
             let again = Self { retries_done: self.retries_done + 1, retry_of: Some(slot), goes_on: true, ..*self };
-            let backoff = settings.retry_backoff.saturating_mul(1 << self.retries_done.min(20)).min(BACKOFF_MAX);
-            return Some(Next { again, after: backoff });
+            // Triggers on other machines use attempts, too.
+            if would_run(&settings.slot.retry(slot)) != Some(false) {
+                let backoff = settings.retry_backoff.saturating_mul(1 << self.retries_done.min(20)).min(BACKOFF_MAX);
+                return Some(Next { again, after: backoff });
+            }
         }
         if self.more == 0 || matches!(ended.finish, Finish::Interrupted(_) | Finish::Unrecorded { .. }) {
             return None;
         }
-        // A slot that failed is due again while it is the newest.
-        let tried = self.tried.max(Some(slot).filter(|_| failed));
-        if !is_due(tried) {
+        let carried = if self.carried == 0 { ended.code.0 } else { self.carried };
+        let (tried, more) = (Some(slot), self.more - 1);
+        let again = Self { retries_done: 0, retry_of: None, tried, more, carried, goes_on: true };
+        if would_run(&again.choice(settings, slot)) != Some(true) {
             return None;
         }
-        let carried = if self.carried == 0 { ended.code.0 } else { self.carried };
-        let more = self.more - 1;
-        let again = Self { retries_done: 0, retry_of: None, tried, more, carried, goes_on: true };
         Some(Next { again, after: settings.catch_up_spacing.saturating_sub(ended.took) })
     }
 

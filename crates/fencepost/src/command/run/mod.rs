@@ -2,6 +2,7 @@
 
 pub mod again;
 mod capture;
+mod dry;
 mod environment;
 mod output;
 mod unguarded;
@@ -15,8 +16,7 @@ use fencepost_core::ledger::{Status, Trigger};
 use fencepost_core::name::Job;
 use fencepost_core::run::{Event, Exit, Finish, Overlap, Run, Stages, Terms};
 use fencepost_core::skips::Skip;
-use fencepost_core::slot::Standing;
-use fencepost_core::time::Wall;
+use fencepost_core::slot::{Choice, Standing};
 use fencepost_core::token::RunId;
 use fencepost_guard::child::{Child, Plan};
 use fencepost_guard::drive::{Note, drive};
@@ -44,7 +44,6 @@ use crate::notify::{self, Teller};
 use crate::place::Place;
 use crate::report::{self, Voice};
 use crate::settings::Settings;
-use crate::show;
 use crate::upstreams;
 
 pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
@@ -55,7 +54,7 @@ pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
         Voice::of(global).tell(remark);
     }
     if options.more.dry_run {
-        return dry_run(&place, &job, &settings);
+        return dry::run(global, &place, &job, &settings);
     }
     let again = Again::from_environment(&settings);
     let run = super::mint_run();
@@ -248,8 +247,10 @@ impl Attempt<'_> {
         events.end(&finish, status.as_str(), code.0);
         let ended = Ended { finish: &finish, status, code, slot: claimed_slot, took: begun.elapsed() };
         let is_interrupted = is_interrupted(&finish);
-        let next = again.next(&settings, &ended, |tried| is_more_due(store.as_ref(), &job, &settings, tried));
-        let next = next.filter(|_| !is_interrupted);
+        let next = match is_interrupted || signals.asked_to_end().is_some() {
+            true => None,
+            false => again.next(&settings, &ended, |choice| would_run(store.as_ref(), &job, choice)),
+        };
         match &mut teller {
             Some(teller) if next.as_ref().is_some_and(Next::is_retry) => teller.retry(),
             Some(teller) => {
@@ -371,38 +372,11 @@ fn overlap(status: Status, store: &dyn Store, job: &Job) -> Option<Skip> {
     record.map(|record| Skip::Overlap(record.token))
 }
 
-/// Whether another slot is due, now that one was tried.
-fn is_more_due(store: &dyn Store, job: &Job, settings: &Settings, tried: Option<Wall>) -> bool {
-    let (Some(scheduled), Ok((record, clock))) = (settings.slot.scheduled(), look(store, job)) else { return false };
+/// Whether a choice comes to a run now, or soon. Nothing if the store does not answer.
+fn would_run(store: &dyn Store, job: &Job, choice: &Choice) -> Option<bool> {
+    let (record, clock) = look(store, job).ok()?;
     let now = clock.map_or_else(|| clock::now().wall, |clock| clock.wall);
-    let (_, plan) = scheduled.plan::<Honest>(record.as_ref(), Standing::Stands, now);
-    plan.run.iter().any(|due| Some(due.slot) != tried)
-}
-
-fn dry_run(place: &Place, job: &Job, settings: &Settings) -> Result<Code, Failure> {
-    // Opening a store makes it, which is more than nothing.
-    let (record, clock) = look(place.open_to_read()?.as_ref(), job)?;
-    let Some((record, lease)) = record.as_ref().and_then(|record| record.lease.as_ref().map(|lease| (record, lease)))
-    else {
-        show::line(&format!("{job} would run: nobody holds it."));
-        return Ok(Code::DONE);
-    };
-    if place.is_over(record, clock.as_ref()) {
-        show::line(&format!("{job} would run: the run before ({}) did not end properly.", lease.run));
-        return Ok(Code::DONE);
-    }
-    let holder = show::holder(lease, show::remaining(record, clock.as_ref()), clock::now().wall);
-    if settings.overlap == OverlapChoice::Replace {
-        show::line(&format!("{job} would ask its holder to stop, and run in its place: it is held by {holder}."));
-        return Ok(Code::DONE);
-    }
-    if let Some(wait) = settings.wait {
-        let wait = crate::duration::show(wait);
-        show::line(&format!("{job} would wait up to {wait} for its turn: it is held by {holder}."));
-        return Ok(Code::DONE);
-    }
-    show::line(&format!("{job} would be skipped: it is held by {holder}."));
-    Ok(Code(settings.skip_exit))
+    Some(choice.choose::<Honest>(record.as_ref(), Standing::Stands, now).is_ok())
 }
 
 fn status(finish: &Finish) -> Status {

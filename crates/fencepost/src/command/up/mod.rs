@@ -13,7 +13,7 @@ use std::io;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use fencepost_core::agenda::{Agenda, End, Input, Output, STEP_WITHIN, StartId, Told};
+use fencepost_core::agenda::{Agenda, End, Input, Look, Output, STEP_WITHIN, StartId, Told};
 use fencepost_core::name::Name;
 use fencepost_core::time::{Boot, Wall};
 use fencepost_guard::clock;
@@ -119,6 +119,9 @@ impl Up<'_> {
             self.hear_signals();
             self.watch();
             for (job, look, next_in) in self.lookout.answers() {
+                if let (Look::Failed { exit_code }, Code::DONE) = (&look, self.first_failure) {
+                    self.first_failure = Code(u8::try_from(*exit_code).unwrap_or(Code::FAILED.0));
+                }
                 self.step(Input::Looked { job, look, next_in });
             }
             self.hear_children();
@@ -345,7 +348,7 @@ impl Running {
             }
             "ended" => {
                 let status = said("status")?;
-                let is_quiet = matches!(said("reason").as_deref(), Some("running" | "done" | "not_due"));
+                let is_quiet = matches!(said("reason").as_deref(), Some("running" | "done" | "not_due" | "failed"));
                 let took = clock::boot_now().since(self.begun).as_millis();
                 let slot = self.slot.take();
                 let line = line(&status).with_some("slot", slot.as_deref());
@@ -372,7 +375,7 @@ impl Running {
         match ended["reason"].as_str() {
             Some("store_failed") => End::Away(ended["message"].as_str().unwrap_or("the store failed").to_string()),
             Some("held" | "running") => End::Elsewhere,
-            Some("not_due" | "done") => End::NotDue,
+            Some("not_due" | "done" | "failed") => End::NotDue,
             _ if !self.has_lease => End::WithoutLease,
             _ => End::Done,
         }

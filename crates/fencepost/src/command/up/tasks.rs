@@ -79,7 +79,8 @@ pub fn scheduling(place: &Place, config: &Config, names: &[Name]) -> Result<Sche
             slack: terms.slack,
             runs_without_store: keys.on_store_error == Some(StoreErrorChoice::Run),
         };
-        let scheduled = Scheduled { schedule, terms, asked: Asked::Untried, on_lost };
+        let retries = keys.retries.unwrap_or(0);
+        let scheduled = Scheduled { schedule, terms, asked: Asked::Due, on_lost, retries };
         let job = job(name, false, place)?;
         let holder = place.host.holder(std::process::id().cast_signed(), None);
         scheduling.insert(name.clone(), ScheduledJob { task, job, scheduled, holder });

@@ -54,7 +54,7 @@ fn due(case: &Case) -> Vec<Sentence> {
     }
     let slot = format!("The slot {}", moment(newest, zone));
     let during = case.record.ledger.ring.iter().find(|run| {
-        run.status.is_of_a_run() && run.status != Status::Lost && run.started < newest && newest < run.finished
+        run.status.is_of_a_run() && run.status != Status::Lost && run.started < newest && newest < run.ended()
     });
     let is_missed = |run: &&Outcome| {
         let covers = run.covers.filter(|_| run.status == Status::Missed);
@@ -262,7 +262,7 @@ fn said(attempt: &Outcome) -> Option<Sentence> {
 fn exit(attempt: &Outcome) -> Option<Sentence> {
     let code = attempt.exit_code?;
     let signal = if (129..=192).contains(&code) { format!(" (signal {})", code - 128) } else { String::new() };
-    let took = duration::show(attempt.finished.since(attempt.started));
+    let took = duration::show(attempt.length());
     Some(Sentence::new("exit", format!("Its command ended with exit code {code}{signal}; it took {took}.")))
 }
 
@@ -319,17 +319,7 @@ fn follows(case: &Case, status: Status) -> Sentence {
         Status::Empty => {
             "So the slot is done, and there was nothing: jobs that need it are skipped, which is no failure."
         }
-        Status::Error | Status::Timeout if case.is_past() => {
-            "So the slot is not done, and stays so: another has come since, and only the newest is tried again. Jobs that need \
-             it halt. Once it is made up for, say so by fencepost record."
-        }
-        Status::Error => {
-            "So the slot is not done: the next trigger tries again, and until then jobs that need it halt."
-        }
-        Status::Timeout => {
-            "So the slot is not done: the next trigger tries again, and until then jobs that need it halt. Raise \
-             --timeout if it needs longer."
-        }
+        Status::Error | Status::Timeout => return Sentence::new("next", failed(case, status)),
         Status::Lost if case.going.is_some() => {
             "So the slot is not done: the next trigger takes over and records it as lost."
         }
@@ -357,6 +347,25 @@ fn follows(case: &Case, status: Status) -> Sentence {
         }
     };
     Sentence::new("next", text)
+}
+
+/// What follows from a failure: the slot is tried again only while it has attempts left.
+fn failed(case: &Case, status: Status) -> String {
+    let job = &case.record.job;
+    let longer = if status == Status::Timeout { " Raise --timeout if it needs longer." } else { "" };
+    let used = case.attempts.last().and_then(|last| last.tries).unwrap_or(1);
+    let again = match used {
+        _ if case.record.timing.is_none() => {
+            "The next trigger runs the job again; a slot that --slot names only while it has attempts left.".to_string()
+        }
+        0 => "This used none of its attempts: the next trigger tries it again, within the bounds of catch-up."
+            .to_string(),
+        used => format!(
+            "It has used {used} of its attempts, and has 1 + retries over all triggers and machines. To repeat it: \
+             fencepost run {job} --again"
+        ),
+    };
+    format!("So the slot is not done, and jobs that need it halt. {again}{longer}")
 }
 
 /// What there is to fall back on where this slot is no good, or what came after it.

@@ -1,0 +1,174 @@
+//! `run --dry-run`: what a run would do now, by the code that the run itself decides by. Nothing is written.
+
+use std::time::Duration;
+
+use fencepost_core::barrier::Asker;
+use fencepost_core::history::Aside;
+use fencepost_core::lease::{Claim, Context, Honest, Refusal};
+use fencepost_core::ledger::Trigger;
+use fencepost_core::name::Job;
+use fencepost_core::record::Record;
+use fencepost_core::run::{Finish, Kept, Passage};
+use fencepost_core::slot::{Chosen, NotNow};
+use fencepost_core::time::{Reference, Wall};
+use fencepost_core::token::Nonce;
+use fencepost_guard::clock;
+use fencepost_guard::scout::Scout;
+use fencepost_guard::transact::look;
+use serde::Serialize;
+
+use super::scout;
+use crate::args::{Global, OverlapChoice};
+use crate::duration;
+use crate::exit::{Code, Failure};
+use crate::place::Place;
+use crate::report;
+use crate::settings::Settings;
+use crate::show;
+
+/// What the run would do.
+#[derive(Serialize)]
+struct Answer {
+    v: u32,
+    job: String,
+    /// `run`, `wait`, `skip`, `halt` or `fail`.
+    decision: &'static str,
+    reason: &'static str,
+    message: String,
+    slot: Option<String>,
+    trigger: Option<&'static str>,
+    /// What the run would end with if it starts nothing.
+    exit_code: Option<u8>,
+}
+
+pub fn run(global: &Global, place: &Place, job: &Job, settings: &Settings) -> Result<Code, Failure> {
+    // Opening a store makes it, which is more than nothing.
+    let store = place.open_to_read()?;
+    let asked = clock::boot_now();
+    let (record, clock) = look(store.as_ref(), job)?;
+    let now = clock::now();
+    let facts = place.local().facts(record.as_ref(), asked, now.boot);
+    let reference = clock.map(|clock| Reference { clock, asked });
+    let claim = Claim {
+        run: crate::command::mint_run(),
+        ttl: settings.ttl,
+        holder: place.host.holder_by_hand(),
+        slot: settings.slot.choice(&settings.zone, now.wall),
+        zone: settings.zone.name().to_string(),
+        trigger: Trigger::Manual,
+    };
+    let context = Context {
+        job,
+        now,
+        nonce: Nonce { by: claim.run, write: 0 },
+        reference: reference.as_ref(),
+        facts: &facts,
+        store: None,
+        aside: Aside::default(),
+    };
+    let answer = match claim.choose::<Honest>(record.as_ref(), &context) {
+        Ok(chosen) => match scout(settings, place, &store, None)? {
+            None => would_run(job, settings, &chosen, record.as_ref(), now.wall),
+            Some(scout) => behind_barrier(job, settings, &chosen, record.as_ref(), scout, now.wall),
+        },
+        Err(refusal) => refused(job, settings, refusal, now.wall),
+    };
+    let code = Code(answer.exit_code.unwrap_or(0));
+    match global.json {
+        true => show::json(&answer),
+        false => show::line(&answer.message),
+    }
+    Ok(code)
+}
+
+fn would_run(job: &Job, settings: &Settings, chosen: &Chosen, record: Option<&Record>, now: Wall) -> Answer {
+    let slot = settings.zone.show(chosen.slot);
+    let took_over = record.and_then(|record| record.lease.as_ref());
+    let (reason, why) = match took_over {
+        Some(lease) => ("took_over", format!("the run before ({}) did not end properly", lease.run)),
+        None if chosen.slot > now => ("free", format!("it takes the slot {slot} before its time")),
+        None => ("free", "nothing holds it".to_string()),
+    };
+    let message = format!("{job} would run for the slot {slot}: {why}.");
+    let trigger = Some(chosen.trigger.as_str());
+    Answer { v: 1, job: job.to_string(), decision: "run", reason, message, slot: Some(slot), trigger, exit_code: None }
+}
+
+/// Asks the upstreams once, without waiting for them.
+fn behind_barrier(
+    job: &Job,
+    settings: &Settings,
+    chosen: &Chosen,
+    record: Option<&Record>,
+    scout: Scout,
+    now: Wall,
+) -> Answer {
+    let scout = Scout { wait: Duration::ZERO, ..scout };
+    let asker = Asker { slot: chosen.slot, zone: settings.zone.clone() };
+    let (halt, barred) = match scout.inspect(&asker).passage(&scout.needs) {
+        Passage::Proceed { .. } => return would_run(job, settings, chosen, record, now),
+        Passage::Skip { barred } => (false, barred),
+        Passage::Halt { barred } => (true, barred),
+    };
+    let finish = Finish::Barred { halt, barred, recorded: Kept::Recorded };
+    let answer = ending(job, settings, &finish, now);
+    let before = settings.prepare.as_ref().map_or("", |_| " Its prepare command, which was not run, may change that.");
+    let slot = Some(settings.zone.show(chosen.slot));
+    Answer { slot, message: format!("{}{before}", answer.message), ..answer }
+}
+
+fn refused(job: &Job, settings: &Settings, refusal: Refusal, now: Wall) -> Answer {
+    match refusal {
+        Refusal::NotNow { why: NotNow::Early { slot, wait }, .. } => {
+            let slot = settings.zone.show(slot);
+            let message = format!("{job} would wait {} for its slot {slot}, then run.", duration::show(wait));
+            wait_for(job, "early", message, Some(slot))
+        }
+        Refusal::NotNow { why, .. } => ending(job, settings, &Finish::NotNow(why), now),
+        Refusal::Held { record, remaining } => {
+            let holder = record.lease.as_ref().map(|lease| show::holder(lease, remaining, now)).unwrap_or_default();
+            if settings.overlap == OverlapChoice::Replace {
+                let why = format!("{job} would ask its holder to stop, and run in its place: it is held by {holder}.");
+                return wait_for(job, "replace", why, None);
+            }
+            if let Some(wait) = settings.wait {
+                let wait = duration::show(wait);
+                let why = format!("{job} would wait up to {wait} for its turn: it is held by {holder}.");
+                return wait_for(job, "held", why, None);
+            }
+            ending(job, settings, &Finish::Held { record, remaining }, now)
+        }
+        other => ending(job, settings, &Finish::Refused(other), now),
+    }
+}
+
+fn wait_for(job: &Job, reason: &'static str, message: String, slot: Option<String>) -> Answer {
+    let (job, trigger) = (job.to_string(), None);
+    Answer { v: 1, job, decision: "wait", reason, message, slot, trigger, exit_code: None }
+}
+
+/// A run that starts nothing, in the words and with the code that it ends with.
+fn ending(job: &Job, settings: &Settings, finish: &Finish, now: Wall) -> Answer {
+    let job = job.to_string();
+    let (reason, words) = report::reason_and_words(&job, finish, now).unwrap_or(("none", String::new()));
+    let code = Code::of_run(finish, Code(settings.skip_exit));
+    let (decision, would) = match finish {
+        Finish::Barred { halt: true, .. } | Finish::NotNow(NotNow::Lost { .. }) => ("halt", "would be halted"),
+        Finish::Held { .. } | Finish::Barred { .. } => ("skip", "would be skipped"),
+        Finish::NotNow(NotNow::Duplicate { .. } | NotNow::NotDue { .. } | NotNow::Paused { .. }) => {
+            ("skip", "would be skipped")
+        }
+        _ => ("fail", "would fail"),
+    };
+    let message = match words.strip_prefix(&format!("{job} skipped: ")) {
+        Some(why) => format!("{job} {would}: {why}"),
+        None => format!("{job} {would}. {words}"),
+    };
+    let slot = match finish {
+        Finish::NotNow(NotNow::Duplicate { slot, .. } | NotNow::Failed { slot, .. } | NotNow::Lost { slot }) => {
+            Some(settings.zone.show(*slot))
+        }
+        _ => None,
+    };
+    Answer { v: 1, job, decision, reason, message, slot, trigger: None, exit_code: Some(code.0) }
+}
