@@ -346,7 +346,7 @@ fn stopped(job: &str, why: &Why, started: bool, recorded: &Kept) -> String {
         ),
         Why::Taken { record } => (taken(record.as_deref()), ""),
         Why::WokeLate => (
-            "lease lost: it woke past its deadline and the store did not answer, so the job was stopped".into(),
+            "lease lost: it woke past its deadline and could not confirm its lease, so the job was stopped".into(),
             " Check the store, then run it again.",
         ),
         Why::Timeout => {

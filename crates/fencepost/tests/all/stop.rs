@@ -148,6 +148,22 @@ fn go_on(run: &Running, pids: &[i32]) {
     run.send(SIGCONT);
 }
 
+/// The store answers, but it is another one: the last line says so.
+#[test]
+fn a_run_that_wakes_late_and_finds_its_store_replaced_says_so() {
+    let (place, mut run, pids) = all_stopped(true);
+    fs::rename(place.state(), place.path("aside")).unwrap();
+    place.next_token("a");
+    thread::sleep(TTL + Duration::from_secs(1));
+    go_on(&run, &pids);
+    run.ends_with(112);
+    let said = run.stderr();
+    let last = said.lines().find(|line| line.contains("a: lease lost: ")).unwrap_or_default();
+    assert!(last.contains("woke past its deadline and could not confirm its lease"), "{said}");
+    assert!(last.contains("was removed or replaced since it was opened"), "{said}");
+    assert!(!said.contains("did not answer"), "{said}");
+}
+
 #[test]
 fn the_wrapper_ends_the_job_in_time_if_its_keeper_is_stopped_and_the_store_is_gone() {
     let place = Place::new();

@@ -92,6 +92,12 @@ fn a_database_replaced_by_another_under_a_running_job() {
     // The other one knows nothing of the job, and grants it.
     let token = place.next_token("a");
     stopped_in_time(&place, &mut run, &tree, broken);
+    // What it says at last names the replacement: the store answered all the time.
+    let said = run.stderr();
+    let last = said.lines().find(|line| line.contains("a: lease lost: ")).unwrap_or_default();
+    let database = place.database().display().to_string();
+    contains(last, &["That could not be recorded: ", &database, "was removed or replaced since it was opened"]);
+    assert!(!said.contains("did not answer"), "{said}");
     assert_eq!(place.statuses("a"), ["ok"]);
     fs::remove_dir_all(place.state()).unwrap();
     fs::rename(place.path("aside"), place.state()).unwrap();

@@ -136,7 +136,7 @@ impl<'a> Guard<'a> {
         let checked = self.child.check(Some(self.taken.deadline), now, &mut |_| {});
         self.take(checked);
         if self.frozen_since.is_some_and(|since| now.since(since) >= self.task.grace) {
-            self.kill("it woke past the end of its turn, and the store did not answer");
+            self.kill("it woke past the end of its turn and could not confirm it");
         }
         if self.renewal.is_none() && now >= self.renew_at {
             self.renew();
