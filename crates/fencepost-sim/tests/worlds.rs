@@ -34,10 +34,10 @@ worlds! {
     drift_clockless: DRIFT_CLOCKLESS has 27_250 states and depth 37;
     crash: CRASH has 55_000 states and depth 35;
     crash_clockless: CRASH_CLOCKLESS has 64_730 states and depth 36;
-    stall: STALL has 168_362 states and depth 37;
+    stall: STALL has 182_029 states and depth 37;
     loss: LOSS has 62_385 states and depth 38;
-    losses: LOSSES has 105_860 states and depth 29;
-    new_store: NEW_STORE has 27_381 states and depth 36;
+    losses: LOSSES has 106_340 states and depth 29;
+    new_store: NEW_STORE has 27_389 states and depth 36;
     foreign: FOREIGN has 114_931 states and depth 38;
     restore: RESTORE has 166_380 states and depth 44;
     restore_clockless: RESTORE_CLOCKLESS has 86_232 states and depth 38;
