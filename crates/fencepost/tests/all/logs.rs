@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
-use crate::common::{contains, eventually};
+use crate::common::{Said, contains, eventually};
 use crate::up::scene::Scene;
 use nix::sys::signal::Signal;
 
@@ -98,4 +98,30 @@ fn a_disk_without_room_keeps_no_job_from_running() {
     let said = scene.say(&["run", "a"]);
     assert_eq!((said.code, said.stdout.lines().count()), (0, 200_000));
     assert_eq!(scene.read("ended"), "\n");
+}
+
+/// A log and the store on one small disk, and a log on a disk of its own.
+#[test]
+fn a_log_that_fills_its_disk_does_not_keep_the_end_of_a_run_from_being_recorded() {
+    for (disk, store) in [("state", "state/store.db"), ("state/logs", "shared/store.db")] {
+        let scene = Scene::new("[logs]\n[job.long]\ncommand = 'yes | head -c 8000000'\n");
+        fs::create_dir_all(scene.path(disk)).unwrap();
+        let script = format!(
+            "mount -t tmpfs -o size=4m,mode=700 none {disk} && touch mounted || exit 99
+             export FENCEPOST_CONFIG=fencepost.toml FENCEPOST_STORE=sqlite:{store}
+             \"$BINARY\" run long | wc -c
+             \"$BINARY\" runs long --json
+             \"$BINARY\" logs long -n 1"
+        );
+        let mut command = scene.site.program("unshare", &["-m", "sh", "-c", &script]);
+        let said = Said::of(command.current_dir(scene.path("")).output().unwrap());
+        if !scene.path("mounted").exists() {
+            return println!("skipped: mounting needs root: {said:?}");
+        }
+        let [printed, run, last] = said.stdout.lines().collect::<Vec<_>>()[..] else { panic!("{disk}: {said:?}") };
+        assert_eq!(printed.trim(), "8000000", "what is printed is whole");
+        let run: serde_json::Value = serde_json::from_str(run).unwrap();
+        assert_eq!((&run["status"], &run["exit_code"]), (&"ok".into(), &0.into()), "{disk}: {said:?}");
+        contains(last, &["[fencepost: cut here: ", " bytes could not be written: "]);
+    }
 }

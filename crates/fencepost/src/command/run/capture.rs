@@ -19,11 +19,15 @@ use nix::fcntl::Flock;
 use nix::libc::O_NONBLOCK;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
+use nix::sys::statvfs::fstatvfs;
 use nix::unistd::mkfifo;
 
 use crate::logs::{self, Shelf};
 use crate::place::Place;
 use crate::settings::Settings;
+
+/// Bytes that a log leaves free on its disk. The store may lie there too, and needs room to record the end of the run.
+const RESERVE: u64 = 1024 * 1024;
 
 /// The job's output on its way to the log.
 pub struct Capture {
@@ -197,10 +201,11 @@ impl Log {
     fn write(&mut self, bytes: &[u8]) {
         let room = usize::try_from(self.max_bytes.saturating_sub(self.written)).unwrap_or(usize::MAX);
         let (kept, beyond) = bytes.split_at(bytes.len().min(room));
-        if self.lost > 0 && !kept.is_empty() {
+        let has_room = self.has_room(kept.len());
+        if self.lost > 0 && !kept.is_empty() && has_room {
             self.say_lost();
         }
-        if self.lost == 0 && !kept.is_empty() {
+        if self.lost == 0 && !kept.is_empty() && has_room {
             self.try_write(kept);
         } else {
             self.lost += kept.len() as u64;
@@ -210,6 +215,17 @@ impl Log {
             let _ = self.say(&format!("cut here: no more than {max} bytes are kept of one run (max_bytes)"));
         }
         self.beyond += beyond.len() as u64;
+    }
+
+    /// Whether the disk keeps its reserve if this many bytes are written. A disk that does not say is tried.
+    fn has_room(&mut self, bytes: usize) -> bool {
+        let Some(disk) = self.file.as_ref().and_then(|file| fstatvfs(file.as_fd()).ok()) else { return true };
+        let free = disk.blocks_available().saturating_mul(disk.fragment_size());
+        let has_room = free >= RESERVE + bytes as u64;
+        if !has_room {
+            self.why_lost = Some("less than 1 MiB is free on the disk".to_string());
+        }
+        has_room
     }
 
     fn try_write(&mut self, bytes: &[u8]) {
