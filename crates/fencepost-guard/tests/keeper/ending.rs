@@ -81,15 +81,21 @@ fn a_stopped_wrapper_does_not_save_the_tree() {
     scene.expect_empty();
 }
 
-/// A wrapper that was stopped between winning its lease and giving the order must not start anything.
+/// A wrapper that was stopped between winning its lease and giving the order starts nothing until it has confirmed the
+/// lease and repeats the order.
 fn what_comes_after_its_deadline_is_not_started() {
     let mut scene = Scene::new();
     let mut job = scene.job("touch started");
     job.deadline = deadline_in(Duration::ZERO);
     scene.order(&Order::Spawn(Box::new(job)));
-    assert!(matches!(scene.report(), Report::NotSpawned { .. }));
-    scene.close();
+    assert_eq!(scene.report(), Report::Stale);
     assert!(!scene.path("started").exists());
+    let mut confirmed = scene.job("touch started");
+    confirmed.deadline = deadline_in(Duration::from_secs(60));
+    scene.spawn(confirmed);
+    assert_eq!(scene.report(), Report::ChildEnded { exit: Exit::Code(0) });
+    scene.expect_empty();
+    assert!(scene.path("started").exists());
 }
 
 fn a_renewal_moves_the_deadline() {
