@@ -80,6 +80,9 @@ pub struct Transition<R: Rules> {
     reference: Option<Reference>,
     store: Option<StoreId>,
     facts: Option<Facts>,
+    /// The version of the record whose holder was found dead. It is read once more before anything is refused by that:
+    /// the holder may have completed after the first read, and ended then.
+    found_dead: Option<Version>,
     out: Out,
     /// Before the call that is out was sent.
     sent: Boot,
@@ -120,6 +123,7 @@ impl<R: Rules> Transition<R> {
             reference: None,
             store: None,
             facts: None,
+            found_dead: None,
             out: Out::Nothing,
             sent: Boot(0),
             unsettled: None,
@@ -223,7 +227,14 @@ impl<R: Rules> Transition<R> {
         let (store, aside) = (self.store, Aside { done: &self.set_aside, has_time });
         let context = Context { job: &self.job, now: decided_now, nonce, reference, facts: &facts, store, aside };
         match self.intent.decide::<R>(record, &context) {
-            Err(refusal) if !self.has_ended(record) => Step::Refused(refusal),
+            Err(refusal) if !self.has_ended(record) => {
+                let version = known.as_ref().map(|known| known.version.clone());
+                if facts.holder_is_dead && self.found_dead != version {
+                    (self.found_dead, self.known, self.facts) = (version, None, None);
+                    return self.read(now, Out::Record);
+                }
+                Step::Refused(refusal)
+            }
             Err(_) | Ok(Decision::AlreadyDone) => {
                 let (held, sent) = (known.clone(), self.unsettled.unwrap_or(self.sent));
                 self.done(held, sent)

@@ -1,11 +1,12 @@
 //! One change of a record through lost swaps, unknown fates and failures.
 
 use crate::common::*;
-use fencepost_core::lease::{Facts, Honest, Intent, Me, Refusal};
+use fencepost_core::lease::{Claim, Facts, Honest, Intent, Me, Refusal};
 use fencepost_core::ledger::Status;
 use fencepost_core::name::Key;
 use fencepost_core::record::{FORMAT, Identity, encode};
 use fencepost_core::register::{Answer, Fate, StoreError, Swapped, Trouble};
+use fencepost_core::slot::{Choice, NotNow, OnUnknown};
 use fencepost_core::time::Reference;
 use fencepost_core::token::{Nonce, StoreId};
 use fencepost_core::transition::{Call, Done, Known, Reply, Step, Transition};
@@ -519,4 +520,35 @@ fn without_a_clock_nothing_is_made_up() {
     assert_eq!(done.reference, None);
     let record = done.held.unwrap().record;
     assert_eq!(lease(&record).until, None);
+}
+
+/// The holder completes after the record was read, and ends. Found dead then, it looks as if it had died at its work.
+#[test]
+fn a_holder_that_completed_after_the_read_is_not_taken_for_dead() {
+    let once = |run| Claim { slot: Choice::Once { params: None, on_unknown: OnUnknown::Halt }, ..claim(run) };
+    let before = with_lease(held(5, 1), |lease| lease.slot = fencepost_core::slot::ONCE);
+    let mut change = Change::new(Intent::Claim(once(2)), 2, Memory::with(&before));
+    change.facts.holder_is_dead = true;
+    let read = change.begin();
+    let answer = change.store.answer(call(read), 0);
+    let mut holder = Change::new(complete(me(5, 1)), 1, core::mem::take(&mut change.store));
+    let step = holder.begin();
+    let step = holder.answer(step, 0);
+    assert!(matches!(holder.answer(step, 0), Step::Done(_)));
+    change.store = holder.store;
+    let again = change.hear(Ok(answer), 1);
+    change.facts.holder_is_dead = false;
+    let refused = change.answer(again, 2);
+    assert!(
+        matches!(&refused, Step::Refused(Refusal::NotNow { why: NotNow::Duplicate { state: Status::Ok, .. }, .. })),
+        "{refused:?}"
+    );
+
+    // One that is dead indeed is refused after the second read.
+    let mut change = Change::new(Intent::Claim(once(2)), 2, Memory::with(&before));
+    change.facts.holder_is_dead = true;
+    let read = change.begin();
+    let again = change.answer(read, 0);
+    let refused = change.answer(again, 1);
+    assert!(matches!(&refused, Step::Refused(Refusal::NotNow { why: NotNow::Lost { .. }, .. })), "{refused:?}");
 }
