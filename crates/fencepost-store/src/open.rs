@@ -158,9 +158,14 @@ fn is_absent_or_empty(path: &Path) -> bool {
     }
 }
 
+/// How the names of files begin that a `dir` store has not finished writing.
+pub(crate) const DRAFT: &str = "t-";
+
+/// A directory in which the creation of a store was cut short is as good as empty.
 fn is_absent_or_empty_directory(path: &Path) -> bool {
+    let is_draft = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(DRAFT);
     match std::fs::read_dir(path) {
-        Ok(mut entries) => entries.next().is_none(),
+        Ok(mut entries) => entries.all(|entry| entry.is_ok_and(is_draft)),
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,
     }
 }

@@ -16,8 +16,7 @@ use crate::{Key, VALUE_BYTES_MAX, Version};
 /// The longest version: its line, and the longest value.
 const VERSION_BYTES_MAX: usize = 256 + VALUE_BYTES_MAX;
 
-/// What our unfinished files begin with.
-pub(super) const DRAFT: &str = "t-";
+pub(super) use crate::open::DRAFT;
 
 /// Stands in a directory that has had versions. Where it stands and no version is listed, the listing is wrong.
 const IN_USE: &str = "INIT";

@@ -23,9 +23,10 @@ const GRACE: Duration = Duration::from_millis(300);
 fn the_wrapper_killed_at_any_moment() {
     in_lanes(|round, place, run| {
         thread::sleep(random_moment(round));
+        let before = place.processes();
         run.send(SIGKILL);
         run.ends_with(1000 + 9);
-        none_survives(place);
+        none_survives(place, before);
         // The time-to-live is five minutes, so that only the proof of its death lets the next one in.
         let (dead, next) = (claimed(place), place.next_token("a"));
         assert!(dead.is_none_or(|dead| dead < next), "{dead:?} {next}");
@@ -80,9 +81,15 @@ fn random_moment(round: u64) -> Duration {
 }
 
 /// After the grace nothing is left; how long it takes to see that depends on the machine.
-fn none_survives(place: &Place) {
+/// Waits until all processes are dead, also those that were seen `before`: while it exits, a process is alive and shows no
+/// environment to be found by.
+fn none_survives(place: &Place, before: Vec<i32>) {
     let killed = Instant::now();
-    until("nothing of it is left", || place.is_deserted());
+    let mut seen = before;
+    until("nothing of it is left", || {
+        seen.extend(place.processes());
+        place.is_deserted() && all_dead(&seen)
+    });
     let slack = Duration::from_secs(3);
     assert!(killed.elapsed() < GRACE + slack, "gone only after {:?}", killed.elapsed());
 }

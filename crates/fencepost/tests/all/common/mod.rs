@@ -183,6 +183,7 @@ impl Holder {
         kill(Pid::from_raw(keeper[0]), Signal::SIGKILL).unwrap();
         kill(Pid::from_raw(self.pid()), Signal::SIGKILL).unwrap();
         self.child.wait().unwrap();
+        eventually("the keeper is dead", || !crate::process::is_alive(keeper[0]));
     }
 
     fn rest(&mut self) -> Said {

@@ -203,6 +203,17 @@ fn a_damaged_backup_is_refused_before_anything_is_written() {
     assert_eq!(site.say(&["--store", &target, "store", "import", backup.to_str().unwrap()]).code, 0);
 }
 
+#[test]
+fn a_directory_whose_creation_was_cut_short_is_taken_as_empty() {
+    let site = Site::new();
+    let (from, to) = (sqlite(&site), url(&site, "shared"));
+    assert_eq!(site.say(&["run", "a", "--", "true"]).code, 0);
+    std::fs::create_dir(site.path("shared")).unwrap();
+    std::fs::write(site.path("shared/t-unfinished"), "").unwrap();
+    let said = site.say(&["store", "move", &from, &to]);
+    assert_eq!(said.code, 0, "{said:?}");
+}
+
 /// Killed wherever it happens to be, it is repeated until it ends, and every job is in exactly one store.
 #[test]
 fn a_copy_that_is_killed_goes_on_when_it_is_repeated() {
