@@ -82,7 +82,7 @@ pub struct Budget {
     pub failures: u8,
     /// Pauses, each of which may be ended.
     pub pauses: u8,
-    /// Runs that the barrier halts.
+    /// Runs that end before their command starts: by the barrier, or for an item of work by the death of the keeper.
     pub halts: u8,
     /// Clocks that are ahead for a moment when a command ends.
     pub leaps: u8,
@@ -269,7 +269,7 @@ impl Model for World {
                     if self.budget.failures > 0 && !effect {
                         steps.push(Step::End { host, well: false });
                     }
-                    steps.extend((self.budget.halts > 0).then_some(Step::Halt { host }));
+                    steps.extend((self.budget.halts > 0 && !effect).then_some(Step::Halt { host }));
                     steps.extend((self.budget.leaps > 0).then_some(Step::EndAhead { host }));
                 }
             }
@@ -388,7 +388,12 @@ impl World {
         let Stage::Running { run, token, slot, began, .. } = self.hosts[usize::from(host)] else { return };
         let well = status == Status::Ok;
         let took = Some(self.wall(setting).since(began));
-        let ending = Ending { exit_code: Some(i32::from(!well)), took, ..Ending::new(status, EndedBy::Child) };
+        let ending = match (setting.work, status) {
+            (Work::Once(_), Status::Halted) => {
+                Ending { unstarted: true, ..Ending::new(Status::Error, EndedBy::Fencepost) }
+            }
+            _ => Ending { exit_code: Some(i32::from(!well)), took, ..Ending::new(status, EndedBy::Child) },
+        };
         let me = Me { token, run: Some(run_id(run)) };
         let purpose = Purpose::Complete { run, slot, well };
         self.start(setting, host, run, purpose, Intent::Complete { me, ending, escaped: false });

@@ -4,7 +4,7 @@ use fencepost_core::lease::Honest;
 use fencepost_sim::slots::{mutants, settings};
 
 /// The states and the depth of each setting, so that a change that explores less than it should is caught.
-const SIZES: [(&str, usize, usize); 12] = [
+const SIZES: [(&str, usize, usize); 13] = [
     ("never", 57_422, 19),
     ("newest", 91_712, 19),
     ("three", 98_524, 19),
@@ -17,6 +17,7 @@ const SIZES: [(&str, usize, usize); 12] = [
     ("ahead", 66_197, 19),
     ("once", 15_875, 15),
     ("once-retried", 8_841, 14),
+    ("once-unstarted", 8_094, 20),
 ];
 
 #[test]

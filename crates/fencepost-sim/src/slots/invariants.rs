@@ -33,6 +33,8 @@ pub enum Violation {
     Silenced,
     RunWhilePaused,
     TwoEffects,
+    /// An item of work is reported as unknown, although no process died at it.
+    UnknownForNothing,
     /// The record goes back.
     Forgotten,
 }
@@ -51,6 +53,7 @@ impl fmt::Display for Violation {
             Self::Silenced => "a slot that was due was not run, and nothing says why",
             Self::RunWhilePaused => "a paused job ran",
             Self::TwoEffects => "an item of work had its effect twice",
+            Self::UnknownForNothing => "an item of work is unknown, although no process died at it",
             Self::Forgotten => "an outcome disappeared",
         })
     }
@@ -141,6 +144,8 @@ impl Ghost {
 
     /// A trigger at the time of a slot was told that there is nothing to run.
     pub(super) fn note_refusal(&mut self, setting: &Setting, record: Option<&Record>, why: &NotNow, now: Wall) {
+        let is_unknown = matches!((setting.work, why), (Work::Once(_), NotNow::Lost { .. }));
+        self.note(is_unknown && setting.budget.crashes == 0, Violation::UnknownForNothing);
         let slot = slot_of(now);
         let is_slots = matches!(setting.work, Work::Slots { .. }) && now.since(slot) <= SLACK;
         let is_about_slots = matches!(why, NotNow::NotDue { .. } | NotNow::Duplicate { .. });

@@ -55,6 +55,17 @@ impl PlanRules for UnknownIsFailed {
 impl Rules for UnknownIsFailed {}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct UnstartedIsUnknown;
+
+impl PlanRules for UnstartedIsUnknown {
+    fn is_unknown(attempt: Option<&Outcome>) -> bool {
+        attempt.is_none_or(|attempt| attempt.exit_code.is_none_or(|code| !(1..=128).contains(&code)))
+    }
+}
+
+impl Rules for UnstartedIsUnknown {}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct FailedForEver;
 
 impl PlanRules for FailedForEver {
@@ -113,7 +124,7 @@ pub fn named(name: &str) -> Option<Mutant> {
     ALL.into_iter().find(|mutant| mutant.name == name)
 }
 
-pub const ALL: [Mutant; 11] = [
+pub const ALL: [Mutant; 12] = [
     flaw(
         "slot_is_now",
         "A run is recorded for the moment it began at instead of for its slot.",
@@ -134,6 +145,12 @@ pub const ALL: [Mutant; 11] = [
         "An attempt that died is taken for one that failed, though it may have had its effect.",
         TwoEffects,
         settings::ONCE,
+    ),
+    rule::<UnstartedIsUnknown>(
+        "unstarted_is_unknown",
+        "An attempt whose command never started is taken for one that may have had its effect.",
+        UnknownForNothing,
+        settings::ONCE_UNSTARTED,
     ),
     rule::<FailedForEver>(
         "failed_slot_forever_retried",

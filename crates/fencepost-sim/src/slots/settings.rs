@@ -16,6 +16,8 @@ const HALTS: Budget = Budget { halts: 2, ..NONE };
 const LEAP: Budget = Budget { leaps: 1, ..NONE };
 const DEATH: Budget = Budget { crashes: 1, losses: 1, ..NONE };
 
+const UNSTARTED: Budget = Budget { halts: 2, failures: 1, ..NONE };
+
 const fn slots(name: &'static str, catch_up: u32, mode: Mode) -> Setting {
     let work = Work::Slots { catch_up, mode };
     Setting { hosts: 2, triggers: 3, ticks: 5, ..with(name, work, CRASH) }
@@ -54,6 +56,8 @@ const fn once(name: &'static str, on_unknown: OnUnknown, budget: Budget) -> Sett
 
 pub const ONCE: Setting = once("once", OnUnknown::Halt, DEATHS);
 pub const ONCE_RETRIED: Setting = once("once-retried", OnUnknown::Retry, DEATH);
+/// No process dies at work, so no end is unknown.
+pub const ONCE_UNSTARTED: Setting = once("once-unstarted", OnUnknown::Halt, UNSTARTED);
 
-pub const ALL: [Setting; 12] =
-    [NEVER, NEWEST, THREE, COLLAPSE, LOSSY, PAUSED, CROWD, ROW, EARLY, AHEAD, ONCE, ONCE_RETRIED];
+pub const ALL: [Setting; 13] =
+    [NEVER, NEWEST, THREE, COLLAPSE, LOSSY, PAUSED, CROWD, ROW, EARLY, AHEAD, ONCE, ONCE_RETRIED, ONCE_UNSTARTED];

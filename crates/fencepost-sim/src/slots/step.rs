@@ -31,7 +31,7 @@ pub enum Step {
         host: u8,
         well: bool,
     },
-    /// The barrier halts the run before its command starts.
+    /// The run ends before its command starts: the barrier halts it, or its keeper dies.
     Halt {
         host: u8,
     },
@@ -56,7 +56,7 @@ impl fmt::Display for Step {
             Self::End { host, well: true } => write!(f, "the command of host {host} ends well"),
             Self::End { host, well: false } => write!(f, "the command of host {host} fails"),
             Self::Wake { host } => write!(f, "the slot has come that host {host} waits for"),
-            Self::Halt { host } => write!(f, "the run of host {host} is halted"),
+            Self::Halt { host } => write!(f, "the run of host {host} ends before its command starts"),
             Self::EndAhead { host } => write!(f, "the command of host {host} ends well, its clock ahead"),
             Self::Tick => write!(f, "time passes"),
             Self::Pause => write!(f, "the job is paused"),
