@@ -216,6 +216,8 @@ fn whoever_tells_it_may_be_killed_while_the_job_runs() {
         |pid: &&i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().contains("notifier");
     let notifier = children.iter().find(is_notifier).unwrap();
     kill(Pid::from_raw(*notifier), Signal::SIGKILL).unwrap();
+    // Until it has exited, its pipe takes what it will never read.
+    eventually("the notifier is dead", || !crate::process::is_alive(*notifier));
     assert_eq!(holder.finish().code, 0);
     assert_eq!(lines(&web, 2)[1], "GET /ping");
 }
