@@ -262,7 +262,7 @@ fn named_slot(text: &str, named: Named, zone: &Zone) -> Result<SlotRule, Failure
         _ => None,
     };
     if let Some(unit) = unit {
-        // The unit has begun by this host's clock, whatever another clock says.
+        // The unit has begun by the clock of this host; other clocks do not matter.
         return Ok(SlotRule::Unit(unit, Named { slack: None, ..named }));
     }
     let slot = zone

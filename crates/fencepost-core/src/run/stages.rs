@@ -49,7 +49,7 @@ impl<R: Rules> Run<R> {
     }
 
     /// When a stage without processes has to end, for no keeper does it. One that waits for its lease to be confirmed
-    /// waits for the grace, whatever the deadline was.
+    /// waits for the grace, independent of the deadline.
     pub(super) fn own_deadline(&self) -> Option<Boot> {
         let is_waiting = self.child.frozen_since.is_some();
         let deadline = self.deadline().filter(|_| self.is_without_tree() && !is_waiting);

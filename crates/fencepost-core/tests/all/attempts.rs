@@ -204,7 +204,7 @@ fn an_early_trigger_waits_until_its_slot_and_then_claims() {
     bench.settle();
     assert_eq!(lease(&bench.store.record()).slot, slot(1));
     assert_eq!(lease(&bench.store.record()).trigger, Trigger::Schedule);
-    // Earlier than the slack nothing is due, and whoever waits can be ended.
+    // Earlier than the slack nothing is due, and a run that waits can be interrupted.
     let mut story = Story::known();
     assert!(story.ok(at(0, 58), due(hourly())).is_not_due());
     let terms = story.terms(due(hourly()));

@@ -423,7 +423,7 @@ impl Copy<'_> {
 }
 
 pub(super) fn in_the_way(what: &str) -> Stopped {
-    let detail = format!("Somebody else is changing {what}. Repeat the command: it goes on where it stopped.");
+    let detail = format!("Another process is changing {what}. Repeat the command: it goes on where it stopped.");
     Stopped::Failed(Failure::Store(StoreError::not_done(Trouble::Unavailable, detail)))
 }
 
