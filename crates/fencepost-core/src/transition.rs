@@ -11,7 +11,7 @@ use core::marker::PhantomData;
 use core::time::Duration;
 
 use crate::history::{Added, Aside, Kind, Page};
-use crate::lease::{Context, Decision, Facts, Intent, Now, Refusal, Rules, Settle};
+use crate::lease::{Context, Decision, Facts, Intent, Now, Refusal, Rules};
 use crate::ledger::{Attempt, Outcome};
 use crate::name::{Job, Key};
 use crate::record::{FORMAT, Identity, Record, decode, encode};
@@ -27,7 +27,7 @@ const SET_ASIDE_PATIENCE: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     Read(Key),
-    Swap { key: Key, expected: Option<Version>, new: Option<Vec<u8>> },
+    Swap { key: Key, expected: Option<Version>, new: Vec<u8> },
 }
 
 /// What the store said to a call.
@@ -53,7 +53,7 @@ pub enum Step {
 /// A change that certainly happened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Done {
-    /// The record as it stands; `None` where it was removed.
+    /// The record as it stands. There is none where an account found something due before the job's first record.
     pub held: Option<Known>,
     /// Before the swap was sent that landed, or the first that may have been it.
     pub sent: Boot,
@@ -108,7 +108,7 @@ enum Out {
     NewIdentity,
     /// An attempt that goes into the history, why, and on which page.
     Aside(Box<Outcome>, Kind, u32),
-    Swap(Option<Box<Record>>),
+    Swap(Box<Record>),
 }
 
 impl<R: Rules> Transition<R> {
@@ -190,7 +190,8 @@ impl<R: Rules> Transition<R> {
                 self.set_aside(now, outcome, kind, page, entry.as_ref())
             }
             (Out::Swap(record), Reply::Swap(Swapped::Won(version))) => self.won(record, version),
-            (Out::Swap(record), Reply::Swap(Swapped::Lost(entry))) => self.lost(now, record, entry),
+            // Only the record says whose lease it is, so a holder whose swap was lost looks at it.
+            (Out::Swap(_), Reply::Swap(Swapped::Lost(entry))) => self.seen(now, entry),
             (out, reply) => Step::Failed(StoreError::unknown(
                 Trouble::Corrupt,
                 format!("The store answered {reply:?} to another question ({out:?})."),
@@ -240,14 +241,11 @@ impl<R: Rules> Transition<R> {
                 self.done(held, sent)
             }
             Ok(Decision::Write { mut record, mut aside }) => {
-                let bytes = record.as_mut().map(|record| {
-                    let (bytes, given_up) = record.fitted();
-                    aside.extend(given_up);
-                    bytes
-                });
-                let kind = |outcome: &Outcome| match &record {
-                    Some(record) if record.ledger.has(outcome.attempt()) => Kind::Detail,
-                    _ => Kind::Attempt,
+                let (bytes, given_up) = record.fitted();
+                aside.extend(given_up);
+                let kind = |outcome: &Outcome| match record.ledger.has(outcome.attempt()) {
+                    true => Kind::Detail,
+                    false => Kind::Attempt,
                 };
                 match aside.into_iter().find(|outcome| !self.has_aside(outcome, kind(outcome))) {
                     Some(outcome) => {
@@ -282,7 +280,7 @@ impl<R: Rules> Transition<R> {
                 let expected = entry.map(|entry| entry.version.clone());
                 self.out = Out::Aside(outcome, kind, page);
                 self.sent = now.boot;
-                Step::Call(Call::Swap { key, expected, new: Some(new) })
+                Step::Call(Call::Swap { key, expected, new })
             }
             Err(why) => self.fail(unreadable(&format!("the history of {}", self.job), &why)),
         }
@@ -322,7 +320,7 @@ impl<R: Rules> Transition<R> {
         Step::Call(Call::Read(key))
     }
 
-    fn swap(&mut self, now: Now, next: Option<Box<Record>>, new: Option<Vec<u8>>) -> Step {
+    fn swap(&mut self, now: Now, next: Box<Record>, new: Vec<u8>) -> Step {
         let expected = self.known.as_ref().and_then(|known| known.as_ref()).map(|known| known.version.clone());
         self.out = Out::Swap(next);
         self.sent = now.boot;
@@ -350,7 +348,7 @@ impl<R: Rules> Transition<R> {
             self.store = Some(store);
             self.out = Out::NewIdentity;
             self.sent = now.boot;
-            return Step::Call(Call::Swap { key: Key::identity(), expected: None, new: Some(new) });
+            return Step::Call(Call::Swap { key: Key::identity(), expected: None, new });
         };
         match decode::<Identity>(&entry.bytes) {
             Ok(Identity { sealed: Some(seal), .. }) => Step::Refused(Refusal::Sealed(seal)),
@@ -362,36 +360,22 @@ impl<R: Rules> Transition<R> {
         }
     }
 
-    fn won(&mut self, record: Option<Box<Record>>, version: Option<Version>) -> Step {
-        let held = match (record, version) {
-            (Some(record), Some(version)) => Some(Known { record: record.into(), version }),
-            _ => None,
-        };
+    fn won(&mut self, record: Box<Record>, version: Option<Version>) -> Step {
+        let held = version.map(|version| Known { record: record.into(), version });
         let sent = self.sent;
         self.done(held, sent)
     }
 
-    fn lost(&mut self, now: Now, record: Option<Box<Record>>, entry: Option<Entry>) -> Step {
-        match R::lost_swap() {
-            Settle::ReadBack => self.seen(now, entry),
-            Settle::TakeAsWon => self.won(record, entry.map(|entry| entry.version)),
-            Settle::TakeAsLost => Step::Refused(Refusal::NotHolder { record: None }),
-        }
-    }
-
     fn failed(&mut self, now: Now, out: Out, error: StoreError) -> Step {
         match (out, error.fate) {
-            (Out::Swap(record), Fate::Unknown) => match R::unknown() {
-                Settle::ReadBack => {
-                    self.known = None;
-                    let keeps_failing = self.unsettled.is_some();
-                    self.unsettled = self.unsettled.or(Some(self.sent));
-                    // A store that fails every write and answers every read would be asked without a pause for ever.
-                    if keeps_failing { self.fail(error) } else { self.proceed(now) }
-                }
-                Settle::TakeAsWon => self.won(record, Some(Version(Vec::new()))),
-                Settle::TakeAsLost => Step::Refused(Refusal::NotHolder { record: None }),
-            },
+            // It may have landed. The record is read back, and our own nonce in it tells.
+            (Out::Swap(_), Fate::Unknown) => {
+                self.known = None;
+                let keeps_failing = self.unsettled.is_some();
+                self.unsettled = self.unsettled.or(Some(self.sent));
+                // A store that fails every write and answers every read would be asked without a pause for ever.
+                if keeps_failing { self.fail(error) } else { self.proceed(now) }
+            }
             (Out::NewIdentity, _) => {
                 self.store = None;
                 self.fail(error)

@@ -62,7 +62,7 @@ pub fn drive(
     tell: &mut dyn FnMut(Note),
 ) -> Finish {
     let worker = Worker::new(store);
-    let mut driver = Driver { run, worker, local, signals, body, tell, asked: clock::boot_now(), is_lean: false };
+    let mut driver = Driver { run, worker, local, signals, body, tell, is_lean: false };
     let mut outputs = VecDeque::from(driver.run.step(clock::now(), Input::Begin));
     loop {
         while let Some(output) = outputs.pop_front() {
@@ -86,8 +86,6 @@ struct Driver<'a> {
     signals: &'a mut Signals,
     body: &'a mut dyn Body,
     tell: &'a mut dyn FnMut(Note),
-    /// Before the last call to the store was made.
-    asked: Boot,
     /// Nothing was done since the code was given back.
     is_lean: bool,
 }
@@ -102,12 +100,11 @@ impl Driver<'_> {
         self.is_lean = false;
         match output {
             Output::Call(call) => {
-                self.asked = clock::boot_now();
                 self.worker.call(call, self.run.is_running());
                 Vec::new()
             }
             Output::Consult(record) => {
-                vec![Input::Consulted(self.local.facts(record.as_deref(), self.asked, clock::boot_now()))]
+                vec![Input::Consulted(self.local.facts(record.as_deref(), clock::boot_now()))]
             }
             Output::Tell(event) => {
                 (self.tell)(Note::Event(event));

@@ -42,13 +42,13 @@ impl Local {
 
     /// What this host knows about a record that was read just now. A sighting is kept only where the store has no
     /// clock of its own, which is where the lease does not say when it ends.
-    pub fn facts(&self, record: Option<&Record>, asked: Boot, answered: Boot) -> Facts {
+    pub fn facts(&self, record: Option<&Record>, answered: Boot) -> Facts {
         let Some(record) = record else { return Facts::default() };
         let mut memory = self.recall(record);
         let holder_is_dead = record.lease.as_ref().is_some_and(|lease| self.host.knows_dead(&lease.holder));
         let clockless = record.lease.as_ref().is_some_and(|lease| lease.until.is_none());
         let before = memory.sighting.clone();
-        let sighting = if clockless { self.sight(record, &mut memory, asked, answered) } else { None };
+        let sighting = if clockless { self.sight(record, &mut memory, answered) } else { None };
         let is_first_sight = sighting.is_some() && memory.sighting != before;
         Facts { holder_is_dead, high_water: memory.high_water, sighting, is_first_sight }
     }
@@ -67,11 +67,11 @@ impl Local {
         Gate::enter(&self.memory.path("skips"))
     }
 
-    fn sight(&self, record: &Record, memory: &mut Memory, asked: Boot, answered: Boot) -> Option<Sighting> {
+    fn sight(&self, record: &Record, memory: &mut Memory, answered: Boot) -> Option<Sighting> {
         let boot = self.host.boot();
         let kept = memory.sighting.as_ref().filter(|seen| seen.boot == boot && seen.since <= answered);
         let before = kept.map(|seen| Sighting { token: seen.token, renewals: seen.renewals, since: seen.since });
-        let sighting = Honest::sight(before, record, asked, answered)?;
+        let sighting = Honest::sight(before, record, answered)?;
         if before != Some(sighting) {
             let Sighting { token, renewals, since } = sighting;
             memory.sighting = Some(Seen { boot: boot.to_string(), token, renewals, since });

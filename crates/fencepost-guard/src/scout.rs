@@ -138,14 +138,13 @@ impl Scout {
 
     /// An upstream's record, and whether its lease still stands.
     fn upstream(&self, job: &Job) -> Result<Upstream, StoreError> {
-        let asked = clock::boot_now();
         let answer = self.store.read(&Key::job(job))?;
         let Some(record) = answer.value.map(|entry| Known::of(entry, job)).transpose()?.map(|known| known.record)
         else {
             return Ok(Upstream::default());
         };
         let now = clock::boot_now();
-        let facts = self.local.facts(Some(&record), asked, now);
+        let facts = self.local.facts(Some(&record), now);
         let standing = Honest::standing(&record, answer.clock.as_ref(), &facts, now);
         let lease_is_over = matches!(standing, Standing::Over(_));
         Ok(Upstream { record: Some(Arc::unwrap_or_clone(record)), lease_is_over, history: Vec::new() })

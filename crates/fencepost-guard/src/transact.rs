@@ -50,7 +50,7 @@ impl Held {
     fn of(done: Done) -> Option<Self> {
         let record = done.held?.record;
         let ttl = record.lease.as_ref()?.ttl;
-        Some(Self { deadline: Honest::deadline(done.sent, clock::boot_now(), ttl), record })
+        Some(Self { deadline: Honest::deadline(done.sent, ttl), record })
     }
 
     /// How long the holder may rely on the lease from now on.
@@ -88,18 +88,16 @@ pub fn transact(
     by: RunId,
 ) -> Result<Box<Done>, TransactError> {
     let mut transition = Transition::<Honest>::new(job.clone(), intent, by, 0);
-    let mut asked = clock::now();
-    let mut step = transition.begin(asked);
+    let mut step = transition.begin(clock::now());
     loop {
         step = match step {
             Step::Call(call) => {
-                asked = clock::now();
                 let answer = perform(store, &call);
                 transition.answered(clock::now(), answer)
             }
             Step::Consult(record) => {
                 let now = clock::now();
-                transition.consulted(now, local.facts(record.as_deref(), asked.boot, now.boot))
+                transition.consulted(now, local.facts(record.as_deref(), now.boot))
             }
             Step::Done(done) => return Ok(done),
             Step::Refused(refusal) => return Err(TransactError::Refused(refusal)),

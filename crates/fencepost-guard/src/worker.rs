@@ -24,7 +24,7 @@ pub fn perform(store: &dyn Store, call: &Call) -> Answered {
             store.read(key).map(|answer| Answer { value: Reply::Read(answer.value), clock: answer.clock })
         }
         Call::Swap { key, expected, new } => store
-            .swap(key, expected.as_ref(), new.as_deref())
+            .swap(key, expected.as_ref(), Some(new))
             .map(|answer| Answer { value: Reply::Swap(answer.value), clock: answer.clock }),
     }
 }

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use fencepost_core::lease::{Cause, Facts, Me, Rules, Settle, Sighting, Standing};
+use fencepost_core::lease::{Cause, Facts, Me, Rules, Sighting, Standing};
 use fencepost_core::plan::PlanRules;
 use fencepost_core::record::{Lease, Record, Until};
 use fencepost_core::time::{Boot, Era, Reference, StoreClock, Wall, millis};
 use fencepost_core::token::Token;
+
+use crate::rulebook;
 
 /// Declares a set of rules with one of them replaced.
 macro_rules! bug {
@@ -23,13 +25,13 @@ macro_rules! bug {
 }
 
 bug!(DeadlineFromResponse {
-    fn deadline(_sent: Boot, answered: Boot, ttl: Duration) -> Boot {
-        answered + (ttl - ttl / 20)
+    fn deadline(_sent: Boot, ttl: Duration) -> Boot {
+        rulebook::moment() + (ttl - ttl / 20)
     }
 });
 
 bug!(NoMargin {
-    fn deadline(sent: Boot, _answered: Boot, ttl: Duration) -> Boot {
+    fn deadline(sent: Boot, ttl: Duration) -> Boot {
         sent + ttl
     }
 });
@@ -74,53 +76,15 @@ bug!(ReleaseUnchecked {
     }
 });
 
-bug!(ReleaseDeletes {
-    fn release(_record: Record) -> Option<Record> {
-        None
-    }
-});
-
-bug!(LostSwapIsLostLease {
-    fn lost_swap() -> Settle {
-        Settle::TakeAsLost
-    }
-});
-
-bug!(LostSwapIsWon {
-    fn lost_swap() -> Settle {
-        Settle::TakeAsWon
-    }
-});
-
-bug!(UnknownIsWon {
-    fn unknown() -> Settle {
-        Settle::TakeAsWon
-    }
-});
-
-bug!(UnknownIsLost {
-    fn unknown() -> Settle {
-        Settle::TakeAsLost
-    }
-});
-
 bug!(SkipResetsObserver {
-    fn sight(_before: Option<Sighting>, record: &Record, _asked: Boot, answered: Boot) -> Option<Sighting> {
+    fn sight(_before: Option<Sighting>, record: &Record, answered: Boot) -> Option<Sighting> {
         let lease = record.lease.as_ref()?;
         Some(Sighting { token: record.token, renewals: lease.renewals, since: answered })
     }
 });
 
-bug!(ObserverFromRequest {
-    fn sight(before: Option<Sighting>, record: &Record, asked: Boot, _answered: Boot) -> Option<Sighting> {
-        let lease = record.lease.as_ref()?;
-        let same = before.filter(|seen| (seen.token, seen.renewals) == (record.token, lease.renewals));
-        Some(same.unwrap_or(Sighting { token: record.token, renewals: lease.renewals, since: asked }))
-    }
-});
-
 bug!(RenewalsUnseen {
-    fn sight(before: Option<Sighting>, record: &Record, _asked: Boot, answered: Boot) -> Option<Sighting> {
+    fn sight(before: Option<Sighting>, record: &Record, answered: Boot) -> Option<Sighting> {
         let renewals = record.lease.as_ref()?.renewals;
         let same = before.filter(|seen| seen.token == record.token);
         Some(same.unwrap_or(Sighting { token: record.token, renewals, since: answered }))

@@ -81,6 +81,18 @@ pub enum Flaw {
     NoSightings,
     /// A restored store gives out its version numbers again.
     VersionsRepeat,
+    /// A release removes the record.
+    ReleaseDeletes,
+    /// The driver hands over a lost swap as one whose record is gone.
+    LostSwapIsLostLease,
+    /// The driver hands over a lost swap as a won one.
+    LostSwapIsWon,
+    /// The driver hands over a swap of unknown fate as a won one.
+    UnknownIsWon,
+    /// The driver hands over a swap of unknown fate as one whose record is gone.
+    UnknownIsLost,
+    /// The driver counts a sighting from before the read.
+    ObserverFromRequest,
 }
 
 impl Config {

@@ -56,34 +56,33 @@ fn of_rules() -> Vec<Mutant> {
             Overrun,
             worlds::STALL,
         ),
-        rule::<bugs::ReleaseDeletes>(
+        flaw(
             "release_deletes",
             "A release deletes the record, and with it the token and the ledger.",
             OutcomeLost,
+            Flaw::ReleaseDeletes,
             worlds::SLOW,
         ),
-        rule::<bugs::LostSwapIsLostLease>(
+        flaw(
             "lost_swap_is_lost_lease",
             "A holder whose swap was lost gives up without looking whose lease it is.",
             HolderStopped,
+            Flaw::LostSwapIsLostLease,
             worlds::FOREIGN,
         ),
-        rule::<bugs::LostSwapIsWon>(
-            "lost_swap_is_won",
-            "A lost swap is taken for a won one.",
-            TwoChildren,
-            worlds::SLOW,
-        ),
-        rule::<bugs::UnknownIsWon>(
+        flaw("lost_swap_is_won", "A lost swap is taken for a won one.", TwoChildren, Flaw::LostSwapIsWon, worlds::SLOW),
+        flaw(
             "unknown_is_won",
             "A swap whose fate is unknown is taken for won.",
             TwoChildren,
+            Flaw::UnknownIsWon,
             worlds::LOSS,
         ),
-        rule::<bugs::UnknownIsLost>(
+        flaw(
             "unknown_is_lost",
             "A swap whose fate is unknown is taken for lost.",
             HolderStopped,
+            Flaw::UnknownIsLost,
             worlds::LOSS,
         ),
         rule::<bugs::SkipResetsObserver>(
@@ -92,10 +91,11 @@ fn of_rules() -> Vec<Mutant> {
             NoRecovery,
             worlds::CRASH_CLOCKLESS,
         ),
-        rule::<bugs::ObserverFromRequest>(
+        flaw(
             "observer_from_request",
             "An observer counts from before its read instead of from after it.",
             Overrun,
+            Flaw::ObserverFromRequest,
             worlds::OBSERVED,
         ),
         rule::<bugs::RenewalsUnseen>(

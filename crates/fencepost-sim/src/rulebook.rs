@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use fencepost_core::lease::{Facts, Honest, Me, Rules, Settle, Sighting, Standing};
+use fencepost_core::lease::{Facts, Honest, Me, Rules, Sighting, Standing};
 use fencepost_core::ledger::Outcome;
 use fencepost_core::plan::{Order, PlanRules, Terms};
 use fencepost_core::record::{Lease, Record, Until};
@@ -12,23 +12,21 @@ use fencepost_core::token::Token;
 
 thread_local! {
     static IN_FORCE: Cell<Rulebook> = const { Cell::new(Rulebook::of::<Honest>()) };
+    static MOMENT: Cell<Boot> = const { Cell::new(Boot(0)) };
 }
 
 /// One set of rules: those that a bug may replace.
 #[derive(Clone, Copy, Debug)]
 pub struct Rulebook {
-    deadline: fn(Boot, Boot, Duration) -> Boot,
+    deadline: fn(Boot, Duration) -> Boot,
     until: fn(Option<&Reference>, Boot, Duration) -> Option<Until>,
     is_old: fn(&Reference, Boot, Duration) -> bool,
     may_renew: fn(&Record, &Me) -> bool,
     may_release: fn(&Record, &Me) -> bool,
     standing: fn(&Record, Option<&StoreClock>, &Facts, Boot) -> Standing,
     seen_long_enough: fn(&Record, &Lease, &Facts, Boot) -> bool,
-    sight: fn(Option<Sighting>, &Record, Boot, Boot) -> Option<Sighting>,
+    sight: fn(Option<Sighting>, &Record, Boot) -> Option<Sighting>,
     mint: fn(Option<Token>, Wall, Option<Token>) -> Option<Token>,
-    release: fn(Record) -> Option<Record>,
-    unknown: fn() -> Settle,
-    lost_swap: fn() -> Settle,
     most: fn(&Terms) -> usize,
     is_spent: fn(u32, u32) -> bool,
     counts_for: fn(&Outcome, Wall, Wall) -> bool,
@@ -50,9 +48,6 @@ impl Rulebook {
             seen_long_enough: R::seen_long_enough,
             sight: R::sight,
             mint: R::mint,
-            release: R::release,
-            unknown: R::unknown,
-            lost_swap: R::lost_swap,
             most: R::most,
             is_spent: R::is_spent,
             counts_for: R::counts_for,
@@ -70,6 +65,16 @@ impl Rulebook {
         IN_FORCE.set(before);
         result
     }
+}
+
+/// Sets the clock of the host whose machine is stepped next.
+pub fn set_moment(now: Boot) {
+    MOMENT.set(now);
+}
+
+/// The clock of the host whose machine is stepped. The shipped rules are not told it; a bug may use it all the same.
+pub fn moment() -> Boot {
+    MOMENT.get()
 }
 
 /// The rules in force.
@@ -107,8 +112,8 @@ impl PlanRules for Chosen {
 }
 
 impl Rules for Chosen {
-    fn deadline(sent: Boot, answered: Boot, ttl: Duration) -> Boot {
-        (IN_FORCE.get().deadline)(sent, answered, ttl)
+    fn deadline(sent: Boot, ttl: Duration) -> Boot {
+        (IN_FORCE.get().deadline)(sent, ttl)
     }
 
     fn until(reference: Option<&Reference>, now: Boot, ttl: Duration) -> Option<Until> {
@@ -135,23 +140,11 @@ impl Rules for Chosen {
         (IN_FORCE.get().seen_long_enough)(record, lease, facts, now)
     }
 
-    fn sight(before: Option<Sighting>, record: &Record, asked: Boot, answered: Boot) -> Option<Sighting> {
-        (IN_FORCE.get().sight)(before, record, asked, answered)
+    fn sight(before: Option<Sighting>, record: &Record, answered: Boot) -> Option<Sighting> {
+        (IN_FORCE.get().sight)(before, record, answered)
     }
 
     fn mint(last: Option<Token>, date: Wall, high_water: Option<Token>) -> Option<Token> {
         (IN_FORCE.get().mint)(last, date, high_water)
-    }
-
-    fn release(record: Record) -> Option<Record> {
-        (IN_FORCE.get().release)(record)
-    }
-
-    fn unknown() -> Settle {
-        (IN_FORCE.get().unknown)()
-    }
-
-    fn lost_swap() -> Settle {
-        (IN_FORCE.get().lost_swap)()
     }
 }

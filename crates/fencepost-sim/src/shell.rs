@@ -13,7 +13,7 @@ use fencepost_core::transition::Call;
 
 use crate::config::{Config, Flaw};
 use crate::invariants::Violation;
-use crate::rulebook::Chosen;
+use crate::rulebook::{self, Chosen};
 use crate::world::{Flight, Keeper, Keeping, Stray, World, run_id};
 
 /// Killing takes a moment, and everything is to be dead at the deadline.
@@ -79,6 +79,7 @@ impl World {
             }
             let input = process.inbox.remove(0);
             let Some(wrapper) = &mut process.wrapper else { return process.inbox.clear() };
+            rulebook::set_moment(now.boot);
             for output in wrapper.step(now, input) {
                 self.perform(config, host, run, output);
             }
@@ -244,7 +245,8 @@ impl World {
         let memory = &mut self.hosts[host].memory;
         let clockless = record.lease.as_ref().is_some_and(|lease| lease.until.is_none());
         let before = memory.sighting;
-        let sighting = if clockless { Chosen::sight(memory.sighting, record, asked, now) } else { None };
+        let seen_at = if config.has(Flaw::ObserverFromRequest) { asked } else { now };
+        let sighting = if clockless { Chosen::sight(memory.sighting, record, seen_at) } else { None };
         if sighting.is_some() && !config.has(Flaw::NoSightings) {
             memory.sighting = sighting;
         }

@@ -521,9 +521,8 @@ impl World {
         if current.as_ref().map(|entry| &entry.version) != expected.as_ref() {
             return Swapped::Lost(current);
         }
-        let bytes = new.clone().expect("records are not removed");
         let number = self.stored.as_deref().map_or(1, |stored| stored.number + 1);
-        let honest = Record::decode(&bytes, &job()).expect("what is written can be read");
+        let honest = Record::decode(new, &job()).expect("what is written can be read");
         let written = self.flawed(setting, purpose, honest.clone());
         self.ghost.note_landing(
             setting,

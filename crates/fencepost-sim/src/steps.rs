@@ -6,7 +6,7 @@ use std::rc::Rc;
 use fencepost_core::history::Aside;
 use fencepost_core::lease::{Context, Decision, Facts, Honest, Intent};
 use fencepost_core::record::{Record, StopAsked};
-use fencepost_core::register::{Answer, StoreError, Swapped, Trouble};
+use fencepost_core::register::{Answer, StoreError, Swapped, Trouble, Version};
 use fencepost_core::run::{Exit, Input};
 use fencepost_core::token::Nonce;
 use fencepost_core::transition::{Call, Reply};
@@ -214,14 +214,14 @@ impl World {
             Step::Answer { run } => self.answer(config, run),
             Step::LoseAnswer { run } => {
                 self.budget.losses -= 1;
-                self.fail(config, run, unknown());
+                self.lose(config, run);
             }
             Step::Delay { run } => {
                 self.budget.losses -= 1;
                 if let Some(Flight::Sent(call)) = self.process_mut(run).and_then(|process| process.flight.take()) {
                     self.set_adrift(run, call);
                 }
-                self.fail(config, run, unknown());
+                self.lose(config, run);
             }
             Step::Refuse { run } => {
                 self.budget.refusals -= 1;
@@ -300,8 +300,11 @@ impl World {
     /// A request reaches the store, at whatever time.
     fn land(&mut self, config: &Config, call: &Call) -> Answer<Reply> {
         let before = self.holder();
-        let plain = config.has(Flaw::PlainWrite) && is_claim(call);
-        let value = self.store.perform(call, plain);
+        let value = match call {
+            Call::Swap { .. } if config.has(Flaw::PlainWrite) && is_claim(call) => self.store.write_plainly(call),
+            Call::Swap { .. } if config.has(Flaw::ReleaseDeletes) && is_release(call) => self.store.remove(call),
+            _ => self.store.perform(call),
+        };
         if matches!(value, Reply::Swap(Swapped::Won(_))) && self.holder().is_some() && self.holder() != before {
             self.note_grant();
         }
@@ -323,18 +326,34 @@ impl World {
 
     fn answer(&mut self, config: &Config, run: u8) {
         match self.process_mut(run).and_then(|process| process.flight.take()) {
-            Some(Flight::Done(answer)) => self.feed(config, run, Input::Answered(Ok(answer))),
-            Some(_) => self.fail(config, run, unknown()),
+            Some(Flight::Done(answer)) => self.feed(config, run, Input::Answered(Ok(falsified(config, answer)))),
+            Some(_) => self.fail(config, run, StoreError::unknown(Trouble::Unavailable, "lost")),
             None => {}
         }
     }
 
+    /// The run hears that the fate of its swap is unknown: two bugs of a driver say that they know it.
+    fn lose(&mut self, config: &Config, run: u8) {
+        let known = match config.flaw {
+            Some(Flaw::UnknownIsWon) => Some(Swapped::Won(Some(Version(Vec::new())))),
+            Some(Flaw::UnknownIsLost) => Some(Swapped::Lost(None)),
+            _ => None,
+        };
+        let answer = known.map(|known| Answer { value: Reply::Swap(known), clock: None });
+        self.hear(config, run, answer.ok_or_else(|| StoreError::unknown(Trouble::Unavailable, "lost")));
+    }
+
     fn fail(&mut self, config: &Config, run: u8, error: StoreError) {
+        self.hear(config, run, Err(error));
+    }
+
+    /// The run hears something else than the store's own answer.
+    fn hear(&mut self, config: &Config, run: u8, answer: Result<Answer<Reply>, StoreError>) {
         self.hurt(run);
         if let Some(process) = self.process_mut(run) {
             process.flight = None;
         }
-        self.feed(config, run, Input::Answered(Err(error)));
+        self.feed(config, run, Input::Answered(answer));
     }
 
     fn hurt(&mut self, run: u8) {
@@ -362,8 +381,7 @@ impl World {
         let context =
             Context { job: &job, now, nonce, reference: None, facts: &facts, store: None, aside: Aside::default() };
         let intent = Intent::AskToStop(StopAsked { by: run_id(0), host: String::new(), unknown: Default::default() });
-        if let Ok(Decision::Write { record: Some(record), .. }) = intent.decide::<Honest>(self.store.record(), &context)
-        {
+        if let Ok(Decision::Write { record, .. }) = intent.decide::<Honest>(self.store.record(), &context) {
             self.store.replace(*record);
         }
     }
@@ -437,12 +455,28 @@ impl World {
     }
 }
 
-fn unknown() -> StoreError {
-    StoreError::unknown(Trouble::Unavailable, "lost")
+/// The answer as the run hears it: two bugs of a driver say something else about a lost swap.
+fn falsified(config: &Config, answer: Answer<Reply>) -> Answer<Reply> {
+    let value = match answer.value {
+        Reply::Swap(Swapped::Lost(_)) if config.has(Flaw::LostSwapIsLostLease) => Reply::Swap(Swapped::Lost(None)),
+        Reply::Swap(Swapped::Lost(entry)) if config.has(Flaw::LostSwapIsWon) => {
+            Reply::Swap(Swapped::Won(entry.map(|entry| entry.version)))
+        }
+        other => other,
+    };
+    Answer { value, ..answer }
 }
 
 fn is_claim(call: &Call) -> bool {
-    let Call::Swap { new: Some(bytes), .. } = call else { return false };
-    let record = Record::decode(bytes, &job()).ok();
-    record.and_then(|record| record.lease).is_some_and(|lease| lease.renewals == 0)
+    written_by(call).and_then(|record| record.lease).is_some_and(|lease| lease.renewals == 0)
+}
+
+fn is_release(call: &Call) -> bool {
+    written_by(call).is_some_and(|record| record.lease.is_none())
+}
+
+/// The job's record that a swap writes.
+fn written_by(call: &Call) -> Option<Record> {
+    let Call::Swap { new, .. } = call else { return None };
+    Record::decode(new, &job()).ok()
 }

@@ -69,19 +69,33 @@ impl Store {
         self.state.record.as_deref()
     }
 
-    /// Performs a call. `unconditionally` is the bug of comparing nothing.
-    pub fn perform(&mut self, call: &Call, unconditionally: bool) -> Reply {
+    /// Performs a call.
+    pub fn perform(&mut self, call: &Call) -> Reply {
         match call {
             Call::Read(key) => Reply::Read(self.register(*key == Key::identity()).clone()),
             Call::Swap { key, expected, new } => {
                 let identity = *key == Key::identity();
                 let current = self.register(identity);
                 let matches = current.as_ref().map(|entry| &entry.version) == expected.as_ref();
-                if !matches && !unconditionally {
+                if !matches {
                     return Reply::Swap(Swapped::Lost(current.clone()));
                 }
-                Reply::Swap(Swapped::Won(self.write(identity, new.clone())))
+                Reply::Swap(Swapped::Won(self.write(identity, Some(new.clone()))))
             }
+        }
+    }
+
+    /// The bug of writing without comparing versions.
+    pub fn write_plainly(&mut self, call: &Call) -> Reply {
+        let Call::Swap { key, new, .. } = call else { return self.perform(call) };
+        Reply::Swap(Swapped::Won(self.write(*key == Key::identity(), Some(new.clone()))))
+    }
+
+    /// The bug of removing a record that is to be replaced.
+    pub fn remove(&mut self, call: &Call) -> Reply {
+        match self.perform(call) {
+            Reply::Swap(Swapped::Won(_)) => Reply::Swap(Swapped::Won(self.write(false, None))),
+            other => other,
         }
     }
 

@@ -198,7 +198,7 @@ impl Change {
 
     fn swap(&mut self, now: Now, next: Box<Busy>) -> Step {
         let expected = self.known.iter().flatten().next().map(|(_, version)| version.clone());
-        let new = Some(next.encode());
+        let new = next.encode();
         self.swapping = Some(next);
         self.sent = now.boot;
         self.writes += 1;

@@ -190,7 +190,7 @@ impl Register {
                 if current == *expected {
                     self.versions += 1;
                     let version = Version(Vec::from([self.versions]));
-                    self.value = new.clone().map(|bytes| Stored { bytes, version: version.clone() });
+                    self.value = Some(Stored { bytes: new.clone(), version: version.clone() });
                     Reply::Swap(Swapped::Won(Some(version)))
                 } else {
                     Reply::Swap(Swapped::Lost(self.value.clone()))

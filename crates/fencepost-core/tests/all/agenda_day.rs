@@ -352,7 +352,7 @@ impl World {
             lease.holder.host == number.to_string() && !machine.runs.iter().any(|run| run.run == lease.run)
         });
         let before = machine.sightings.get(job).copied();
-        let sighting = record.as_ref().and_then(|record| Honest::sight(before, record, now.boot, now.boot));
+        let sighting = record.as_ref().and_then(|record| Honest::sight(before, record, now.boot));
         match sighting {
             Some(sighting) => machine.sightings.insert(job.clone(), sighting),
             None => machine.sightings.remove(job),
@@ -387,7 +387,7 @@ impl World {
 
     fn intent(&mut self, number: usize, job: &Name, intent: &Intent) -> Result<Option<Record>, Refusal> {
         self.transact(number, job, |record, context| match intent.decide::<Honest>(record, context) {
-            Ok(Decision::Write { record, .. }) => (record.clone(), Ok(record.map(|record| *record))),
+            Ok(Decision::Write { record, .. }) => (Some(record.clone()), Ok(Some(*record))),
             Ok(Decision::AlreadyDone) => (None, Ok(record.cloned())),
             Err(refusal) => (None, Err(refusal)),
         })

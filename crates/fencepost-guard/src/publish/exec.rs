@@ -210,7 +210,7 @@ fn enter(desk: &Desk<'_>, task: &Task, entry: Entry, tell: &mut dyn FnMut(&str))
             carry(desk, &mut change, &mut watched).map_err(|error| failed(task, "take its turn at", &error))?;
         match outcome {
             Outcome::Stands { busy, sent } => {
-                let deadline = Honest::deadline(sent, clock::boot_now(), task.ttl);
+                let deadline = Honest::deadline(sent, task.ttl);
                 let writes = change.writes();
                 return Ok(Entered::Turn(Box::new(Taken { fence: busy.fence, deadline, sent, writes })));
             }

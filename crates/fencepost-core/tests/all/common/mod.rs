@@ -214,7 +214,7 @@ pub fn decide_with(
 /// The record that a decision writes.
 pub fn written(decision: Result<Decision, Refusal>) -> Record {
     match decision {
-        Ok(Decision::Write { record: Some(record), .. }) => *record,
+        Ok(Decision::Write { record, .. }) => *record,
         other => panic!("nothing was written: {other:?}"),
     }
 }
@@ -291,17 +291,11 @@ impl Memory {
         Answer { value, clock: (!self.without_clock).then(|| clock(at_ms)) }
     }
 
-    fn swap(&mut self, key: Key, expected: Option<Version>, new: Option<Vec<u8>>) -> Swapped {
+    fn swap(&mut self, key: Key, expected: Option<Version>, new: Vec<u8>) -> Swapped {
         let current = self.entries.get(&key).cloned();
         if current.as_ref().map(|entry| &entry.version) != expected.as_ref() {
             return Swapped::Lost(current);
         }
-        match new {
-            Some(bytes) => Swapped::Won(Some(self.put_bytes(key, bytes))),
-            None => {
-                self.entries.remove(&key);
-                Swapped::Won(None)
-            }
-        }
+        Swapped::Won(Some(self.put_bytes(key, new)))
     }
 }

@@ -206,7 +206,7 @@ impl<'a> Guard<'a> {
     }
 
     fn renewed(&mut self, sent: Boot) {
-        let deadline = Honest::deadline(sent, clock::boot_now(), self.task.ttl);
+        let deadline = Honest::deadline(sent, self.task.ttl);
         (self.taken.deadline, self.taken.sent) = (deadline, sent);
         self.renew_at = sent + self.task.ttl / RENEWALS_PER_TTL;
         let order = match self.frozen_since.take() {

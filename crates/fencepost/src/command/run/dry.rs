@@ -47,7 +47,7 @@ pub fn run(global: &Global, place: &Place, job: &Job, settings: &Settings) -> Re
     let asked = clock::boot_now();
     let (record, clock) = look(store.as_ref(), job)?;
     let now = clock::now();
-    let facts = place.local().facts(record.as_ref(), asked, now.boot);
+    let facts = place.local().facts(record.as_ref(), now.boot);
     let reference = clock.map(|clock| Reference { clock, asked });
     let claim = Claim {
         run: crate::command::mint_run(),

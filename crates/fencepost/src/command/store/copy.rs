@@ -237,13 +237,12 @@ impl Copy<'_> {
     /// Looks for anybody at work before anything is changed.
     fn check_leases(&self) -> Result<(), Stopped> {
         for key in keys(self.source)? {
-            let asked = clock::boot_now();
             let answer = self.source.read(&key)?;
             let Some(entry) = answer.value else { continue };
             if is_in(&key, &RECORDS) {
                 let record: Record = value(&entry, &key)?;
                 let now = clock::boot_now();
-                let facts = self.from.local().facts(Some(&record), asked, now);
+                let facts = self.from.local().facts(Some(&record), now);
                 if let Standing::Held { remaining } = Honest::standing(&record, answer.clock.as_ref(), &facts, now) {
                     return Err(self.held(&record, remaining));
                 }

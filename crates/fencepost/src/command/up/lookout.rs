@@ -100,7 +100,7 @@ impl Reader {
         let asked = clock::boot_now();
         let (record, clock) = read(store.as_ref(), &request.job).map_err(|error| error.detail)?;
         let now = clock::now();
-        let facts = request.local.facts(record.as_ref(), asked, now.boot);
+        let facts = request.local.facts(record.as_ref(), now.boot);
         let reference = clock.map(|clock| Reference { clock, asked });
         let context = Context {
             job: &request.job,
