@@ -5,6 +5,7 @@ use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
 use crate::format::{FORMAT, Format, Unknown};
+use crate::ledger::Status;
 use crate::time::Wall;
 use crate::token::{Nonce, Token};
 
@@ -38,6 +39,18 @@ pub enum Skip {
     Overlap(Token),
     Duplicate,
     Paused,
+}
+
+impl Skip {
+    /// What a trigger with this status is counted as. One that finds nothing due is not counted; an overlap needs the
+    /// token of the run in the way.
+    pub fn of(status: Status) -> Option<Self> {
+        match status {
+            Status::SkippedDuplicate => Some(Self::Duplicate),
+            Status::SkippedPaused => Some(Self::Paused),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

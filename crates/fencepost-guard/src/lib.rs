@@ -8,6 +8,7 @@
 //! * [`archive`], [`retention`]: the history of a job, read back for people, and given up when it is old.
 //! * [`daemon`]: runs as processes of their own, for whoever schedules them.
 //! * [`drive`]: the loop that performs what a run decides.
+//! * [`summary`], [`event`]: how a run ended, and what happened in it, for people and programs.
 //! * [`child`], [`hold`]: what a lease is held for.
 //! * [`artifact`], [`pin`]: files as a run finds and leaves them, and copies of what it reads.
 //! * [`scout`]: looks at upstreams and files while the lease is renewed.
@@ -29,6 +30,7 @@ pub mod clock;
 pub mod daemon;
 pub mod descriptor;
 pub mod drive;
+pub mod event;
 pub mod gate;
 pub mod hold;
 pub mod host;
@@ -41,6 +43,7 @@ pub mod retention;
 pub mod said;
 pub mod scout;
 pub mod signals;
+pub mod summary;
 pub mod terminal;
 pub mod transact;
 

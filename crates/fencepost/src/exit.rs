@@ -5,8 +5,7 @@ use std::process::ExitCode;
 use fencepost_core::contract::Judgement;
 use fencepost_core::ledger::Status;
 use fencepost_core::register::{StoreError, Trouble};
-use fencepost_core::run::{Finish, Why};
-use fencepost_core::slot::NotNow;
+use fencepost_guard::summary::EndReason;
 use fencepost_store::OpenError;
 
 /// What the process ends with.
@@ -51,60 +50,27 @@ impl Code {
         }
     }
 
-    /// The code of a guarded run.
-    pub fn of_run(finish: &Finish, skip: Self) -> Self {
-        match finish {
-            Finish::Ended { exit, judgement, .. } | Finish::WithoutLease { exit, judgement, .. } => {
-                Self::of_judgement(exit.code(), judgement)
-            }
-            Finish::Barred { halt: true, .. } => Self(Self::HALTED.0 + Self::UNDER_RUN),
-            Finish::Barred { halt: false, .. } => skip,
-            Finish::Fenced { .. } => Self(Self::FENCED.0 + Self::UNDER_RUN),
-            Finish::Stopped { why: Why::Timeout, .. } => Self::TIMED_OUT,
-            Finish::Stopped { why: Why::KeeperDied, .. } => Self::FAILED,
-            Finish::Stopped { .. } => Self(Self::LOST.0 + Self::UNDER_RUN),
-            Finish::NotSpawned(failure) if failure.not_found => Self::NOT_FOUND,
-            Finish::NotSpawned(_) => Self::CANNOT_EXECUTE,
-            Finish::Held { .. } => skip,
-            Finish::NotNow(NotNow::Lost { .. }) => Self(Self::UNKNOWN.0 + Self::UNDER_RUN),
-            Finish::NotNow(NotNow::Failed { exit_code, .. }) => Self::of_child(*exit_code),
-            Finish::NotNow(NotNow::TooOld { .. } | NotNow::OtherParameters) => Self::FAILED,
-            Finish::NotNow(_) => skip,
-            Finish::Interrupted(signal) => Self::of_child(128 + signal),
-            Finish::Nested | Finish::StoreFailed(_) | Finish::Refused(_) | Finish::Unrecorded { .. } => Self::FAILED,
-        }
+    /// The code as `run` and `once` give it, apart from the command's own codes.
+    pub const fn under_run(self) -> Self {
+        Self(self.0 + Self::UNDER_RUN)
     }
 
-    /// The code of an item of work: what is done replays the code it was done with.
-    pub fn of_once(finish: &Finish) -> Self {
-        match finish {
-            Finish::Held { .. } => Self::HELD,
-            Finish::NotNow(NotNow::Duplicate { exit_code, .. }) => Self::of_child(exit_code.unwrap_or(0)),
-            other => Self::of_run(other, Self::DONE),
-        }
-    }
-
-    /// Somebody wanted it to end.
+    /// Ended on request, by this signal.
     pub fn of_signal(signal: i32) -> Self {
         Self::of_child(128 + signal)
     }
 
-    /// An earlier attempt died between its effect and its record, under a wrapper.
-    pub fn of_unknown() -> Self {
-        Self(Self::UNKNOWN.0 + Self::UNDER_RUN)
-    }
-
     /// The child's own code, unless something else says more: that there was nothing, or no artifact.
-    fn of_judgement(exit_code: i32, judgement: &Judgement) -> Self {
+    pub fn of_judgement(exit_code: i32, judgement: &Judgement) -> Self {
         match judgement.status {
             Status::Ok | Status::Empty => Self::DONE,
-            _ if judgement.breaks_contract => Self(Self::NO_OUTPUT.0 + Self::UNDER_RUN),
+            _ if judgement.breaks_contract => Self::NO_OUTPUT.under_run(),
             _ if exit_code == 0 => Self::SAID_ERROR,
             _ => Self::of_child(exit_code),
         }
     }
 
-    fn of_child(code: i32) -> Self {
+    pub fn of_child(code: i32) -> Self {
         Self(u8::try_from(code).unwrap_or(Self::FAILED.0))
     }
 }
@@ -125,12 +91,12 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The word programs branch on.
-    pub fn reason(&self) -> &'static str {
+    /// The word that programs branch on.
+    pub fn reason(&self) -> EndReason {
         match self {
-            Self::Usage(_) => "usage",
-            Self::Store(_) => "store_failed",
-            Self::Other(_) => "failed",
+            Self::Usage(_) => EndReason::Usage,
+            Self::Store(_) => EndReason::StoreFailed,
+            Self::Other(_) => EndReason::Failed,
         }
     }
 

@@ -20,6 +20,7 @@ mod report;
 mod settings;
 mod show;
 mod state;
+mod summary;
 mod trust;
 mod upstreams;
 

@@ -1,4 +1,4 @@
-//! Tells others how a run went, without the run waiting for it: a process of its own does that, which outlives the run.
+//! Starts the notifier, a process that tells others how a run went: the run does not wait for it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,24 +11,22 @@ use std::process::{ChildStdin, Command, Stdio};
 
 use fencepost_core::ledger::{Status, cut};
 use fencepost_core::name::Job;
-use fencepost_core::run::{Event, Finish};
-use fencepost_core::slot::NotNow;
-use fencepost_core::time::Wall;
 use fencepost_core::token::RunId;
 use fencepost_guard::clock;
+use fencepost_guard::event::{RunEnd, RunEvent};
+use fencepost_guard::summary::{EndReason, Summary};
 use nix::libc::O_NOFOLLOW;
 use serde::{Deserialize, Serialize};
 
 use crate::args::Global;
 use crate::command::run::again;
 use crate::config::{Notice, Notify};
-use crate::exit::{Code, Failure};
 use crate::place::Place;
-use crate::report::{self, Voice};
+use crate::report::Voice;
 use crate::settings::Settings;
 use crate::show;
 
-/// The most bytes of a message. All of them fit into a pipe that nobody reads yet.
+/// The most bytes of a message: it fits into the buffer of a pipe whose reader has not started.
 const MESSAGE_BYTES_MAX: usize = 8 * 1024;
 
 const LOG_MODE: u32 = 0o600;
@@ -36,7 +34,7 @@ const LOG_MODE: u32 = 0o600;
 /// The most bytes of the file that says which notifications failed.
 const LOG_BYTES_MAX: u64 = 256 * 1024;
 
-/// What the notifier has to know. It goes through a pipe, for it holds secrets.
+/// What the notifier has to know. It goes through a pipe, because it holds secrets.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Brief {
     pub job: String,
@@ -69,34 +67,25 @@ pub enum Way {
     Url(String),
 }
 
-/// What happened.
+/// What the notifier is told: an event of the run, and what only the wrapper knows about it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum News {
-    Started,
-    /// A run before ended without a word.
-    TookOver {
-        run: RunId,
-        note: String,
-    },
-    Ended(Ended),
-    /// It is tried again: how that goes is told later.
-    Retrying,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Ended {
-    pub status: Status,
-    pub code: u8,
-    pub message: String,
-    pub slot: Option<Wall>,
-    /// How often the slot was tried before by this trigger.
+pub struct News {
+    pub event: RunEvent,
+    /// The slot is tried again: the end of the last attempt is told later.
+    pub is_retried: bool,
+    /// How often this trigger tried the slot before.
     pub retries: u32,
     /// How many triggers in a row the run that is going has turned away.
     pub in_a_row: Option<u64>,
 }
 
-/// The run's side of it.
+impl News {
+    fn of(event: RunEvent) -> Self {
+        Self { event, is_retried: false, retries: 0, in_a_row: None }
+    }
+}
+
+/// The run's side: starts the notifier when there is something to tell, and writes to its pipe.
 #[derive(Debug)]
 pub struct Teller {
     brief: Brief,
@@ -105,7 +94,7 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// Nothing, if nobody wants to hear of this job.
+    /// `None` if the configuration asks for no notification about this job.
     pub fn of(global: &Global, settings: &Settings, place: &Place, job: &Job, run: RunId) -> Option<Self> {
         let notify = &settings.keys.notify;
         if *notify == Notify::default() {
@@ -137,59 +126,53 @@ impl Teller {
         Some(Self { brief, voice: Voice::of(global), pipe: None })
     }
 
-    /// Something happened while it runs.
-    pub fn note(&mut self, event: &Event) {
-        let Event::Claimed { took_over, .. } = event else { return };
-        if let Some(from) = took_over.as_ref().filter(|_| self.brief.on_error.is_some()) {
-            self.tell(&News::TookOver { run: from.run, note: from.note.clone() });
-        }
-        if self.brief.ping.is_some() {
-            self.tell(&News::Started);
+    /// Tells that the run began, or that it took over from one that died.
+    pub fn note(&mut self, event: &RunEvent) {
+        let RunEvent::Claimed { took_over, .. } = event else { return };
+        let is_takeover = took_over.is_some() && self.brief.on_error.is_some();
+        if is_takeover || self.brief.ping.is_some() {
+            self.tell(&News::of(event.clone()));
         }
     }
 
-    /// It has ended, and its lease is released.
-    pub fn end(&mut self, finish: &Finish, mut ended: Ended) {
+    /// Tells the end of the run. Its lease is released by then.
+    pub fn end(&mut self, summary: &Summary, retries: u32, in_a_row: Option<u64>) {
         // The failure of a slot was told when it happened.
-        let is_news = !matches!(finish, Finish::Interrupted(_) | Finish::NotNow(NotNow::Failed { .. }));
-        if !is_news || !self.brief.wants(ended.status) {
-            return self.hang_up();
+        let is_news = !summary.is(EndReason::Interrupted) && !summary.is(EndReason::Failed);
+        if is_news && self.brief.wants(summary.status) {
+            let job = &self.brief.job;
+            let message = summary.message.clone().unwrap_or_else(|| match summary.status {
+                Status::Ok | Status::Empty => format!("{job} is {}.", summary.status),
+                status => format!("{job} ended: {status}, exit code {}.", summary.code),
+            });
+            self.tell(&News { retries, in_a_row, ..News::of(ended(summary, &message)) });
         }
-        let job = &self.brief.job;
-        let said = report::sentence(job, finish, clock::now().wall);
-        let message = said.unwrap_or_else(|| match ended.status {
-            Status::Ok | Status::Empty => format!("{job} is {}.", ended.status),
-            status => format!("{job} ended: {status}, exit code {}.", ended.code),
-        });
-        ended.message = cut(&message, MESSAGE_BYTES_MAX);
-        self.tell(&News::Ended(ended));
         self.hang_up();
     }
 
-    /// It will be tried again.
-    pub fn retry(&mut self) {
+    /// Tells the notifier of this attempt that another one follows.
+    pub fn retry(&mut self, summary: &Summary) {
         if self.pipe.is_some() {
-            self.tell(&News::Retrying);
+            self.tell(&News { is_retried: true, ..News::of(ended(summary, "")) });
             self.hang_up();
         }
     }
 
-    /// It came to nothing before it was begun.
-    pub fn fail(&mut self, failure: &Failure, code: Code) {
-        if !self.brief.wants(Status::Error) {
-            return;
+    /// Tells that the run failed before it began.
+    pub fn fail(&mut self, summary: &Summary) {
+        if self.brief.wants(summary.status) {
+            let message = summary.message.as_deref().unwrap_or_default();
+            let message = format!("{} was not run: {message}", self.brief.job);
+            self.tell(&News::of(ended(summary, &message)));
+            self.hang_up();
         }
-        let message = cut(&format!("{} was not run: {}", self.brief.job, failure.message()), MESSAGE_BYTES_MAX);
-        let ended = Ended { status: Status::Error, code: code.0, message, slot: None, retries: 0, in_a_row: None };
-        self.tell(&News::Ended(ended));
-        self.hang_up();
     }
 
     fn hang_up(&mut self) {
         self.pipe = None;
     }
 
-    /// Hands news over. If whoever was to tell it is gone, another is sent.
+    /// Writes to the notifier, and starts another one if that is gone.
     fn tell(&mut self, news: &News) {
         let handed = self.pipe.as_mut().is_some_and(|pipe| send(pipe, news).is_ok());
         if handed {
@@ -199,8 +182,8 @@ impl Teller {
         match begun {
             Ok(pipe) => self.pipe = Some(pipe),
             Err(error) => {
-                log(&self.brief.state, &format!("{}: nobody could be told: {error}", self.brief.job));
-                self.voice.tell(&format!("{}: nobody could be told: {error}", self.brief.job));
+                log(&self.brief.state, &format!("{}: the notifier could not be started: {error}", self.brief.job));
+                self.voice.tell(&format!("{}: the notifier could not be started: {error}", self.brief.job));
             }
         }
     }
@@ -209,7 +192,7 @@ impl Teller {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("notifier").env_remove(again::VARIABLE).stdin(Stdio::piped()).stdout(Stdio::null());
         crate::password::keep_from(&mut command);
-        // Whoever waits for the end of our output does not wait for this one, unless asked to hear of it.
+        // A caller that waits for the end of our output must not wait for the notifier, unless -v asks for its messages.
         command.stderr(if self.brief.verbose { Stdio::inherit() } else { Stdio::null() });
         let mut child = command.process_group(0).spawn()?;
         let mut pipe = child.stdin.take().ok_or(std::io::ErrorKind::BrokenPipe)?;
@@ -230,7 +213,7 @@ impl fmt::Debug for Brief {
 }
 
 impl Brief {
-    /// Whether anybody wants to hear of an end like this.
+    /// Whether a notification is configured for this status.
     fn wants(&self, status: Status) -> bool {
         let own = match status {
             Status::Ok | Status::Empty => self.on_recovered.is_some(),
@@ -251,13 +234,19 @@ impl Way {
         }
     }
 
-    /// For people: nobody sees the path of a webhook, or the arguments of a command.
+    /// For people: without the path of a webhook and the arguments of a command, which may be secret.
     pub fn shown(&self) -> String {
         match self {
             Self::Command(argv) => argv.first().cloned().unwrap_or_default(),
             Self::Url(url) => crate::config::host_only(url),
         }
     }
+}
+
+/// The end of a run as an event, with a message that fits into the pipe.
+fn ended(summary: &Summary, message: &str) -> RunEvent {
+    let message = Some(cut(message, MESSAGE_BYTES_MAX));
+    RunEvent::Ended(RunEnd { message, ..RunEnd::of(summary) })
 }
 
 fn send(pipe: &mut ChildStdin, value: &impl Serialize) -> std::io::Result<()> {
@@ -271,7 +260,7 @@ pub fn log_path(state: &Path) -> PathBuf {
     state.join("notify.log")
 }
 
-/// Notes something for whoever looks why nobody was told. The oldest half goes when there is too much.
+/// Appends a line to the log of failed notifications. Past the limit, the older half is removed.
 pub fn log(state: &Path, text: &str) {
     let path = log_path(state);
     if std::fs::metadata(&path).is_ok_and(|known| known.len() > LOG_BYTES_MAX) {
@@ -286,7 +275,7 @@ pub fn log(state: &Path, text: &str) {
     }
 }
 
-/// Opens the log to append to it. Commands print into it what they like, so only its owner may read it.
+/// Opens the log to append to it. Notification commands print into it, so only its owner may read it.
 pub fn open_log(state: &Path) -> std::io::Result<File> {
     let mut options = File::options();
     let file = options.append(true).create(true).mode(LOG_MODE).custom_flags(O_NOFOLLOW).open(log_path(state))?;

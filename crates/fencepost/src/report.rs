@@ -3,14 +3,11 @@
 use std::io::IsTerminal;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use fencepost_core::ledger::Status;
-use fencepost_core::record::{Holder, Record};
-use fencepost_core::register::{Fate, StoreError};
-use fencepost_core::run::{Event, Finish, Kept, Why};
-use fencepost_core::slot::NotNow;
-use fencepost_core::time::Wall;
+use fencepost_core::record::Holder;
+use fencepost_core::run::Event;
 use fencepost_guard::clock;
 use fencepost_guard::drive::Note;
+use fencepost_guard::summary::{Summary, Weight};
 use serde_json::json;
 
 use crate::args::Global;
@@ -115,16 +112,17 @@ impl Voice {
         }
     }
 
-    /// Says how it ended, if that needs saying.
-    pub fn finish(self, job: &str, finish: &Finish, now: Wall) {
-        match ending(job, finish, now) {
-            Some((from, text)) if self >= from => say(&show::flat(&text)),
+    /// Prints how a run ended, if its message is important enough for this voice.
+    pub fn finish(self, job: &str, summary: &Summary) {
+        match (&summary.message, summary.weight) {
+            (Some(message), Weight::Trouble) => self.trouble(message),
+            (Some(message), Weight::Remark) => self.remark(message),
             _ => {}
         }
-        if let Some(escaped) = escaped(finish) {
+        if !summary.escaped.is_empty() {
             self.trouble(&format!(
                 "{job}: could not be ended: {}. Its lease is not released and ends by itself. End the process by hand.",
-                escaped.join(", ")
+                summary.escaped.join(", ")
             ));
         }
     }
@@ -146,7 +144,7 @@ impl Voice {
 /// Says why a command was not carried out: JSON on standard output for programs, a sentence for people.
 pub fn failure(global: &Global, code: Code, failure: &Failure) {
     if global.json {
-        error_json(code, failure.reason(), failure.message());
+        error_json(code, failure.reason().as_str(), failure.message());
     }
     if !global.quiet {
         say(failure.message());
@@ -158,53 +156,11 @@ pub fn error_json(code: Code, reason: &str, message: &str) {
     show::json(&json!({ "v": 1, "error": { "code": code.0, "reason": reason, "message": message } }));
 }
 
-/// A run that fencepost did not let come to its own end, as programs read it.
-pub fn finish_json(code: Code, job: &str, finish: &Finish, now: Wall) {
-    if let (Some(reason), Some((_, message))) = (failure_reason(finish), ending(job, finish, now)) {
-        error_json(code, reason, &message);
+/// A run that failed by more than its own exit code, as programs read it.
+pub fn finish_json(summary: &Summary) {
+    if let (Some(reason), Some(message)) = (summary.failure(), &summary.message) {
+        error_json(Code(summary.code), reason.as_str(), message);
     }
-}
-
-/// The word that programs branch on, of a run that failed by more than its own exit code.
-fn failure_reason(finish: &Finish) -> Option<&'static str> {
-    Some(match finish {
-        Finish::Ended { judgement, .. } | Finish::WithoutLease { judgement, .. } if judgement.breaks_contract => {
-            "no_output"
-        }
-        Finish::Ended { .. } | Finish::WithoutLease { .. } | Finish::Held { .. } => return None,
-        Finish::Barred { halt: false, .. } => return None,
-        Finish::NotNow(NotNow::Lost { .. }) => "unknown",
-        Finish::NotNow(NotNow::Failed { .. }) => "failed",
-        Finish::NotNow(NotNow::TooOld { .. }) => "too_old",
-        Finish::NotNow(NotNow::OtherParameters) => "other_parameters",
-        Finish::NotNow(_) => return None,
-        Finish::Barred { halt: true, .. } => "halted",
-        Finish::Fenced { .. } => "fenced",
-        Finish::Stopped { why: Why::Timeout, .. } => "timeout",
-        Finish::Stopped { why: Why::KeeperDied, .. } => "keeper_died",
-        Finish::Stopped { .. } => "lost",
-        Finish::NotSpawned(failure) if failure.not_found => "not_found",
-        Finish::NotSpawned(_) => "cannot_execute",
-        Finish::Nested => "nested",
-        Finish::StoreFailed(_) => "store_failed",
-        Finish::Refused(_) => "refused",
-        Finish::Unrecorded { .. } => "unrecorded",
-        Finish::Interrupted(_) => "interrupted",
-    })
-}
-
-/// Why a run came to nothing, or failed by more than its own exit code: a word for programs, a sentence for people.
-pub fn reason_and_words(job: &str, finish: &Finish, now: Wall) -> Option<(&'static str, String)> {
-    let reason = match finish {
-        Finish::Held { .. } => "held",
-        Finish::NotNow(NotNow::Duplicate { state: Status::Running, .. }) => "running",
-        Finish::NotNow(NotNow::Duplicate { .. }) => "done",
-        Finish::NotNow(NotNow::NotDue { .. }) => "not_due",
-        Finish::NotNow(NotNow::Paused { .. }) => "paused",
-        Finish::Barred { halt: false, .. } => "barred",
-        other => failure_reason(other)?,
-    };
-    ending(job, finish, now).map(|(_, words)| (reason, words))
 }
 
 /// What people have not taken yet of what was said.
@@ -222,166 +178,6 @@ pub fn flush() {
 
 fn unsaid() -> MutexGuard<'static, Backlog> {
     UNSAID.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// How a run ended, in a sentence for others, if there is more to say than its exit code.
-pub fn sentence(job: &str, finish: &Finish, now: Wall) -> Option<String> {
-    ending(job, finish, now).map(|(_, text)| text)
-}
-
-/// How a run ended, in a sentence, and from which voice on it is said. The child's own end speaks for itself.
-fn ending(job: &str, finish: &Finish, now: Wall) -> Option<(Voice, String)> {
-    let trouble = |text: String| Some((Voice::Troubles, text));
-    match finish {
-        Finish::Held { record, remaining } => {
-            let holder = record.lease.as_ref().map(|lease| show::holder(lease, *remaining, now));
-            Some((Voice::Everything, format!("{job} skipped: it is held by {}.", holder.unwrap_or_default())))
-        }
-        Finish::Fenced { refused, .. } => trouble(format!(
-            "{job} was fenced off: its write to {} was refused: {}. Whatever it did, that write did not land.",
-            refused.resource,
-            refused.refused.as_deref().unwrap_or_default()
-        )),
-        Finish::Stopped { why, started, recorded, .. } => trouble(stopped(job, why, *started, recorded)),
-        Finish::NotSpawned(failure) => trouble(format!("{job}: {}", failure.text)),
-        Finish::Nested => trouble(format!(
-            "{job} was started from inside its own run, which holds the lease: it would wait for itself. Nothing was \
-             run. Give the inner command another job name, or call it without fencepost."
-        )),
-        Finish::StoreFailed(error) => trouble(format!("{job} was not run: {error}")),
-        Finish::Refused(refusal) => trouble(format!("{job} was not run: {refusal}")),
-        Finish::Unrecorded { exit, error, .. } => {
-            trouble(format!("{job} ended with exit code {}.{}", exit.code(), unrecorded(job, error)))
-        }
-        Finish::Interrupted(signal) => {
-            Some((Voice::Everything, format!("{job}: interrupted by signal {signal}; nothing was run.")))
-        }
-        Finish::NotNow(why) => {
-            let text = format!("{job}: nothing was run: {}", why.words());
-            match why {
-                // What is to be done about it is said by whoever asked for it.
-                NotNow::Lost { .. } if job.starts_with("once=") => None,
-                NotNow::Lost { .. } => trouble(format!(
-                    "{text} Look what became of it, then run it again by --again, or let such slots be repeated by \
-                     --on-lost rerun."
-                )),
-                NotNow::OtherParameters => trouble(text),
-                NotNow::TooOld { .. } => trouble(format!("{text} If it is to run all the same, say --again.")),
-                NotNow::Paused { .. } => {
-                    Some((Voice::Everything, format!("{text} Let it go on: fencepost resume {job}")))
-                }
-                NotNow::NotDue { .. } => Some((Voice::Everything, format!("{job}: {}", why.words()))),
-                NotNow::Duplicate { .. } | NotNow::Early { .. } => Some((Voice::Everything, text)),
-                // Off a terminal it is not said: cron would mail it at each trigger.
-                NotNow::Failed { slot, .. } => Some((
-                    Voice::Everything,
-                    format!("{text} It is the slot {}. The same command with --again repeats it.", show::second(*slot)),
-                )),
-            }
-        }
-        Finish::Barred { halt, barred, recorded } => {
-            let reasons = barred.iter().map(|barred| barred.reason.as_str()).collect::<Vec<_>>().join(" ");
-            match halt {
-                true => trouble(format!("{job} was halted, nothing was run: {reasons}{}", kept(job, recorded))),
-                false => Some((Voice::Everything, format!("{job} skipped, there is nothing to do: {reasons}"))),
-            }
-        }
-        Finish::Ended { judgement, .. } | Finish::WithoutLease { judgement, .. } => {
-            let note = judgement.note.as_deref().unwrap_or("it said nothing else");
-            match judgement.status {
-                Status::Ok | Status::Empty => None,
-                _ if judgement.breaks_contract => trouble(format!("{job} failed: {note}.")),
-                // One line also where the command printed nothing: cron mails only what is printed.
-                _ => match &judgement.note {
-                    Some(note) => trouble(format!("{job} failed: {note}.")),
-                    None => trouble(format!("{job} failed (exit {}).", Code::of_run(finish, Code::DONE).0)),
-                },
-            }
-        }
-    }
-}
-
-/// What the store knows of a run that did not come to its own end, where it does not know it all.
-fn kept(job: &str, recorded: &Kept) -> String {
-    match recorded {
-        Kept::Recorded => String::new(),
-        Kept::NoLease => " It held no lease, so nothing is recorded of it.".to_string(),
-        Kept::Failed(error) => unrecorded(job, error),
-    }
-}
-
-/// Whether the end of a run is recorded, after the store failed.
-fn unrecorded(job: &str, error: &StoreError) -> String {
-    match error.fate {
-        Fate::NotDone => format!(
-            " That could not be recorded: {} The lease ends by itself; the next run records this one as lost.",
-            error.detail
-        ),
-        Fate::Unknown => format!(
-            " It is not known whether that was recorded: {} If not, the lease ends by itself and the next run records \
-             this one as lost. Look: fencepost runs {job}",
-            error.detail
-        ),
-    }
-}
-
-fn unstarted(job: &str, why: &Why, recorded: &Kept) -> String {
-    let why = match why {
-        Why::KeeperDied => "its keeper process died before it could be started".to_string(),
-        Why::Taken { .. } => "lease lost: it had passed on before the command could be started".to_string(),
-        other => format!("lease lost: {}", other.note_unstarted()),
-    };
-    format!("{job}: {why}. Nothing was run.{}", kept(job, recorded))
-}
-
-fn stopped(job: &str, why: &Why, started: bool, recorded: &Kept) -> String {
-    if !started {
-        return unstarted(job, why, recorded);
-    }
-    let unrecorded = kept(job, recorded);
-    let (what, next) = match why {
-        Why::Deadline => (
-            "lease lost: it could not be renewed in time, so the job was stopped before the lease could pass on".into(),
-            " Check the store, then run it again.",
-        ),
-        Why::Taken { record } => (taken(record.as_deref()), ""),
-        Why::WokeLate => (
-            "lease lost: it woke past its deadline and could not confirm its lease, so the job was stopped".into(),
-            " Check the store, then run it again.",
-        ),
-        Why::Timeout => {
-            ("it ran longer than its timeout and was stopped".into(), " Raise --timeout if it needs longer.")
-        }
-        Why::Replaced(asked) => (
-            format!("lease lost: run {} on {} asked it to stop and hand over, so it was stopped", asked.by, asked.host),
-            "",
-        ),
-        Why::KeeperDied => ("its keeper process died or did not answer, so it was stopped".into(), ""),
-    };
-    format!("{job}: {what}.{unrecorded}{next}")
-}
-
-fn taken(record: Option<&Record>) -> String {
-    match record.and_then(|record| record.lease.as_ref().map(|lease| (record.token, lease))) {
-        Some((token, lease)) => format!(
-            "lease lost: it had passed to run {} on {} (token {token}), so the job was stopped",
-            lease.run, lease.holder.host
-        ),
-        None => "lease lost: it had passed on, or was taken away, so the job was stopped".to_string(),
-    }
-}
-
-fn escaped(finish: &Finish) -> Option<&[String]> {
-    match finish {
-        Finish::Ended { escaped, .. }
-        | Finish::Fenced { escaped, .. }
-        | Finish::Stopped { escaped, .. }
-        | Finish::Unrecorded { escaped, .. }
-        | Finish::WithoutLease { escaped, .. } => {
-            Some(escaped).filter(|escaped| !escaped.is_empty()).map(Vec::as_slice)
-        }
-        _ => None,
-    }
 }
 
 fn count(number: usize, one: &str, many: &str) -> String {

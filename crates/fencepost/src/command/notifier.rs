@@ -1,4 +1,4 @@
-//! What tells others how a run went: started by the run, in a session of its own, so that nothing waits for it.
+//! The notifier: tells others how a run went. The run starts it in a session of its own and does not wait for it.
 
 use std::io::{BufRead, Write};
 use std::os::unix::process::CommandExt;
@@ -12,6 +12,7 @@ use fencepost_core::record::Record;
 use fencepost_core::token::RunId;
 use fencepost_guard::archive::whole;
 use fencepost_guard::call::{Body, call};
+use fencepost_guard::event::{RunEnd, RunEvent};
 use fencepost_guard::transact::look;
 use fencepost_store::{Secret, Store};
 use nix::sys::signal::{Signal, killpg};
@@ -21,7 +22,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::{COPY_VARIABLE, host_only};
 use crate::exit::{Code, Failure};
-use crate::notify::{Brief, Ended, News, Way, log, open_log};
+use crate::notify::{Brief, News, Way, log, open_log};
 use crate::password;
 use crate::place;
 use crate::report;
@@ -43,8 +44,8 @@ pub fn run() -> Result<Code, Failure> {
     let (mut started, mut ended) = (false, false);
     for line in lines {
         let Some(news) = parsed::<News>(Some(line)) else { continue };
-        started |= matches!(news, News::Started);
-        ended |= matches!(news, News::Ended(_) | News::Retrying);
+        started |= matches!(news.event, RunEvent::Claimed { .. });
+        ended |= matches!(news.event, RunEvent::Ended(_));
         notifier.tell(&news);
     }
     if started && !ended {
@@ -63,21 +64,24 @@ struct Notifier {
 
 impl Notifier {
     fn tell(&self, news: &News) {
-        match news {
-            News::Started => self.ping("/start", ""),
-            News::Retrying => self.ping("/log", "It failed and is tried again."),
-            News::TookOver { run, note } => {
-                let known = self.known();
-                let message = format!("A run of {} did not end properly: {note}.", self.brief.job);
-                self.deliver(self.brief.on_error.as_ref(), "error", &message, known.as_ref(), *run, Status::Lost, None);
+        match &news.event {
+            RunEvent::Claimed { took_over, .. } => {
+                if let (Some(before), Some(way)) = (took_over, &self.brief.on_error) {
+                    let known = self.known();
+                    let message = format!("A run of {} did not end properly: {}.", self.brief.job, before.reason);
+                    self.deliver(Some(way), "error", &message, known.as_ref(), before.run, Status::Lost, None);
+                }
+                self.ping("/start", "");
             }
-            News::Ended(ended) => self.ended(ended),
+            RunEvent::Ended(_) if news.is_retried => self.ping("/log", "It failed and is tried again."),
+            RunEvent::Ended(end) => self.ended(end, news),
+            _ => {}
         }
     }
 
-    fn ended(&self, ended: &Ended) {
+    fn ended(&self, end: &RunEnd, news: &News) {
         let Brief { on_error, on_halt, on_recovered, on_skips, run, .. } = &self.brief;
-        let (status, message) = (ended.status, ended.message.as_str());
+        let (status, message) = (end.status, end.message.as_deref().unwrap_or_default());
         let deliver = |way: Option<&Way>, event: &str, message: &str, known: Option<&Known>, in_a_row: Option<u64>| {
             self.deliver(way, event, message, known, *run, status, in_a_row);
         };
@@ -85,7 +89,7 @@ impl Notifier {
             Status::Ok | Status::Empty => {
                 self.ping("", "");
                 let known = on_recovered.as_ref().and_then(|_| self.known());
-                if let Some(before) = known.as_ref().and_then(|known| recovered(&known.record, *run, ended.retries)) {
+                if let Some(before) = known.as_ref().and_then(|known| recovered(&known.record, *run, news.retries)) {
                     let message = format!("{} works again: {status} after {before}.", self.brief.job);
                     deliver(on_recovered.as_ref(), "recovered", &message, known.as_ref(), None);
                 }
@@ -95,7 +99,7 @@ impl Notifier {
                 let Some((count, way)) = on_skips else { return };
                 let known = self.known();
                 let in_a_row = match status {
-                    Status::SkippedOverlap => ended.in_a_row,
+                    Status::SkippedOverlap => news.in_a_row,
                     _ => known.as_ref().and_then(|known| known.record.ledger.streak()).map(|(_, count)| count),
                 };
                 if in_a_row == Some(*count) {
@@ -116,7 +120,7 @@ impl Notifier {
         }
     }
 
-    /// What the store knows about the job by now. It may not answer, and that may be the very news.
+    /// The job's record. The store may be unavailable, and that may be what is to be told.
     fn known(&self) -> Option<Known> {
         let job = Job::parse(&self.brief.job).ok()?;
         let password = self.brief.password.clone().map(Secret::new);
@@ -204,7 +208,7 @@ impl Notifier {
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         let text = Value::Object(object.clone()).to_string();
         if let Some(mut input) = child.stdin.take() {
-            // One that does not read it is not waited for.
+            // A command that does not read it must not block the notifier.
             std::thread::spawn(move || drop(input.write_all(text.as_bytes())));
         }
         let begun = Instant::now();
@@ -260,8 +264,8 @@ impl Known {
     }
 }
 
-/// How the job ended the last time before this good run, if that was not well. Tries of the same trigger that failed before
-/// were told to nobody.
+/// How the job ended before this good run, if that was a failure. Failed attempts of the same trigger do not count: no
+/// notification told of them.
 fn recovered(record: &Record, run: RunId, retries: u32) -> Option<Status> {
     let ring = &record.ledger.ring;
     let at = ring.iter().rposition(|outcome| outcome.run == run && outcome.status.is_of_a_run())?;

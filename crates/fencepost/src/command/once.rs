@@ -6,10 +6,10 @@ use fencepost_core::artifact::Fingerprint;
 use fencepost_core::lease::{Claim, Intent};
 use fencepost_core::ledger::{EndedBy, Ending, Status, Trigger};
 use fencepost_core::name::Job;
-use fencepost_core::run::{Exit, Finish};
-use fencepost_core::slot::{Choice, NotNow, OnUnknown};
+use fencepost_core::run::Exit;
+use fencepost_core::slot::{Choice, OnUnknown};
 use fencepost_guard::attend::attend;
-use fencepost_guard::clock;
+use fencepost_guard::summary::{EndReason, Summary};
 use fencepost_guard::transact::{TransactError, look, transact};
 use serde::Serialize;
 
@@ -35,14 +35,14 @@ pub fn run(global: &Global, options: &OnceOptions) -> Result<Code, Failure> {
         (Choose::Halt | Choose::Verify(_), None) => OnUnknown::Halt,
     };
     let outcome = attempt(global, options, params, first)?;
-    match (&outcome.finish, on_unknown) {
-        (Finish::NotNow(NotNow::Lost { .. }), Choose::Verify(command)) if looked_at.is_none() => {
+    match on_unknown {
+        Choose::Verify(command) if looked_at.is_none() && outcome.summary.is(EndReason::Unknown) => {
             verify(global, options, params, &command)
         }
         _ => {
-            let code = report(global, options, &outcome.finish);
+            report(global, options, &outcome.summary);
             outcome.share_ctrl_c();
-            Ok(code)
+            Ok(Code(outcome.summary.code))
         }
     }
 }
@@ -87,12 +87,12 @@ fn attempt(
     let settings = Settings::of_once(options, SlotRule::Once { params, on_unknown }, &place.store)?;
     let run = super::mint_run();
     let job = Job::once(options.key.clone());
-    let mut events = Events::open(None, job.to_string(), run.to_string())?;
+    let mut events = Events::open(None, job.to_string(), run)?;
     let again = Again::alone();
     // What is printed as JSON is the item of work, not the run.
     let quiet = Global { json: false, ..global.clone() };
     let attempt = Attempt { global: &quiet, settings, place, job, run, again };
-    attempt.guard(&mut events)
+    attempt.guard(&mut events, None)
 }
 
 /// Asks whether the effect is there: then it is written down as done, or else done now.
@@ -126,7 +126,7 @@ fn verify(global: &Global, options: &OnceOptions, params: Option<Fingerprint>, c
                 other.code()
             ));
             print(global, options, "unknown", None, false);
-            Ok(Code::of_unknown())
+            Ok(Code::UNKNOWN.under_run())
         }
     }
 }
@@ -155,43 +155,39 @@ fn record_done(global: &Global, options: &OnceOptions, params: Option<Fingerprin
     }
 }
 
-/// How it stands with the item of work, and the code that says so.
-fn report(global: &Global, options: &OnceOptions, finish: &Finish) -> Code {
-    let code = Code::of_once(finish);
-    match finish {
-        Finish::NotNow(NotNow::Duplicate { exit_code, .. }) => print(global, options, "done", *exit_code, true),
-        Finish::Held { .. } => {
+/// Prints how it stands with the item of work.
+fn report(global: &Global, options: &OnceOptions, summary: &Summary) {
+    use EndReason::{
+        CannotExecute, Done, Fenced, Held, KeeperDied, Lost, NoOutput, NotFound, Running, Timeout, Unknown, Unrecorded,
+    };
+    let print = |state, exit_code, replayed| print(global, options, state, exit_code, replayed);
+    match summary.reason {
+        Some(Done | Running) => print("done", summary.exit_code, true),
+        Some(Held) => {
             Voice::of(global).warn(&format!("{}: another is at it. Nothing was run.", options.key));
-            print(global, options, "in_progress", None, false);
+            print("in_progress", None, false);
         }
-        Finish::NotNow(why @ NotNow::Lost { .. }) => {
-            Voice::of(global).warn(&format!(
-                "{}: nothing was run: {} Look whether the effect is there, then say --on-unknown retry, or let a command \
-                 look: --on-unknown verify=CMD.",
-                options.key,
-                why.words()
-            ));
-            print(global, options, "unknown", None, false);
+        Some(Unknown) => {
+            Voice::of(global).warn(summary.message.as_deref().unwrap_or_default());
+            print("unknown", None, false);
         }
-        Finish::Ended { exit, judgement, .. } => {
-            let state = match judgement.status {
+        None | Some(NoOutput) => {
+            let state = match summary.status {
                 Status::Ok | Status::Empty => "done",
-                _ if is_unknown(exit.code()) => "unknown",
+                _ if summary.exit_code.is_none_or(is_unknown) => "unknown",
                 _ => "failed",
             };
-            print(global, options, state, Some(exit.code()), false);
+            print(state, summary.exit_code, false);
         }
-        Finish::NotSpawned(_) | Finish::Stopped { started: false, .. } => {
-            print(global, options, "failed", Some(i32::from(code.0)), false);
+        Some(NotFound | CannotExecute) => print("failed", Some(i32::from(summary.code)), false),
+        Some(Lost | Timeout | KeeperDied) if !summary.started => {
+            print("failed", Some(i32::from(summary.code)), false);
         }
-        Finish::Stopped { .. } | Finish::Fenced { .. } | Finish::Unrecorded { .. } => {
-            print(global, options, "unknown", None, false);
-        }
+        Some(Lost | Timeout | KeeperDied | Fenced | Unrecorded) => print("unknown", None, false),
         // Nothing was run, and nothing is known of the item of work.
-        other if global.json => report::finish_json(code, options.key.as_str(), other, clock::now().wall),
-        _ => {}
+        Some(_) if global.json => report::finish_json(summary),
+        Some(_) => {}
     }
-    code
 }
 
 /// Whether a code that is not 0 leaves it open whether the effect is there: a signal says nothing about that.

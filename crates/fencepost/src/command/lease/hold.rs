@@ -4,13 +4,13 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use fencepost_core::lease::Refusal;
-use fencepost_core::run::{Event, Finish, Overlap, Run, Stages, Terms};
+use fencepost_core::run::{Event, Overlap, Run, Stages, Terms};
 use fencepost_core::time::{Boot, millis};
 use fencepost_core::token::Token;
 use fencepost_guard::drive::{Note, drive};
 use fencepost_guard::hold::Stdin;
 use fencepost_guard::signals::Signals;
+use fencepost_guard::summary::{EndReason, Summary};
 use fencepost_guard::transact::TransactError;
 use fencepost_guard::{clock, descriptor};
 use serde_json::{Value, json};
@@ -20,6 +20,7 @@ use crate::backlog::{Backlog, PATIENCE};
 use crate::exit::{Code, Failure};
 use crate::report::Voice;
 use crate::show;
+use crate::summary::Asked;
 
 impl Desk<'_> {
     pub fn hold(&self, ttl: Duration, wait: Option<Duration>) -> Result<Code, Failure> {
@@ -45,36 +46,33 @@ impl Desk<'_> {
         let store = self.place.callee(&self.store);
         let mut tell = |note: Note| lines.note(&note);
         let finish = drive(Run::new(terms), store, &self.place.local(), &mut signals, &mut Stdin::new(), &mut tell);
-        self.held_to_the_end(finish, lines)
+        let summary = Asked { job: &self.job, skip_exit: 0, now: clock::now().wall }.summary(finish);
+        self.held_to_the_end(summary, lines)
     }
 
-    fn held_to_the_end(&self, finish: Finish, mut lines: Lines<'_>) -> Result<Code, Failure> {
-        match finish {
-            Finish::Ended { .. } | Finish::Barred { .. } => {
+    fn held_to_the_end(&self, summary: Summary, mut lines: Lines<'_>) -> Result<Code, Failure> {
+        if let Some(refusal) = summary.refusal {
+            return self.refused(TransactError::Refused(*refusal));
+        }
+        match summary.reason {
+            None => {
                 lines.end("released", None);
                 let _ = lines.backlog.pour(&mut lines.output, PATIENCE);
                 Ok(Code::DONE)
             }
-            Finish::Interrupted(signal) => Ok(Code((128 + signal) as u8)),
-            Finish::Stopped { why, .. } => {
-                let reason = why.note().replace("stopped: ", "");
+            Some(EndReason::Interrupted) => Ok(Code(summary.code)),
+            Some(EndReason::Lost | EndReason::Timeout | EndReason::KeeperDied) => {
+                let reason = summary.note.unwrap_or_default().replace("stopped: ", "");
                 lines.end("lost", Some(&reason));
                 Voice::of(self.global).warn(&format!("{}: lease lost: {reason}.", self.job));
                 Ok(Code::LOST)
             }
-            Finish::Unrecorded { .. } => Err(Failure::Other(format!(
+            Some(EndReason::Unrecorded) => Err(Failure::Other(format!(
                 "{}: the lease could not be released before it ran out; it ends by itself.",
                 self.job
             ))),
-            Finish::Held { record, remaining } => {
-                self.refused(TransactError::Refused(Refusal::Held { record, remaining }))
-            }
-            Finish::NotNow(why) => self.refused(TransactError::Refused(Refusal::NotNow { why, account: false })),
-            Finish::StoreFailed(error) => Err(Failure::Store(error)),
-            Finish::Refused(refusal) => self.refused(TransactError::Refused(refusal)),
-            Finish::NotSpawned(failure) => Err(Failure::Other(failure.text)),
-            Finish::Nested | Finish::WithoutLease { .. } | Finish::Fenced { .. } => {
-                Err(Failure::Other("This cannot happen to hold.".into()))
+            Some(_) => {
+                Err(summary.error.map_or_else(|| Failure::Other(summary.message.unwrap_or_default()), Failure::Store))
             }
         }
     }

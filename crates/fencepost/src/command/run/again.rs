@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 
 use fencepost_core::ledger::Status;
 use fencepost_core::plan::Mode;
-use fencepost_core::run::Finish;
-use fencepost_core::slot::{Asked, Choice, NotNow};
+use fencepost_core::slot::{Asked, Choice};
 use fencepost_core::time::Wall;
 use fencepost_core::token::Token;
 use fencepost_guard::signals::{Received, Signals};
+use fencepost_guard::summary::{EndReason, Summary};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::exit::{Code, Failure};
 use crate::report;
 use crate::settings::Settings;
 
-/// Tells the next process what this one has left to do. It is nobody else's business.
+/// Tells the next process what this one has left to do. The job's command does not get it.
 pub const VARIABLE: &str = "FENCEPOST_AGAIN";
 
 const LOOKED_AT: &str = "looked at ";
@@ -27,7 +27,7 @@ const LOOKED_AT: &str = "looked at ";
 /// The longest a retry waits.
 const BACKOFF_MAX: Duration = Duration::from_secs(3600);
 
-/// Where in a row of runs this one stands.
+/// Where in a series of runs this one stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Again {
     retries_done: u32,
@@ -37,19 +37,18 @@ pub struct Again {
     tried: Option<Wall>,
     /// How many more slots may be caught up after this one.
     more: u32,
-    /// The first code of the row that was not 0.
+    /// The first code of the series that was not 0.
     carried: u8,
-    /// It is not the first of its row.
+    /// It is not the first of its series.
     goes_on: bool,
 }
 
-/// A run that has ended, as far as it matters for the next.
-pub struct Ended<'a> {
-    pub finish: &'a Finish,
-    pub status: Status,
-    pub code: Code,
+/// A run that has ended, as far as the next one depends on it.
+pub struct Before<'a> {
+    pub summary: &'a Summary,
+    /// The slot that it claimed.
     pub slot: Option<Wall>,
-    /// Since it started.
+    /// How long it took.
     pub took: Duration,
 }
 
@@ -91,12 +90,13 @@ impl Again {
     pub fn next(
         &self,
         settings: &Settings,
-        ended: &Ended<'_>,
+        before: &Before<'_>,
         would_run: impl Fn(&Choice) -> Option<bool>,
     ) -> Option<Next> {
-        let slot = ended.slot?;
-        let failed = matches!(ended.status, Status::Error | Status::Timeout);
-        if failed && self.retries_done < settings.retries && may_retry(ended.finish) {
+        let slot = before.slot?;
+        let summary = before.summary;
+        let failed = matches!(summary.status, Status::Error | Status::Timeout);
+        if failed && self.retries_done < settings.retries && may_retry(summary) {
             let again = Self { retries_done: self.retries_done + 1, retry_of: Some(slot), goes_on: true, ..*self };
             // Triggers on other machines use attempts, too.
             if would_run(&settings.slot.retry(slot)) != Some(false) {
@@ -104,26 +104,25 @@ impl Again {
                 return Some(Next { again, after: backoff });
             }
         }
-        if self.more == 0 || matches!(ended.finish, Finish::Interrupted(_) | Finish::Unrecorded { .. }) {
+        if self.more == 0 || matches!(summary.reason, Some(EndReason::Interrupted | EndReason::Unrecorded)) {
             return None;
         }
-        let carried = if self.carried == 0 { ended.code.0 } else { self.carried };
+        let carried = if self.carried == 0 { summary.code } else { self.carried };
         let (tried, more) = (Some(slot), self.more - 1);
         let again = Self { retries_done: 0, retry_of: None, tried, more, carried, goes_on: true };
         if would_run(&again.choice(settings, slot)) != Some(true) {
             return None;
         }
-        Some(Next { again, after: settings.catch_up_spacing.saturating_sub(ended.took) })
+        Some(Next { again, after: settings.catch_up_spacing.saturating_sub(before.took) })
     }
 
-    /// The code of the whole row: the first that was not 0. That nothing more is due is no news then.
-    pub fn code(&self, code: Code, finish: &Finish) -> Code {
-        match finish {
+    /// The code of the whole series: the first that was not 0. After a run, it is no news that nothing more is due.
+    pub fn code(&self, summary: &Summary) -> Code {
+        use EndReason::{Done, Held, NotDue, Running};
+        match summary.reason {
             _ if self.carried != 0 => Code(self.carried),
-            Finish::Held { .. } | Finish::NotNow(NotNow::Duplicate { .. } | NotNow::NotDue { .. }) if self.goes_on => {
-                Code::DONE
-            }
-            _ => code,
+            Some(Held | Running | Done | NotDue) if self.goes_on => Code::DONE,
+            _ => Code(summary.code),
         }
     }
 
@@ -154,7 +153,7 @@ impl Next {
         self.again.retry_of.is_some()
     }
 
-    /// Waits until it is time. Somebody may want it to end instead: then the number of the signal comes back.
+    /// Waits until it is time. A signal that asks the run to end cuts the wait short: its number is the error.
     pub fn wait(&self, signals: &mut Signals) -> Result<(), i32> {
         let until = Instant::now() + self.after;
         loop {
@@ -189,7 +188,7 @@ fn exec(handed_on: &str) -> Failure {
     Failure::Other(format!("Cannot start the next run: {error}. The next trigger goes on."))
 }
 
-/// Tries an item of work again, now that somebody has looked at its attempts up to this one.
+/// Tries an item of work again, after its attempts up to this one were verified.
 pub fn exec_looked_at(token: Token) -> Failure {
     exec(&format!("{LOOKED_AT}{token}"))
 }
@@ -206,9 +205,10 @@ fn more(settings: &Settings) -> u32 {
     scheduled.map_or(0, |due| due.terms.catch_up.saturating_sub(1))
 }
 
-/// Whether it was the command that failed, and not somebody who wanted it to end.
-fn may_retry(finish: &Finish) -> bool {
-    !matches!(finish, Finish::Interrupted(_) | Finish::NotSpawned(_) | Finish::Unrecorded { .. })
+/// Whether the command itself failed, and its failure is recorded.
+fn may_retry(summary: &Summary) -> bool {
+    use EndReason::{CannotExecute, Interrupted, NotFound, Unrecorded};
+    !matches!(summary.reason, Some(Interrupted | NotFound | CannotExecute | Unrecorded))
 }
 
 #[cfg(test)]

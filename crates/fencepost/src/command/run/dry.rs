@@ -14,6 +14,7 @@ use fencepost_core::time::{Reference, Wall};
 use fencepost_core::token::Nonce;
 use fencepost_guard::clock;
 use fencepost_guard::scout::Scout;
+use fencepost_guard::summary::EndReason;
 use fencepost_guard::transact::look;
 use serde::Serialize;
 
@@ -22,9 +23,9 @@ use crate::args::{Global, OverlapChoice};
 use crate::duration;
 use crate::exit::{Code, Failure};
 use crate::place::Place;
-use crate::report;
 use crate::settings::Settings;
 use crate::show;
+use crate::summary::Asked;
 
 /// What the run would do.
 #[derive(Serialize)]
@@ -111,7 +112,7 @@ fn behind_barrier(
         Passage::Halt { barred } => (true, barred),
     };
     let finish = Finish::Barred { halt, barred, recorded: Kept::Recorded };
-    let answer = ending(job, settings, &finish, now);
+    let answer = ending(job, settings, finish, now);
     let before = settings.prepare.as_ref().map_or("", |_| " Its prepare command, which was not run, may change that.");
     let slot = Some(settings.zone.show(chosen.slot));
     Answer { slot, message: format!("{}{before}", answer.message), ..answer }
@@ -124,7 +125,7 @@ fn refused(job: &Job, settings: &Settings, refusal: Refusal, now: Wall) -> Answe
             let message = format!("{job} would wait {} for its slot {slot}, then run.", duration::show(wait));
             wait_for(job, "early", message, Some(slot))
         }
-        Refusal::NotNow { why, .. } => ending(job, settings, &Finish::NotNow(why), now),
+        Refusal::NotNow { why, .. } => ending(job, settings, Finish::NotNow(why), now),
         Refusal::Held { record, remaining } => {
             let holder = record.lease.as_ref().map(|lease| show::holder(lease, remaining, now)).unwrap_or_default();
             if settings.overlap == OverlapChoice::Replace {
@@ -136,9 +137,9 @@ fn refused(job: &Job, settings: &Settings, refusal: Refusal, now: Wall) -> Answe
                 let why = format!("{job} would wait up to {wait} for its turn: it is held by {holder}.");
                 return wait_for(job, "held", why, None);
             }
-            ending(job, settings, &Finish::Held { record, remaining }, now)
+            ending(job, settings, Finish::Held { record, remaining }, now)
         }
-        other => ending(job, settings, &Finish::Refused(other), now),
+        other => ending(job, settings, Finish::Refused(other), now),
     }
 }
 
@@ -148,27 +149,27 @@ fn wait_for(job: &Job, reason: &'static str, message: String, slot: Option<Strin
 }
 
 /// A run that starts nothing, in the words and with the code that it ends with.
-fn ending(job: &Job, settings: &Settings, finish: &Finish, now: Wall) -> Answer {
-    let job = job.to_string();
-    let (reason, words) = report::reason_and_words(&job, finish, now).unwrap_or(("none", String::new()));
-    let code = Code::of_run(finish, Code(settings.skip_exit));
-    let (decision, would) = match finish {
-        Finish::Barred { halt: true, .. } | Finish::NotNow(NotNow::Lost { .. }) => ("halt", "would be halted"),
-        Finish::Held { .. } | Finish::Barred { .. } => ("skip", "would be skipped"),
-        Finish::NotNow(NotNow::Duplicate { .. } | NotNow::NotDue { .. } | NotNow::Paused { .. }) => {
-            ("skip", "would be skipped")
-        }
+fn ending(job: &Job, settings: &Settings, finish: Finish, now: Wall) -> Answer {
+    use EndReason::{Barred, Done, Halted, Held, NotDue, Paused, Running, Unknown};
+    let summary = Asked { job, skip_exit: settings.skip_exit, now }.summary(finish);
+    let (decision, would) = match summary.reason {
+        Some(Halted | Unknown) => ("halt", "would be halted"),
+        Some(Held | Barred | Running | Done | NotDue | Paused) => ("skip", "would be skipped"),
         _ => ("fail", "would fail"),
     };
+    let words = summary.message.unwrap_or_default();
     let message = match words.strip_prefix(&format!("{job} skipped: ")) {
         Some(why) => format!("{job} {would}: {why}"),
         None => format!("{job} {would}. {words}"),
     };
-    let slot = match finish {
-        Finish::NotNow(NotNow::Duplicate { slot, .. } | NotNow::Failed { slot, .. } | NotNow::Lost { slot }) => {
-            Some(settings.zone.show(*slot))
-        }
-        _ => None,
-    };
-    Answer { v: 1, job, decision, reason, message, slot, trigger: None, exit_code: Some(code.0) }
+    Answer {
+        v: 1,
+        job: job.to_string(),
+        decision,
+        reason: summary.reason.map_or("none", EndReason::as_str),
+        message,
+        slot: summary.slot.map(|slot| settings.zone.show(slot)),
+        trigger: None,
+        exit_code: Some(summary.code),
+    }
 }

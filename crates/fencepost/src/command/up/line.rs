@@ -1,12 +1,19 @@
 //! One line per event: for programs, for a file, or for people at a terminal.
 
+use std::fmt;
 use std::io::{IsTerminal, Write};
 
 use fencepost_core::agenda::Agenda;
+use fencepost_core::ledger::Status;
 use fencepost_core::name::Name;
+use fencepost_core::token::{RunId, Token};
 use fencepost_core::zone::Zone;
 use fencepost_guard::clock;
-use serde_json::{Map, Value, json};
+use fencepost_guard::event::StopReason;
+use fencepost_guard::summary::EndReason;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use super::program::Program;
 use super::stamp;
@@ -16,68 +23,193 @@ use crate::show;
 /// The widest that a column of names gets.
 const NAME_MAX: usize = 32;
 
-/// Something that happened.
+/// Something that happened, to one job or to `up` itself.
 #[derive(Debug)]
 pub struct Line {
-    job: Option<String>,
-    event: String,
-    fields: Vec<(&'static str, String)>,
-    is_for_the_curious: bool,
+    job: Option<Name>,
+    event: UpEvent,
+    needs_verbose: bool,
 }
 
 impl Line {
-    pub fn of_up(event: &str) -> Self {
-        Self { job: None, event: event.to_string(), fields: Vec::new(), is_for_the_curious: false }
+    pub fn of_up(event: UpEvent) -> Self {
+        Self { job: None, event, needs_verbose: false }
     }
 
-    pub fn of_job(job: &Name, event: &str) -> Self {
-        Self { job: Some(job.to_string()), ..Self::of_up(event) }
+    pub fn of_job(job: &Name, event: UpEvent) -> Self {
+        Self { job: Some(job.clone()), ..Self::of_up(event) }
     }
 
-    pub fn with(mut self, key: &'static str, value: &str) -> Self {
-        self.fields.push((key, value.to_string()));
-        self
-    }
-
-    pub fn with_some(self, key: &'static str, value: Option<&str>) -> Self {
-        match value {
-            Some(value) => self.with(key, value),
-            None => self,
-        }
-    }
-
-    /// Only said with `-v`: where several machines do the same, most triggers find that another was first.
-    pub fn for_the_curious(self) -> Self {
-        Self { is_for_the_curious: true, ..self }
-    }
-
-    fn json(&self, at: &str) -> Value {
-        let mut object = Map::new();
-        object.insert("v".to_string(), json!(1));
-        object.insert("at".to_string(), json!(at));
-        object.insert("event".to_string(), json!(self.event));
-        if let Some(job) = &self.job {
-            object.insert("job".to_string(), json!(job));
-        }
-        for (key, value) in &self.fields {
-            let number = value.parse::<i64>().ok().filter(|_| NUMBERS.contains(key));
-            object.insert((*key).to_string(), number.map_or_else(|| json!(value), |number| json!(number)));
-        }
-        Value::Object(object)
+    /// Prints the line only with `-v`, if `is_quiet`: with several machines most triggers find that another was first.
+    pub fn quiet_if(self, is_quiet: bool) -> Self {
+        Self { needs_verbose: is_quiet, ..self }
     }
 
     fn details(&self) -> String {
-        let shown = |value: &str| {
-            let is_plain = !value.is_empty()
-                && !value.contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '='));
-            if is_plain { value.to_string() } else { json!(value).to_string() }
+        let shown = |value: &Value| match value {
+            Value::String(text) if is_plain(text) => text.clone(),
+            other => other.to_string(),
         };
-        self.fields.iter().map(|(key, value)| format!("{key}={}", shown(value))).collect::<Vec<_>>().join(" ")
+        let fields = self.event.fields();
+        fields.iter().map(|(key, value)| format!("{key}={}", shown(value))).collect::<Vec<_>>().join(" ")
     }
 }
 
-/// Fields that are numbers for programs.
-const NUMBERS: [&str; 9] = ["jobs", "pid", "token", "count", "exit", "took_ms", "by_ms", "running", "signal"];
+/// Whether a value needs no quotes.
+fn is_plain(text: &str) -> bool {
+    !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '='))
+}
+
+/// A line as programs read it.
+#[derive(Serialize)]
+struct LineJson<'a> {
+    v: u32,
+    at: &'a str,
+    event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<&'a str>,
+    #[serde(flatten)]
+    fields: &'a UpEvent,
+}
+
+/// What happened, with its fields. Its name is the `event` of the line.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum UpEvent {
+    Up {
+        jobs: usize,
+        store: String,
+        config: String,
+        pid: u32,
+    },
+    Reloaded {
+        jobs: usize,
+        by: &'static str,
+    },
+    ReloadRefused {
+        message: String,
+    },
+    Slept {
+        r#for: String,
+    },
+    ClockStepped {
+        by_ms: i64,
+    },
+    StoreAway {
+        message: String,
+    },
+    StoreBack {
+        after: String,
+    },
+    Stopping {
+        signal: i32,
+        running: usize,
+        within: String,
+    },
+    Stopped {},
+    /// The job waits for one of the running ones to end.
+    Queued {
+        running: usize,
+    },
+    NotStarted {
+        message: String,
+    },
+    Started {
+        slot: String,
+        run: RunId,
+        token: Token,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        took_over: Option<String>,
+    },
+    Missed {
+        count: u64,
+        from: String,
+        to: String,
+    },
+    /// A run ended. The line is named by its status.
+    Ended {
+        #[serde(skip)]
+        status: Status,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        slot: Option<String>,
+        exit: u8,
+        took_ms: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<EndReason>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
+    /// An event of a run that is passed on under its own name.
+    PassedOn {
+        #[serde(skip)]
+        name: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<StopReason>,
+    },
+    /// A run ended without its last event.
+    Died {
+        exit: i32,
+    },
+    /// A run was asked to end.
+    Ending {
+        pid: u32,
+    },
+}
+
+impl UpEvent {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Up { .. } => "up",
+            Self::Reloaded { .. } => "reloaded",
+            Self::ReloadRefused { .. } => "reload_refused",
+            Self::Slept { .. } => "slept",
+            Self::ClockStepped { .. } => "clock_stepped",
+            Self::StoreAway { .. } => "store_away",
+            Self::StoreBack { .. } => "store_back",
+            Self::Stopping { .. } => "stopping",
+            Self::Stopped {} => "stopped",
+            Self::Queued { .. } => "queued",
+            Self::NotStarted { .. } => "not_started",
+            Self::Started { .. } => "started",
+            Self::Missed { .. } => "missed",
+            Self::Ended { status, .. } => status.as_str(),
+            Self::PassedOn { name, .. } => name,
+            Self::Died { .. } => "died",
+            Self::Ending { .. } => "ending",
+        }
+    }
+
+    /// The fields in the order in which they are declared.
+    fn fields(&self) -> Vec<(String, Value)> {
+        let text = serde_json::to_string(self).unwrap_or_default();
+        serde_json::from_str(&text).map_or_else(|_| Vec::new(), |Fields(fields)| fields)
+    }
+}
+
+/// The fields of a JSON object, in order.
+struct Fields(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(FieldsVisitor).map(Self)
+    }
+}
+
+struct FieldsVisitor;
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Vec<(String, Value)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        std::iter::from_fn(|| map.next_entry().transpose()).collect()
+    }
+}
 
 /// Where lines go, and how they look there.
 #[derive(Debug)]
@@ -120,23 +252,24 @@ impl Printer {
     }
 
     pub fn print(&mut self, line: &Line) {
-        if line.is_for_the_curious && !self.verbose {
+        if line.needs_verbose && !self.verbose {
             return;
         }
         let at = stamp(clock::wall_now(), &self.zone);
-        let job = line.job.as_deref().unwrap_or("-");
+        let (job, event) = (line.job.as_ref().map(Name::as_str), line.event.name());
+        let who = job.unwrap_or("-");
         match self.look {
             Style::Nothing => {}
-            Style::Json => show::json(&line.json(&at)),
-            Style::Plain => show::line(format!("{at} {job} {} {}", line.event, line.details()).trim_end()),
+            Style::Json => show::json(&LineJson { v: 1, at: &at, event, job, fields: &line.event }),
+            Style::Plain => show::line(format!("{at} {who} {event} {}", line.details()).trim_end()),
             Style::Terminal { colours } => {
                 self.clear_next();
                 let time = at.split_once('T').map_or(at.as_str(), |(_, time)| time.get(..8).unwrap_or(time));
                 let width = self.width.max(1);
-                let event = format!("{:12}", show::flat(&line.event));
                 let details = show::flat(&line.details());
-                let event = if colours { coloured(&line.event, &event) } else { event };
-                show::write(&format!("{}\n", format!("{time}  {job:width$}  {event}  {details}").trim_end()));
+                let padded = format!("{event:12}");
+                let event = if colours { coloured(event, &padded) } else { padded };
+                show::write(&format!("{}\n", format!("{time}  {who:width$}  {event}  {details}").trim_end()));
             }
         }
     }

@@ -15,20 +15,22 @@ use std::time::Duration;
 
 use fencepost_core::agenda::{Agenda, End, Input, Look, Output, STEP_WITHIN, StartId, Told};
 use fencepost_core::name::Name;
-use fencepost_core::time::{Boot, Wall};
+use fencepost_core::time::{Boot, Wall, millis};
 use fencepost_guard::clock;
 use fencepost_guard::daemon::Started;
+use fencepost_guard::event::{EventLine, RunEnd, RunEvent};
 use fencepost_guard::signals::{Received, Signals};
+use fencepost_guard::summary::EndReason;
 use nix::errno::Errno;
 use nix::libc::{SIGHUP, SIGTERM};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use serde_json::Value;
 
-use self::line::{Line, Printer};
+use self::line::{Line, Printer, UpEvent};
 use self::lookout::Lookout;
 use self::program::Program;
 use crate::args::{Global, UpOptions};
 use crate::config::{COPY_VARIABLE, FOUND_VARIABLE};
+use crate::duration;
 use crate::exit::{Code, Failure};
 use crate::show;
 
@@ -93,8 +95,8 @@ struct Running {
     process: Started,
     begun: Boot,
     slot: Option<String>,
-    /// What its last event said.
-    ended: Option<Value>,
+    /// Its last event.
+    ended: Option<RunEnd>,
     has_lease: bool,
 }
 
@@ -111,7 +113,7 @@ impl Up<'_> {
         self.step(Input::Tick);
         loop {
             if self.is_over() {
-                self.printer.print(&Line::of_up("stopped"));
+                self.printer.print(&Line::of_up(UpEvent::Stopped {}));
                 return self.code();
             }
             self.printer.show_next(&self.agenda, self.children.len());
@@ -162,8 +164,8 @@ impl Up<'_> {
                 self.children.insert(id, Running { job, process, begun, slot: None, ended: None, has_lease: true });
             }
             Err(error) => {
-                let line = Line::of_job(&job, "not_started").with("message", &error.to_string());
-                self.printer.print(&line);
+                let event = UpEvent::NotStarted { message: error.to_string() };
+                self.printer.print(&Line::of_job(&job, event));
                 self.step(Input::Ended { id, end: End::NotStarted });
             }
         }
@@ -208,8 +210,7 @@ impl Up<'_> {
         let end = running.end();
         self.store_failed |= matches!(end, End::Away(_));
         if !matches!(end, End::Away(_)) && running.ended.is_none() {
-            let line = Line::of_job(&running.job, "died").with("exit", &code.to_string());
-            self.printer.print(&line);
+            self.printer.print(&Line::of_job(&running.job, UpEvent::Died { exit: code }));
         }
         if self.first_failure == Code::DONE {
             self.first_failure = Code(u8::try_from(code).unwrap_or(Code::FAILED.0));
@@ -219,14 +220,14 @@ impl Up<'_> {
 
     fn tell(&mut self, told: &Told) {
         let line = match told {
-            Told::Slept(length) => Line::of_up("slept").with("for", &crate::duration::show(*length)),
-            Told::Stepped(by) => Line::of_up("clock_stepped").with("by_ms", &by.to_string()),
+            Told::Slept(length) => Line::of_up(UpEvent::Slept { r#for: duration::show(*length) }),
+            Told::Stepped(by) => Line::of_up(UpEvent::ClockStepped { by_ms: *by }),
             Told::StoreAway { error } => {
                 self.store_failed = true;
-                Line::of_up("store_away").with("message", error)
+                Line::of_up(UpEvent::StoreAway { message: error.clone() })
             }
-            Told::StoreBack { away_for } => Line::of_up("store_back").with("after", &crate::duration::show(*away_for)),
-            Told::Queued(job) => Line::of_job(job, "queued").with("running", &self.agenda.running().to_string()),
+            Told::StoreBack { away_for } => Line::of_up(UpEvent::StoreBack { after: duration::show(*away_for) }),
+            Told::Queued(job) => Line::of_job(job, UpEvent::Queued { running: self.agenda.running() }),
         };
         self.printer.print(&line);
     }
@@ -246,11 +247,8 @@ impl Up<'_> {
             None => {
                 let within = self.program.stop_within().unwrap_or(STOP_WITHIN);
                 self.stop = Some(Stop { until: clock::boot_now() + within, is_final: false });
-                let line = Line::of_up("stopping")
-                    .with("signal", &signal.to_string())
-                    .with("running", &self.children.len().to_string())
-                    .with("within", &crate::duration::show(within));
-                self.printer.print(&line);
+                let (running, within) = (self.children.len(), duration::show(within));
+                self.printer.print(&Line::of_up(UpEvent::Stopping { signal, running, within }));
                 self.step(Input::Stop);
             }
             Some(Stop { is_final: false, .. }) => self.end_children(),
@@ -271,8 +269,7 @@ impl Up<'_> {
             stop.is_final = true;
         }
         for running in self.children.values() {
-            let line = Line::of_job(&running.job, "ending").with("pid", &running.process.pid().to_string());
-            self.printer.print(&line);
+            self.printer.print(&Line::of_job(&running.job, UpEvent::Ending { pid: running.process.pid() }));
             running.process.signal(SIGTERM);
         }
     }
@@ -295,14 +292,13 @@ impl Up<'_> {
             Ok(program) => {
                 self.program = program;
                 self.printer.adapt(&self.program);
-                let jobs = self.program.tasks().len().to_string();
-                let by = if is_asked { "signal" } else { "change" };
-                self.printer.print(&Line::of_up("reloaded").with("jobs", &jobs).with("by", by));
+                let (jobs, by) = (self.program.tasks().len(), if is_asked { "signal" } else { "change" });
+                self.printer.print(&Line::of_up(UpEvent::Reloaded { jobs, by }));
                 self.step(Input::Reload { tasks: self.program.tasks(), limits: self.program.limits() });
             }
             Err(failure) => {
-                let line = Line::of_up("reload_refused").with("message", failure.message());
-                self.printer.print(&line);
+                let event = UpEvent::ReloadRefused { message: failure.message().to_string() };
+                self.printer.print(&Line::of_up(event));
             }
         }
     }
@@ -329,53 +325,71 @@ impl Up<'_> {
 impl Running {
     /// Takes note of an event, and makes a line of what is worth one.
     fn note(&mut self, text: &str) -> Option<Line> {
-        let event: Value = serde_json::from_str(text).ok()?;
-        let said = |key: &str| event[key].as_str().map(str::to_string);
-        let line = |name: &str| Line::of_job(&self.job, name);
-        match event["event"].as_str()? {
-            "claimed" => {
-                self.slot = said("slot");
+        let EventLine { run, event, .. } = serde_json::from_str(text).ok()?;
+        let line = match event {
+            RunEvent::Claimed { slot, token, took_over, .. } => {
                 self.begun = clock::boot_now();
                 self.ended = None;
                 self.has_lease = true;
-                let took_over = event["took_over"]["reason"].as_str();
-                let line = line("started").with_some("slot", self.slot.as_deref()).with("run", &said("run")?);
-                Some(line.with("token", &event["token"].to_string()).with_some("took_over", took_over))
+                self.slot = Some(slot.clone());
+                let took_over = took_over.map(|before| before.reason);
+                Line::of_job(&self.job, UpEvent::Started { slot, run, token, took_over })
             }
-            "missed" => {
-                let line = line("missed").with("count", &event["count"].to_string());
-                Some(line.with("from", &said("slot_from")?).with("to", &said("slot_to")?))
+            RunEvent::Missed { slot_from: from, slot_to: to, count } => {
+                Line::of_job(&self.job, UpEvent::Missed { count, from, to })
             }
-            "ended" => {
-                let status = said("status")?;
-                let is_quiet = matches!(said("reason").as_deref(), Some("running" | "done" | "not_due" | "failed"));
-                let took = clock::boot_now().since(self.begun).as_millis();
-                let slot = self.slot.take();
-                let line = line(&status).with_some("slot", slot.as_deref());
-                let line = line.with("exit", &event["exit_code"].to_string()).with("took_ms", &took.to_string());
-                let line = line.with_some("reason", said("reason").as_deref());
-                let line = line.with_some("message", said("message").as_deref());
-                self.ended = Some(event);
-                Some(if is_quiet { line.for_the_curious() } else { line })
+            RunEvent::Ended(end) => self.note_end(end),
+            other => {
+                let event = self.passed_on(other)?;
+                Line::of_job(&self.job, event)
             }
-            "renewal_failed" | "stopping" | "frozen" | "thawed" | "completion_failed" | "without_lease" | "stuck"
-            | "left_overs" => {
-                let name = event["event"].as_str()?;
-                self.has_lease &= name != "without_lease";
-                let line = line(name).with_some("message", said("message").as_deref());
-                Some(line.with_some("reason", said("reason").as_deref()))
+        };
+        Some(line)
+    }
+
+    fn note_end(&mut self, end: RunEnd) -> Line {
+        use EndReason::{Done, Failed, NotDue, Running};
+        let is_quiet = matches!(end.reason, Some(Running | Done | NotDue | Failed));
+        let event = UpEvent::Ended {
+            status: end.status,
+            slot: self.slot.take(),
+            exit: end.exit_code,
+            took_ms: millis(clock::boot_now().since(self.begun)),
+            reason: end.reason,
+            message: end.message.clone(),
+        };
+        self.ended = Some(end);
+        Line::of_job(&self.job, event).quiet_if(is_quiet)
+    }
+
+    /// An event that is printed under its own name. The others are for programs that read the run's own events.
+    fn passed_on(&mut self, event: RunEvent) -> Option<UpEvent> {
+        let (name, message, reason) = match event {
+            RunEvent::RenewalFailed { message } => ("renewal_failed", Some(message), None),
+            RunEvent::Stopping { reason, message } => ("stopping", Some(message), Some(reason)),
+            RunEvent::Frozen => ("frozen", None, None),
+            RunEvent::Thawed => ("thawed", None, None),
+            RunEvent::CompletionFailed { message } => ("completion_failed", Some(message), None),
+            RunEvent::WithoutLease { message } => {
+                self.has_lease = false;
+                ("without_lease", Some(message), None)
             }
-            _ => None,
-        }
+            RunEvent::Stuck { .. } => ("stuck", None, None),
+            RunEvent::LeftOvers { .. } => ("left_overs", None, None),
+            _ => return None,
+        };
+        Some(UpEvent::PassedOn { name, message, reason })
     }
 
     /// What its last event means for what comes next.
     fn end(&self) -> End {
         let Some(ended) = &self.ended else { return End::Died };
-        match ended["reason"].as_str() {
-            Some("store_failed") => End::Away(ended["message"].as_str().unwrap_or("the store failed").to_string()),
-            Some("held" | "running") => End::Elsewhere,
-            Some("not_due" | "done" | "failed") => End::NotDue,
+        match ended.reason {
+            Some(EndReason::StoreFailed) => {
+                End::Away(ended.message.clone().unwrap_or_else(|| "the store failed".to_string()))
+            }
+            Some(EndReason::Held | EndReason::Running) => End::Elsewhere,
+            Some(EndReason::NotDue | EndReason::Done | EndReason::Failed) => End::NotDue,
             _ if !self.has_lease => End::WithoutLease,
             _ => End::Done,
         }

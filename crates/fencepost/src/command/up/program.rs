@@ -11,7 +11,7 @@ use fencepost_core::agenda::{Limits, Task};
 use fencepost_core::name::Name;
 use fencepost_core::zone::Zone;
 
-use super::line::Line;
+use super::line::{Line, UpEvent};
 use super::lookout::Request;
 use super::tasks::{self, Scheduling};
 use crate::args::Global;
@@ -144,11 +144,12 @@ impl Program {
     }
 
     pub fn introduction(&self, jobs: usize) -> Line {
-        Line::of_up("up")
-            .with("jobs", &jobs.to_string())
-            .with("store", &self.place.shown_store())
-            .with("config", &self.path().display().to_string())
-            .with("pid", &std::process::id().to_string())
+        Line::of_up(UpEvent::Up {
+            jobs,
+            store: self.place.shown_store(),
+            config: self.path().display().to_string(),
+            pid: std::process::id(),
+        })
     }
 }
 

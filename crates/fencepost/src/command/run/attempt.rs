@@ -1,0 +1,285 @@
+//! One attempt at a run, in phases: prepare its places, claim, drive it to its end, settle what the end asks for, report it,
+//! decide whether another attempt follows.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use fencepost_core::lease::{Claim, Honest, Intent};
+use fencepost_core::ledger::{Status, Trigger};
+use fencepost_core::name::Job;
+use fencepost_core::record::Holder;
+use fencepost_core::run::Run;
+use fencepost_core::slot::{Choice, Standing};
+use fencepost_core::token::RunId;
+use fencepost_guard::child::{Child, Plan};
+use fencepost_guard::drive::{Note, drive};
+use fencepost_guard::event::{RunEnd, RunEvent};
+use fencepost_guard::keeper::Keeper;
+use fencepost_guard::pin::Pins;
+use fencepost_guard::signals::Signals;
+use fencepost_guard::summary::Summary;
+use fencepost_guard::terminal::Terminal;
+use fencepost_guard::transact::{count_skip, look, transact};
+use fencepost_guard::{clock, retention};
+use fencepost_store::Store;
+use nix::libc::SIGINT;
+
+use super::again::{Again, Before, Next};
+use super::capture::{Capture, keep_files};
+use super::environment::environment;
+use super::listener::{Claimed, Listener};
+use super::output::Output;
+use super::{opened, scout, terms};
+use crate::args::Global;
+use crate::config;
+use crate::events::Events;
+use crate::exit::{Code, Failure};
+use crate::notify::Teller;
+use crate::place::Place;
+use crate::report::{self, Voice};
+use crate::settings::Settings;
+use crate::summary::Asked;
+
+/// One attempt, as it was asked for.
+pub struct Attempt<'a> {
+    pub global: &'a Global,
+    pub settings: Settings,
+    pub place: Place,
+    pub job: Job,
+    pub run: RunId,
+    pub again: Again,
+}
+
+/// How an attempt came out.
+pub struct Outcome {
+    pub code: Code,
+    pub summary: Summary,
+    pub(super) next: Option<Next>,
+    pub(super) child: Child,
+    is_interrupted: bool,
+}
+
+impl Outcome {
+    /// Ends this process by ctrl-C if that ended the run. To be called when everything is recorded and printed.
+    pub fn share_ctrl_c(&self) {
+        if self.is_interrupted {
+            report::flush();
+            self.child.end_like_ctrl_c();
+        }
+    }
+}
+
+/// What an attempt works with, once everything is in place.
+struct Prepared {
+    begun: Instant,
+    signals: Signals,
+    store: Arc<dyn Store>,
+    output: Option<Output>,
+    capture: Option<Capture>,
+    /// Holds the copies of the inputs until the run has ended.
+    _pins: Option<Pins>,
+    holder: Holder,
+    child: Child,
+}
+
+impl Attempt<'_> {
+    pub fn guard(self, events: &mut Events, mut teller: Option<&mut Teller>) -> Result<Outcome, Failure> {
+        let mut prepared = self.prepare()?;
+        let (summary, claimed) = self.drive(&mut prepared, events, teller.as_deref_mut());
+        self.show_output(&mut prepared, &summary, claimed);
+        let in_a_row = self.settle(&prepared, &summary);
+        events.end(&events.line(RunEvent::Ended(RunEnd::of(&summary))));
+        let next = self.next(&prepared, &summary, claimed);
+        if let Some(teller) = teller {
+            match next.as_ref().is_some_and(Next::is_retry) {
+                true => teller.retry(&summary),
+                false => teller.end(&summary, self.again.retries_done(), in_a_row),
+            }
+        }
+        if claimed.is_some_and(|claimed| retention::is_due(claimed.grants)) {
+            look_after(prepared.store.as_ref(), &self.job, self.voice(), self.global.verbose);
+        }
+        Ok(self.outcome(prepared, summary, next))
+    }
+
+    fn voice(&self) -> Voice {
+        Voice::of(self.global)
+    }
+
+    /// Starts the keeper, opens the store and makes the files of the run.
+    fn prepare(&self) -> Result<Prepared, Failure> {
+        let Self { settings, place, job, run, .. } = self;
+        // The keeper is forked before the store is opened: no database handle crosses a fork, and no thread exists yet.
+        let keeper = Keeper::start().map_err(|error| Failure::Other(format!("Cannot start the keeper: {error}")))?;
+        let terminal = Terminal::detect();
+        let begun = Instant::now();
+        let signals =
+            Signals::listen().map_err(|error| Failure::Other(format!("Cannot listen to signals: {error}")))?;
+        let store = opened(place, settings)?;
+        let output = Output::prepare(settings, place, *run)?;
+        let capture = Capture::prepare(settings, place, job, *run).unwrap_or_else(|error| {
+            self.voice().warn(&format!("{job}: what it prints cannot be kept: {error}. It runs all the same."));
+            None
+        });
+        let pins =
+            (!settings.needs.is_empty()).then(|| Pins::new(&place.state, *run)).transpose().map_err(|error| {
+                Failure::Other(format!(
+                    "Cannot make a place for what the job reads in {}: {error}",
+                    place.state.display()
+                ))
+            })?;
+        let holder = place.host.holder(std::process::id() as i32, keeper.mark());
+        let plan = self.plan(&store, output.as_ref(), capture.as_ref(), pins.as_ref())?;
+        let child = Child::new(plan, keeper, terminal);
+        Ok(Prepared { begun, signals, store, output, capture, _pins: pins, holder, child })
+    }
+
+    /// How the command is started.
+    fn plan(
+        &self,
+        store: &Arc<dyn Store>,
+        output: Option<&Output>,
+        capture: Option<&Capture>,
+        pins: Option<&Pins>,
+    ) -> Result<Plan, Failure> {
+        let Self { settings, place, job, run, .. } = self;
+        let kept = |path: fn(&Capture) -> &PathBuf| capture.map(|capture| OsString::from(path(capture)));
+        let held_back = |path: fn(&Output) -> &PathBuf| output.map(|output| OsString::from(path(output)));
+        Ok(Plan {
+            argv: settings.argv.clone(),
+            prepare: settings.prepare.clone(),
+            scout: scout(settings, place, store, pins)?,
+            cwd: settings.working_directory.clone().map(PathBuf::into_os_string),
+            grace: settings.grace,
+            leave_children: settings.leave_children,
+            observe: settings.observe,
+            ends_when_asked: config::is_under_up(),
+            stdout: held_back(|output| &output.stdout).or_else(|| kept(|capture| &capture.stdout)),
+            stderr: held_back(|output| &output.stderr).or_else(|| kept(|capture| &capture.stderr)),
+            label: job.to_string(),
+            run: *run,
+            said: place.said(*run),
+            env: environment(place, settings, job, *run),
+        })
+    }
+
+    fn claim(&self, holder: Holder) -> Claim {
+        let Self { settings, run, again, .. } = self;
+        Claim {
+            run: *run,
+            ttl: settings.ttl,
+            holder,
+            slot: again.choice(settings, clock::now().wall),
+            zone: settings.zone.name().to_string(),
+            trigger: Trigger::Manual,
+        }
+    }
+
+    /// Claims the lease, runs the command under it and records its end.
+    fn drive(
+        &self,
+        prepared: &mut Prepared,
+        events: &mut Events,
+        teller: Option<&mut Teller>,
+    ) -> (Summary, Option<Claimed>) {
+        let Self { settings, place, job, .. } = self;
+        let Prepared { signals, store, capture, holder, child, .. } = prepared;
+        let run = Run::new(terms(settings, job.clone(), self.claim(holder.clone())));
+        let mut listener =
+            Listener { attempt: self, store: store.as_ref(), capture: capture.as_ref(), events, teller, claimed: None };
+        let mut tell = |note: Note| listener.hear(&note);
+        let finish = drive(run, place.callee(store), &place.local(), signals, child, &mut tell);
+        let asked = Asked { job, skip_exit: settings.skip_exit, now: clock::now().wall };
+        (asked.summary(finish), listener.claimed)
+    }
+
+    /// Keeps the command's output, and shows what was held back if the command failed.
+    fn show_output(&self, prepared: &mut Prepared, summary: &Summary, claimed: Option<Claimed>) {
+        let Self { settings, place, job, run, .. } = self;
+        if let Some(capture) = prepared.capture.take() {
+            capture.finish();
+        }
+        let Some(output) = prepared.output.take() else { return };
+        if let Some(Claimed { slot, .. }) = claimed {
+            keep_files(settings, place, job, *run, slot, [&output.stdout, &output.stderr]);
+        }
+        // Only a skip by the barrier has output: that of its prepare command.
+        output.show_if(summary.code != 0 && summary.status != Status::SkippedBarrier);
+    }
+
+    /// Prints the end, and writes what the run's own last swap could not say. Returns how many overlaps there were in a
+    /// row.
+    fn settle(&self, prepared: &Prepared, summary: &Summary) -> Option<u64> {
+        let Self { place, job, run, .. } = self;
+        let store = prepared.store.as_ref();
+        self.voice().finish(&job.to_string(), summary);
+        if self.global.json {
+            report::finish_json(summary);
+        }
+        if let Some(refused) = summary.refused.as_deref().filter(|_| !summary.recorded.is_recorded()) {
+            // Another run has the lease by now, so the last swap could not record the refusal.
+            let _ = transact(store, &place.local(), job, Intent::NotePublish(refused.clone()), *run);
+        }
+        // A skip is not a failure: it is counted under a key of its own.
+        match count_skip(store, &place.local(), job, *run, &place.host.name, summary.skip?) {
+            Ok(skips) => skips.last.map(|last| last.in_a_row),
+            Err(error) => {
+                self.voice().warn(&format!("{job} was skipped, but the skip could not be counted: {error}"));
+                None
+            }
+        }
+    }
+
+    /// The attempt that follows this one, unless a signal asked for the end.
+    fn next(&self, prepared: &Prepared, summary: &Summary, claimed: Option<Claimed>) -> Option<Next> {
+        if is_interrupted(summary) || prepared.signals.asked_to_end().is_some() {
+            return None;
+        }
+        let before = Before { summary, slot: claimed.map(|claimed| claimed.slot), took: prepared.begun.elapsed() };
+        self.again.next(&self.settings, &before, |choice| would_run(prepared.store.as_ref(), &self.job, choice))
+    }
+
+    /// Waits for the time of the next attempt. A signal may come first.
+    fn outcome(&self, prepared: Prepared, summary: Summary, next: Option<Next>) -> Outcome {
+        let Prepared { mut signals, store, child, .. } = prepared;
+        let (code, is_interrupted) = (self.again.code(&summary), is_interrupted(&summary));
+        // Everything is flushed, and the kernel closes the files faster than the database does.
+        std::mem::forget(store);
+        match next.as_ref().map(|next| next.wait(&mut signals)) {
+            Some(Err(signal)) => {
+                let (code, is_interrupted) = (Code::of_signal(signal), signal == SIGINT);
+                Outcome { code, summary, next: None, child, is_interrupted }
+            }
+            _ => Outcome { code, summary, next, child, is_interrupted },
+        }
+    }
+}
+
+/// Whether SIGINT ended the command, or the run before it had one.
+fn is_interrupted(summary: &Summary) -> bool {
+    summary.signal == Some(SIGINT)
+}
+
+/// Removes old entries of the job's history. That is housekeeping: if it fails, a later run does it.
+fn look_after(store: &dyn Store, job: &Job, voice: Voice, aloud: bool) {
+    let pruned = look(store, job).and_then(|(record, clock)| {
+        let here = clock::now().wall;
+        let now = clock.map_or(here, |clock| clock.wall.min(here));
+        record.map_or(Ok(0), |record| retention::prune(store, &record, now))
+    });
+    match pruned {
+        _ if !aloud => {}
+        Ok(0) => {}
+        Ok(count) => voice.tell(&format!("{job}: gave up {count} old entries of its history.")),
+        Err(error) => voice.tell(&format!("{job}: old entries of its history could not be given up: {error}")),
+    }
+}
+
+/// Whether a choice comes to a run now, or soon. Nothing if the store does not answer.
+fn would_run(store: &dyn Store, job: &Job, choice: &Choice) -> Option<bool> {
+    let (record, clock) = look(store, job).ok()?;
+    let now = clock.map_or_else(|| clock::now().wall, |clock| clock.wall);
+    Some(choice.choose::<Honest>(record.as_ref(), Standing::Stands, now).is_ok())
+}

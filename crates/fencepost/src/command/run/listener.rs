@@ -1,0 +1,84 @@
+//! Passes on what happens in a run while it goes on: to people, programs, the notifier and the kept output.
+
+use fencepost_core::ledger::Status;
+use fencepost_core::name::Job;
+use fencepost_core::run::Event;
+use fencepost_core::skips::Skip;
+use fencepost_core::time::Wall;
+use fencepost_guard::drive::Note;
+use fencepost_guard::transact::{count_skip, look};
+use fencepost_guard::{clock, nudge};
+use fencepost_store::Store;
+
+use super::Attempt;
+use super::capture::Capture;
+use crate::events::{self, Events};
+use crate::notify::Teller;
+use crate::report::Voice;
+
+pub struct Listener<'a> {
+    pub attempt: &'a Attempt<'a>,
+    pub store: &'a dyn Store,
+    pub capture: Option<&'a Capture>,
+    pub events: &'a mut Events,
+    pub teller: Option<&'a mut Teller>,
+    pub claimed: Option<Claimed>,
+}
+
+/// What the run was granted.
+#[derive(Clone, Copy, Debug)]
+pub struct Claimed {
+    pub slot: Wall,
+    pub grants: u64,
+}
+
+impl Listener<'_> {
+    pub fn hear(&mut self, note: &Note) {
+        let line = self.events.line(events::described(note));
+        if let Some(teller) = &mut self.teller {
+            teller.note(&line.event);
+        }
+        if let Note::Event(event) = note {
+            self.follow(event);
+        }
+        self.events.write(&line);
+        let Attempt { global, job, place, .. } = self.attempt;
+        Voice::of(global).note(&job.to_string(), note);
+        if let Note::Event(Event::AskedToStop { record }) = note {
+            nudge(&place.host, record);
+        }
+    }
+
+    /// Does what an event asks for.
+    fn follow(&mut self, event: &Event) {
+        match event {
+            Event::Claimed { slot, grants, .. } => {
+                self.claimed = Some(Claimed { slot: *slot, grants: *grants });
+                self.keep_output(*slot);
+            }
+            Event::WithoutLease { .. } => self.keep_output(clock::now().wall),
+            Event::Observed { status, .. } => self.count_observed(*status),
+            _ => {}
+        }
+    }
+
+    fn keep_output(&self, slot: Wall) {
+        if let Some(capture) = self.capture {
+            capture.claimed(slot);
+        }
+    }
+
+    /// Counts a skip that `--observe` did not make.
+    fn count_observed(&self, status: Status) {
+        let Attempt { job, place, run, .. } = self.attempt;
+        if let Some(skip) = Skip::of(status).or_else(|| overlap(status, self.store, job)) {
+            let _ = count_skip(self.store, &place.local(), job, *run, &place.host.name, skip);
+        }
+    }
+}
+
+/// An observed overlap, with the run that is in the way.
+fn overlap(status: Status, store: &dyn Store, job: &Job) -> Option<Skip> {
+    let (record, _) = look(store, job).ok().filter(|_| status == Status::SkippedOverlap)?;
+    record.map(|record| Skip::Overlap(record.token))
+}

@@ -1,0 +1,339 @@
+//! Turns the end of a run into its summary: exit code, status, reason and message. No other code matches on `Finish`.
+
+use std::time::Duration;
+
+use fencepost_core::contract::Judgement;
+use fencepost_core::lease::Refusal;
+use fencepost_core::ledger::{Barred, EndedBy, Status};
+use fencepost_core::name::Job;
+use fencepost_core::record::Record;
+use fencepost_core::register::{Fate, StoreError};
+use fencepost_core::run::{Exit, Finish, Kept, NotSpawned, Why};
+use fencepost_core::said::Published;
+use fencepost_core::skips::Skip;
+use fencepost_core::slot::NotNow;
+use fencepost_core::time::Wall;
+use fencepost_guard::summary::{EndReason, Summary, Weight};
+
+use crate::exit::Code;
+use crate::show;
+
+/// What a run was asked to do, as far as its end depends on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    pub job: &'a Job,
+    /// The exit code of a skip.
+    pub skip_exit: u8,
+    pub now: Wall,
+}
+
+impl Asked<'_> {
+    pub fn summary(&self, finish: Finish) -> Summary {
+        match finish {
+            Finish::Ended { exit, judgement, escaped } => Summary { escaped, ..self.judged(exit, &judgement) },
+            Finish::WithoutLease { exit, judgement, escaped } => {
+                Summary { escaped, recorded: Kept::NoLease, ..self.judged(exit, &judgement) }
+            }
+            Finish::Barred { halt: true, barred, recorded } => self.halted(&barred, recorded),
+            Finish::Barred { halt: false, barred, recorded } => self.barred(&barred, recorded),
+            Finish::Fenced { exit, refused, recorded, escaped } => {
+                Summary { escaped, ..self.fenced(exit, refused, recorded) }
+            }
+            Finish::Stopped { why, started, exit, recorded, escaped } => {
+                Summary { escaped, exit_code: exit.map(Exit::code), ..self.stopped(&why, started, recorded) }
+            }
+            Finish::NotSpawned(failure) => self.not_spawned(&failure),
+            Finish::Held { record, remaining } => self.held(record, remaining),
+            Finish::NotNow(why) => self.not_now(why),
+            Finish::Nested => self.not_run(EndReason::Nested, self.nested()),
+            Finish::StoreFailed(error) => {
+                let message = format!("{} was not run: {error}", self.job);
+                Summary { error: Some(error), ..self.not_run(EndReason::StoreFailed, message) }
+            }
+            Finish::Refused(refusal) => {
+                let message = format!("{} was not run: {refusal}", self.job);
+                Summary { refusal: Some(Box::new(refusal)), ..self.not_run(EndReason::Refused, message) }
+            }
+            Finish::Unrecorded { exit, error, escaped } => Summary { escaped, ..self.unrecorded(exit, error) },
+            Finish::Interrupted(signal) => self.interrupted(signal),
+        }
+    }
+
+    /// The command ended by itself, and its exit, its report and its artifacts were judged.
+    fn judged(&self, exit: Exit, judgement: &Judgement) -> Summary {
+        let job = self.job;
+        let Judgement { status, ended_by, note, breaks_contract, .. } = judgement;
+        let code = Code::of_judgement(exit.code(), judgement);
+        let message = match (status, note) {
+            (Status::Ok | Status::Empty, _) => None,
+            (_, Some(note)) => Some(format!("{job} failed: {note}.")),
+            (_, None) if *breaks_contract => Some(format!("{job} failed: it said nothing else.")),
+            // One line also if the command printed nothing: cron mails only what is printed.
+            (_, None) => Some(format!("{job} failed (exit {}).", code.0)),
+        };
+        Summary {
+            message,
+            reason: breaks_contract.then_some(EndReason::NoOutput),
+            exit_code: Some(exit.code()),
+            signal: signal_of(exit),
+            started: true,
+            ..Summary::new(*status, code.0, *ended_by)
+        }
+    }
+
+    fn halted(&self, barred: &[Barred], recorded: Kept) -> Summary {
+        let kept = kept(self.job, &recorded);
+        let message = format!("{} was halted, nothing was run: {}{kept}", self.job, reasons(barred));
+        Summary { recorded, ..self.by_fencepost(Status::Halted, Code::HALTED.under_run(), EndReason::Halted, message) }
+    }
+
+    fn barred(&self, barred: &[Barred], recorded: Kept) -> Summary {
+        let message = format!("{} skipped, there is nothing to do: {}", self.job, reasons(barred));
+        let skip = self.by_fencepost(Status::SkippedBarrier, Code(self.skip_exit), EndReason::Barred, message);
+        Summary { weight: Weight::Remark, recorded, ..skip }
+    }
+
+    fn fenced(&self, exit: Option<Exit>, refused: Box<Published>, recorded: Kept) -> Summary {
+        let message = format!(
+            "{} was fenced off: its write to {} was refused: {}. Whatever it did, that write did not land.",
+            self.job,
+            refused.resource,
+            refused.refused.as_deref().unwrap_or_default()
+        );
+        Summary {
+            recorded,
+            exit_code: exit.map(Exit::code),
+            started: true,
+            refused: Some(refused),
+            ..self.by_fencepost(Status::Fenced, Code::FENCED.under_run(), EndReason::Fenced, message)
+        }
+    }
+
+    fn stopped(&self, why: &Why, started: bool, recorded: Kept) -> Summary {
+        let (code, reason) = match why {
+            Why::Timeout => (Code::TIMED_OUT, EndReason::Timeout),
+            Why::KeeperDied => (Code::FAILED, EndReason::KeeperDied),
+            _ => (Code::LOST.under_run(), EndReason::Lost),
+        };
+        let message = match started {
+            true => stopped(self.job, why, &recorded),
+            false => unstarted(self.job, why, &recorded),
+        };
+        let note = Some(why.note());
+        Summary { recorded, started, note, ..self.by_fencepost(why.status(), code, reason, message) }
+    }
+
+    fn not_spawned(&self, failure: &NotSpawned) -> Summary {
+        let (code, reason) = match failure.not_found {
+            true => (Code::NOT_FOUND, EndReason::NotFound),
+            false => (Code::CANNOT_EXECUTE, EndReason::CannotExecute),
+        };
+        self.by_fencepost(Status::Error, code, reason, format!("{}: {}", self.job, failure.text))
+    }
+
+    /// Another run holds the lease. For an item of work that is not the same as done.
+    fn held(&self, record: Box<Record>, remaining: Option<Duration>) -> Summary {
+        let holder = record.lease.as_ref().map(|lease| show::holder(lease, remaining, self.now));
+        let message = format!("{} skipped: it is held by {}.", self.job, holder.unwrap_or_default());
+        let code = if self.job.is_once() { Code::HELD } else { Code(self.skip_exit) };
+        Summary {
+            weight: Weight::Remark,
+            recorded: Kept::NoLease,
+            skip: Some(Skip::Overlap(record.token)),
+            refusal: Some(Box::new(Refusal::Held { record, remaining })),
+            ..self.by_fencepost(Status::SkippedOverlap, code, EndReason::Held, message)
+        }
+    }
+
+    /// There is no slot to run.
+    fn not_now(&self, why: NotNow) -> Summary {
+        let (reason, code) = self.reason_not_now(&why);
+        let (weight, message) = self.words_not_now(&why);
+        let (slot, exit_code) = match &why {
+            NotNow::Duplicate { slot, exit_code, .. } => (Some(*slot), *exit_code),
+            NotNow::Failed { slot, exit_code, .. } => (Some(*slot), Some(*exit_code)),
+            NotNow::Lost { slot } => (Some(*slot), None),
+            _ => (None, None),
+        };
+        let summary = Summary {
+            reason,
+            message: Some(message),
+            weight,
+            recorded: Kept::NoLease,
+            slot,
+            exit_code,
+            skip: Skip::of(why.status()),
+            ..Summary::new(why.status(), code.0, EndedBy::Fencepost)
+        };
+        Summary { refusal: Some(Box::new(Refusal::NotNow { why, account: false })), ..summary }
+    }
+
+    fn reason_not_now(&self, why: &NotNow) -> (Option<EndReason>, Code) {
+        let skip = Code(self.skip_exit);
+        let (reason, code) = match why {
+            // An item of work that is done replays the code it was done with.
+            NotNow::Duplicate { state, exit_code, .. } => {
+                let code = if self.job.is_once() { Code::of_child(exit_code.unwrap_or(0)) } else { skip };
+                (if *state == Status::Running { EndReason::Running } else { EndReason::Done }, code)
+            }
+            NotNow::NotDue { .. } => (EndReason::NotDue, skip),
+            NotNow::Paused { .. } => (EndReason::Paused, skip),
+            NotNow::Early { .. } => return (None, skip),
+            NotNow::Lost { .. } => (EndReason::Unknown, Code::UNKNOWN.under_run()),
+            NotNow::Failed { exit_code, .. } => (EndReason::Failed, Code::of_child(*exit_code)),
+            NotNow::TooOld { .. } => (EndReason::TooOld, Code::FAILED),
+            NotNow::OtherParameters => (EndReason::OtherParameters, Code::FAILED),
+        };
+        (Some(reason), code)
+    }
+
+    fn words_not_now(&self, why: &NotNow) -> (Weight, String) {
+        let job = self.job;
+        let text = format!("{job}: nothing was run: {}", why.words());
+        match why {
+            // `once` prints this itself, after it has asked the command that verifies the effect.
+            NotNow::Lost { .. } if job.is_once() => (
+                Weight::Silent,
+                format!(
+                    "{}: nothing was run: {} Look whether the effect is there, then say --on-unknown retry, or let a \
+                     command look: --on-unknown verify=CMD.",
+                    job.name,
+                    why.words()
+                ),
+            ),
+            NotNow::Lost { .. } => (
+                Weight::Trouble,
+                format!(
+                    "{text} Look what became of it, then run it again by --again, or let such slots be repeated by \
+                     --on-lost rerun."
+                ),
+            ),
+            NotNow::OtherParameters => (Weight::Trouble, text),
+            NotNow::TooOld { .. } => (Weight::Trouble, format!("{text} If it is to run all the same, say --again.")),
+            NotNow::Paused { .. } => (Weight::Remark, format!("{text} Let it go on: fencepost resume {job}")),
+            NotNow::NotDue { .. } => (Weight::Remark, format!("{job}: {}", why.words())),
+            NotNow::Duplicate { .. } | NotNow::Early { .. } => (Weight::Remark, text),
+            // Off a terminal it is not printed: cron would mail it at each trigger.
+            NotNow::Failed { slot, .. } => (
+                Weight::Remark,
+                format!("{text} It is the slot {}. The same command with --again repeats it.", show::second(*slot)),
+            ),
+        }
+    }
+
+    /// The command ended, but the store did not confirm the record of it.
+    fn unrecorded(&self, exit: Exit, error: StoreError) -> Summary {
+        let message = format!("{} ended with exit code {}.{}", self.job, exit.code(), not_recorded(self.job, &error));
+        Summary {
+            reason: Some(EndReason::Unrecorded),
+            message: Some(message),
+            recorded: Kept::Failed(error),
+            exit_code: Some(exit.code()),
+            signal: signal_of(exit),
+            started: true,
+            ..Summary::new(Status::Error, Code::FAILED.0, EndedBy::Child)
+        }
+    }
+
+    fn interrupted(&self, signal: i32) -> Summary {
+        let message = format!("{}: interrupted by signal {signal}; nothing was run.", self.job);
+        let summary = self.by_fencepost(Status::Error, Code::of_signal(signal), EndReason::Interrupted, message);
+        Summary { weight: Weight::Remark, recorded: Kept::NoLease, signal: Some(signal), ..summary }
+    }
+
+    fn nested(&self) -> String {
+        format!(
+            "{} was started from inside its own run, which holds the lease: it would wait for itself. Nothing was run. \
+             Give the inner command another job name, or call it without fencepost.",
+            self.job
+        )
+    }
+
+    /// fencepost failed before it had a lease.
+    fn not_run(&self, reason: EndReason, message: String) -> Summary {
+        Summary { recorded: Kept::NoLease, ..self.by_fencepost(Status::Error, Code::FAILED, reason, message) }
+    }
+
+    fn by_fencepost(&self, status: Status, code: Code, reason: EndReason, message: String) -> Summary {
+        Summary { reason: Some(reason), message: Some(message), ..Summary::new(status, code.0, EndedBy::Fencepost) }
+    }
+}
+
+fn signal_of(exit: Exit) -> Option<i32> {
+    match exit {
+        Exit::Signal(signal) => Some(signal),
+        Exit::Code(_) => None,
+    }
+}
+
+/// What each upstream said that kept the job from working.
+fn reasons(barred: &[Barred]) -> String {
+    barred.iter().map(|barred| barred.reason.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+/// What the store knows of a run that fencepost ended, if it does not know everything.
+fn kept(job: &Job, recorded: &Kept) -> String {
+    match recorded {
+        Kept::Recorded => String::new(),
+        Kept::NoLease => " It held no lease, so nothing is recorded of it.".to_string(),
+        Kept::Failed(error) => not_recorded(job, error),
+    }
+}
+
+/// Whether the end of a run is recorded, after the store failed.
+fn not_recorded(job: &Job, error: &StoreError) -> String {
+    match error.fate {
+        Fate::NotDone => format!(
+            " That could not be recorded: {} The lease ends by itself; the next run records this one as lost.",
+            error.detail
+        ),
+        Fate::Unknown => format!(
+            " It is not known whether that was recorded: {} If not, the lease ends by itself and the next run records \
+             this one as lost. Look: fencepost runs {job}",
+            error.detail
+        ),
+    }
+}
+
+fn unstarted(job: &Job, why: &Why, recorded: &Kept) -> String {
+    let why = match why {
+        Why::KeeperDied => "its keeper process died before it could be started".to_string(),
+        Why::Taken { .. } => "lease lost: it had passed on before the command could be started".to_string(),
+        other => format!("lease lost: {}", other.note_unstarted()),
+    };
+    format!("{job}: {why}. Nothing was run.{}", kept(job, recorded))
+}
+
+fn stopped(job: &Job, why: &Why, recorded: &Kept) -> String {
+    let kept = kept(job, recorded);
+    let (what, next) = match why {
+        Why::Deadline => (
+            "lease lost: it could not be renewed in time, so the job was stopped before the lease could pass on".into(),
+            " Check the store, then run it again.",
+        ),
+        Why::Taken { record } => (taken(record.as_deref()), ""),
+        Why::WokeLate => (
+            "lease lost: it woke past its deadline and could not confirm its lease, so the job was stopped".into(),
+            " Check the store, then run it again.",
+        ),
+        Why::Timeout => {
+            ("it ran longer than its timeout and was stopped".into(), " Raise --timeout if it needs longer.")
+        }
+        Why::Replaced(asked) => (
+            format!("lease lost: run {} on {} asked it to stop and hand over, so it was stopped", asked.by, asked.host),
+            "",
+        ),
+        Why::KeeperDied => ("its keeper process died or did not answer, so it was stopped".into(), ""),
+    };
+    format!("{job}: {what}.{kept}{next}")
+}
+
+fn taken(record: Option<&Record>) -> String {
+    match record.and_then(|record| record.lease.as_ref().map(|lease| (record.token, lease))) {
+        Some((token, lease)) => format!(
+            "lease lost: it had passed to run {} on {} (token {token}), so the job was stopped",
+            lease.run, lease.holder.host
+        ),
+        None => "lease lost: it had passed on, or was taken away, so the job was stopped".to_string(),
+    }
+}
