@@ -1,12 +1,13 @@
 //! Files that a run produced, known by the bytes they had when it ended.
 
 use alloc::string::String;
-use core::fmt::{self, Write as _};
+use core::fmt;
 use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::format::Unknown;
+use crate::hex;
 
 /// The SHA-256 of all bytes of a file, as `sha256sum` prints it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -15,7 +16,7 @@ pub struct Fingerprint(pub [u8; 32]);
 
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex::encode(&self.0))
     }
 }
 
@@ -29,15 +30,8 @@ impl FromStr for Fingerprint {
     type Err = &'static str;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = "a fingerprint has 64 hexadecimal digits";
-        let digit = |byte: u8| char::from(byte).to_digit(16).ok_or(wrong);
-        let mut bytes = [0; 32];
-        if text.len() != 64 {
-            return Err(wrong);
-        }
-        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-            *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
-        }
-        Ok(Self(bytes))
+        let bytes = hex::decode(&text.to_ascii_lowercase()).ok_or(wrong)?;
+        bytes.try_into().map(Self).map_err(|_| wrong)
     }
 }
 
@@ -50,9 +44,7 @@ impl TryFrom<String> for Fingerprint {
 
 impl From<Fingerprint> for String {
     fn from(fingerprint: Fingerprint) -> Self {
-        let mut text = Self::with_capacity(64);
-        let _ = write!(text, "{fingerprint}");
-        text
+        hex::encode(&fingerprint.0)
     }
 }
 

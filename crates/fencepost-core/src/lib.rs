@@ -13,6 +13,7 @@
 //! * [`overdue`]: which slots passed with nothing recorded.
 //! * [`name`]: what a job may be called, and the one encoding of names into store keys.
 //! * [`time`]: the three clocks, kept apart by type.
+//! * [`duration`]: lengths of time as people write them.
 //! * [`register`]: what a store answers.
 //! * [`token`]: fencing tokens and the identities that go with them.
 //! * [`format`]: how stored values are encoded, and how versions work side by side.
@@ -20,6 +21,7 @@
 //! * [`artifact`]: files that a run produced, by their bytes.
 //! * [`contract`]: what a run's exit code, its words and its files make of it.
 //! * [`ledger`]: how runs end.
+//! * [`hex`]: bytes as hexadecimal digits.
 //! * [`history`]: what no longer fits into a record, under keys of its own.
 //! * [`barrier`]: whether a job may work on what its upstreams left.
 //! * [`skips`]: the triggers that were waved off, counted under a key of their own.
@@ -40,8 +42,10 @@ pub mod artifact;
 pub mod barrier;
 pub mod busy;
 pub mod contract;
+pub mod duration;
 pub mod fence;
 pub mod format;
+pub mod hex;
 pub mod history;
 pub mod lease;
 pub mod ledger;

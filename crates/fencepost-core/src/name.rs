@@ -2,7 +2,7 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
-use core::fmt::{self, Write as _};
+use core::fmt;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -284,10 +284,7 @@ fn encode(text: &str) -> String {
 
 /// SHA-256, in hexadecimal digits.
 fn hash(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().fold(String::new(), |mut digits, byte| {
-        let _ = write!(digits, "{byte:02x}");
-        digits
-    })
+    crate::hex::encode(&Sha256::digest(text.as_bytes()))
 }
 
 fn stand_in(c: char) -> Option<char> {

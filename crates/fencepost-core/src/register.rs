@@ -46,6 +46,16 @@ pub enum Fate {
     Unknown,
 }
 
+impl Fate {
+    /// The clause that ends the sentence about a failed call.
+    pub fn outcome(self) -> &'static str {
+        match self {
+            Self::NotDone => "nothing was changed",
+            Self::Unknown => "the write may have happened",
+        }
+    }
+}
+
 /// Why a call failed, as far as a person's next step depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trouble {

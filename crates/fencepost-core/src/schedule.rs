@@ -12,7 +12,7 @@ mod words;
 
 use alloc::format;
 use alloc::string::{String, ToString};
-use core::fmt::{self, Write as _};
+use core::fmt;
 use core::time::Duration;
 
 use sha2::{Digest, Sha256};
@@ -144,10 +144,7 @@ impl Schedule {
             Kind::Every(every) => every.canonical(),
         };
         let hash = Sha256::digest(format!("{canonical} in {}", self.zone.name()));
-        hash.iter().take(8).fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+        crate::hex::encode(&hash[..8])
     }
 
     /// When it fires, in words.

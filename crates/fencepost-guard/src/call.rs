@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use ureq::Agent;
+use fencepost_store::http_agent;
 
 /// How often it is tried, with pauses that grow.
 const TRIES_MAX: u32 = 3;
@@ -20,15 +20,8 @@ pub struct Body<'b> {
 /// and loses its body. It may be told twice, where the first answer got lost. An error is words
 /// without the URL, which may be a secret.
 pub fn call(url: &str, body: Option<Body<'_>>, timeout: Duration) -> Result<(), String> {
-    let agent = Agent::config_builder()
-        .http_status_as_error(false)
-        .max_idle_connections(0)
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .timeout_global(Some(timeout))
-        .user_agent(concat!("fencepost/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .new_agent();
+    let is_tls = url.starts_with("https:");
+    let agent = http_agent(is_tls).max_idle_connections(0).timeout_global(Some(timeout)).build().new_agent();
     let mut pause = PAUSE_FIRST;
     for attempt in 1.. {
         let answer = match body {

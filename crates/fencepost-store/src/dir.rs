@@ -204,10 +204,7 @@ impl DirStore {
     }
 
     fn failed(&self, error: &io::Error, fate: Fate) -> StoreError {
-        let outcome = match fate {
-            Fate::NotDone => "nothing was changed",
-            Fate::Unknown => "the write may have happened",
-        };
+        let outcome = fate.outcome();
         let (trouble, step) = place::meaning(error);
         StoreError { fate, trouble, detail: format!("{} failed ({error}); {outcome}. {step}", self.root.display()) }
     }

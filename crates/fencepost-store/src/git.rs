@@ -15,13 +15,16 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use fencepost_core::hex;
+
 use crate::declared::{Declared, Declaring, Standing};
+use crate::git_runner::{GitAnswer, cannot_run};
 use crate::{
     Access, Answer, Entry, Fate, Key, OpenError, SCAN_KEYS_MAX, Store, StoreError, Swapped, Trouble, User,
     VALUE_BYTES_MAX, Version, fresh_version, refuse_unsound,
 };
-use cli::{Git, Said};
-use push::{Verdict, never_arrived, verdict};
+use cli::LocalRepository;
+use push::{PushVerdict, never_arrived, verdict};
 use remote::Remote;
 
 const LAYOUT: &str = "fencepost store, layout 1";
@@ -32,7 +35,7 @@ const LOOSE_OBJECTS_MAX: usize = 8;
 /// A repository that any number of machines reach, and a local one for what was fetched.
 #[derive(Debug)]
 pub(crate) struct GitStore {
-    git: Git,
+    git: LocalRepository,
     cache: PathBuf,
 }
 
@@ -50,7 +53,7 @@ impl GitStore {
         })?;
         // What it holds is named by its content, so that one serves all remotes.
         let cache = cache.join("git");
-        Ok(Self { git: Git::new(cache.clone(), remote), cache })
+        Ok(Self { git: LocalRepository::new(cache.clone(), remote), cache })
     }
 
     /// The ref of a key. Its last part ends with a sign that no part of a key has, because a ref cannot stand where
@@ -66,7 +69,7 @@ impl GitStore {
     /// Fetches one ref, under a name that nobody else uses: what another process fetches meanwhile may be older.
     fn look(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
         let reference = self.reference(key);
-        let name = format!("refs/seen/{}", hex(&fresh_version()?.0));
+        let name = format!("refs/seen/{}", hex::encode(&fresh_version()?.0));
         let refspec = format!("+{reference}:{name}");
         let options = ["--quiet", "--no-tags", "--no-write-fetch-head", "--no-prune", "--no-recurse-submodules"];
         let url = self.git.remote().url();
@@ -111,15 +114,15 @@ impl GitStore {
     fn commit(&self, key: &Key, expected: Option<&str>, value: &[u8]) -> Result<String, StoreError> {
         let make = |arguments: &[&str], input: &[u8]| {
             let failed = |words: &str| self.failed(Trouble::Refused, words, Fate::NotDone);
-            let said = self.git.run(arguments, input).map_err(|error| failed(&cli::cannot(error)))?;
+            let said = self.git.run(arguments, input).map_err(|error| failed(&cannot_run(&error)))?;
             if !said.ok {
                 return Err(failed(&format!("{} in {}.", said.words(), self.cache.display())));
             }
-            Ok(String::from_utf8_lossy(&said.stdout).trim().to_string())
+            Ok(said.text().trim().to_string())
         };
         let blob = make(&["hash-object", "-w", "--stdin"], value)?;
         let tree = make(&["mktree"], format!("100644 blob {blob}\tvalue\n").as_bytes())?;
-        let nonce = hex(&fresh_version()?.0);
+        let nonce = hex::encode(&fresh_version()?.0);
         let previous = expected.unwrap_or("none");
         let message = format!("{LAYOUT}\n\nkey: {key}\nprevious: {previous}\nnonce: {nonce}\n");
         make(&["commit-tree", &tree], message.as_bytes())
@@ -144,11 +147,11 @@ impl GitStore {
         arguments.extend(["--", self.git.remote().url(), &refspec]);
         let said = self.speak(&arguments)?;
         match verdict(&said, &reference) {
-            Verdict::Done => {
+            PushVerdict::Done => {
                 self.flush()?;
                 Ok(Swapped::Won(commit.map(|commit| Version(commit.as_bytes().to_vec()))))
             }
-            Verdict::Stale => {
+            PushVerdict::Stale => {
                 let current = self.look(key)?;
                 if current.as_ref().map(|entry| entry.version.0.as_slice()) == expected.map(str::as_bytes) {
                     let why = "another push was in the way, and nothing came of it. Try again";
@@ -156,15 +159,15 @@ impl GitStore {
                 }
                 Ok(Swapped::Lost(current))
             }
-            Verdict::Refused(reason) => {
+            PushVerdict::Refused(reason) => {
                 let text = format!(
                     "it refuses such a push ({reason}). Its rules must allow refs under {} to be made, replaced and removed",
                     self.git.remote().under()
                 );
                 Err(self.failed(Trouble::Refused, &text, Fate::NotDone))
             }
-            Verdict::Silent if never_arrived(&said) => Err(self.unreachable(&said, Fate::NotDone)),
-            Verdict::Silent => Err(self.unreachable(&said, Fate::Unknown)),
+            PushVerdict::Silent if never_arrived(&said) => Err(self.unreachable(&said, Fate::NotDone)),
+            PushVerdict::Silent => Err(self.unreachable(&said, Fate::Unknown)),
         }
     }
 
@@ -177,8 +180,8 @@ impl GitStore {
         })
     }
 
-    fn speak(&self, arguments: &[&str]) -> Result<Said, StoreError> {
-        self.git.run(arguments, b"").map_err(|error| self.failed(Trouble::Refused, &cli::cannot(error), Fate::NotDone))
+    fn speak(&self, arguments: &[&str]) -> Result<GitAnswer, StoreError> {
+        self.git.run(arguments, b"").map_err(|error| self.failed(Trouble::Refused, &cannot_run(&error), Fate::NotDone))
     }
 
     /// Throws away old objects once there are many. The swap is through, so that whatever fails here is no matter.
@@ -189,7 +192,7 @@ impl GitStore {
         }
     }
 
-    fn unreachable(&self, said: &Said, fate: Fate) -> StoreError {
+    fn unreachable(&self, said: &GitAnswer, fate: Fate) -> StoreError {
         let denied =
             ["Authentication failed", "Permission denied", "could not read Username", "could not read Password"];
         let trouble = if denied.iter().any(|words| said.stderr.contains(words)) {
@@ -201,12 +204,8 @@ impl GitStore {
     }
 
     fn failed(&self, trouble: Trouble, what: &str, fate: Fate) -> StoreError {
-        let outcome = match fate {
-            Fate::NotDone => "Nothing was changed.",
-            Fate::Unknown => "The write may have happened.",
-        };
-        let what = what.trim_end_matches('.');
-        StoreError { fate, trouble, detail: format!("{}: {what}. {outcome}", self.git.remote().shown()) }
+        let (what, outcome) = (what.trim_end_matches('.'), fate.outcome());
+        StoreError { fate, trouble, detail: format!("{}: {what}; {outcome}.", self.git.remote().shown()) }
     }
 }
 
@@ -246,7 +245,7 @@ impl Store for GitStore {
         if !said.ok {
             return Err(self.unreachable(&said, Fate::NotDone));
         }
-        let text = String::from_utf8_lossy(&said.stdout);
+        let text = said.text();
         let names = text.lines().filter_map(|line| line.split_once('\t')?.1.strip_prefix(&under)?.strip_suffix(','));
         // Other tools may have refs of their own there.
         let mut keys: Vec<Key> = names.filter(|name| name.starts_with(prefix)).filter_map(Key::from_stored).collect();
@@ -291,8 +290,7 @@ impl Declaring for GitStore {
 /// A version as the name of a commit, if it can be one.
 fn commit_name(version: &Version) -> Option<&str> {
     let name = std::str::from_utf8(&version.0).ok()?;
-    let digits = name.len() == 40 && name.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    digits.then_some(name)
+    (name.len() == 40 && hex::decode(name).is_some()).then_some(name)
 }
 
 /// Whether a commit is the state of this very key.
@@ -316,10 +314,6 @@ fn object<'a>(bytes: &'a [u8], kind: &str) -> Option<(String, &'a [u8], &'a [u8]
     let [name, found, length] = words.as_slice() else { return None };
     let (content, rest) = bytes[end + 1..].split_at_checked(length.parse().ok()?)?;
     (*found == kind).then(|| (name.to_string(), content, rest.strip_prefix(b"\n").unwrap_or(rest)))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Flushes the whole file system that a directory is on.

@@ -11,7 +11,7 @@ use nix::time::{ClockId, clock_gettime};
 use crate::{Era, StoreClock, Wall};
 
 /// The reading now, or `None` where the boot cannot be told: a clock without its era would be worse than none.
-pub(crate) fn now() -> Option<StoreClock> {
+pub fn now() -> Option<StoreClock> {
     static AHEAD_MS: OnceLock<Option<i64>> = OnceLock::new();
     let era = Era(boot_id()?.to_string());
     let ahead_ms = (*AHEAD_MS.get_or_init(platform::ahead_ms))?;

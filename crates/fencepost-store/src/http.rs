@@ -10,8 +10,11 @@ mod place;
 use std::fmt;
 use std::time::Duration;
 
+use fencepost_core::hex;
+use ureq::config::ConfigBuilder;
 use ureq::http::{Method, Request};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::typestate::AgentScope;
 use ureq::{Agent, SendBody};
 
 use crate::declared::{Declared, Declaring};
@@ -19,7 +22,7 @@ use crate::{
     Answer, Entry, Key, OpenError, SCAN_KEYS_MAX, Secret, Store, StoreError, Swapped, VALUE_BYTES_MAX, Version,
     fresh_version, refuse_unsound,
 };
-use answer::{About, Reply, hex};
+use answer::{About, Reply};
 use failure::Failure;
 use place::Place;
 
@@ -58,23 +61,14 @@ impl HttpStore {
     /// Reads the URL. Nothing is sent before the first call.
     pub fn open(url: &str, password: Option<&Secret>) -> Result<Self, OpenError> {
         let place = Place::parse(url, password)?;
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            // Neither a swap nor a token is carried on to a place that nobody named.
-            .max_redirects(0)
-            .max_redirects_will_error(false)
+        let config = agent(place.is_tls())
             .max_idle_connections(IDLE_CONNECTIONS_MAX)
             .max_idle_connections_per_host(IDLE_CONNECTIONS_MAX)
             .max_idle_age(IDLE_MAX)
             .timeout_connect(Some(CONNECT_PATIENCE))
-            .timeout_global(Some(CALL_PATIENCE))
-            .user_agent(concat!("fencepost/", env!("CARGO_PKG_VERSION")));
-        let config = if place.is_tls() {
-            config.tls_config(TlsConfig::builder().root_certs(system_roots()).build())
-        } else {
-            // A proxy would see everything, and has no business on the way to this machine.
-            config.proxy(None)
-        };
+            .timeout_global(Some(CALL_PATIENCE));
+        // Without TLS a proxy would see everything, and it is not needed on the way to this machine.
+        let config = if place.is_tls() { config } else { config.proxy(None) };
         Ok(Self { place, agent: config.build().new_agent() })
     }
 
@@ -86,7 +80,7 @@ impl HttpStore {
     fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Reply, Failure> {
         let number =
             fresh_version().map_err(|_| Failure::unsent("cannot be asked: the system gives no random numbers"))?;
-        let number = hex(&number.0);
+        let number = hex::encode(&number.0);
         let mut request = Request::builder()
             .method(&method)
             .uri(format!("{}{path}", self.place.base()))
@@ -136,7 +130,7 @@ impl Store for HttpStore {
 
     fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
         refuse_unsound(key, new)?;
-        let expected = expected.map_or_else(|| "none".to_string(), |version| hex(&version.0));
+        let expected = expected.map_or_else(|| "none".to_string(), |version| hex::encode(&version.0));
         let makes = if new.is_some() { "value" } else { "none" };
         let headers = [("Fencepost-Expect", expected.as_str()), ("Fencepost-New", makes)];
         self.send(Method::POST, &format!("/v1/keys/{key}"), &headers, new.unwrap_or_default())
@@ -180,9 +174,21 @@ pub fn is_bad_certificate(error: &std::io::Error) -> bool {
     failure::is_bad_certificate(error)
 }
 
-/// The roots of the system, which know a certificate authority of one's own, or else those that were built in.
-/// `SSL_CERT_FILE` and `SSL_CERT_DIR` name others.
-pub fn system_roots() -> RootCerts {
+/// The settings of every HTTP client of fencepost. A redirect is not followed: neither a token nor a write goes to a place
+/// that the user did not name.
+pub fn agent(is_tls: bool) -> ConfigBuilder<AgentScope> {
+    let config = Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .user_agent(concat!("fencepost/", env!("CARGO_PKG_VERSION")));
+    // Reading the certificates takes milliseconds.
+    if is_tls { config.tls_config(TlsConfig::builder().root_certs(system_roots()).build()) } else { config }
+}
+
+/// The certificate authorities of the system, or of `SSL_CERT_FILE` and `SSL_CERT_DIR`; without any, those that are built
+/// in.
+fn system_roots() -> RootCerts {
     let found = rustls_native_certs::load_native_certs().certs;
     if found.is_empty() {
         return RootCerts::WebPki;

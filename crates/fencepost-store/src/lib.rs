@@ -7,14 +7,15 @@ mod access;
 pub mod conformance;
 mod declared;
 pub mod file_system;
+pub mod git_runner;
 mod handle;
-#[cfg(feature = "sqlite")]
-mod host_clock;
+pub mod host_clock;
 mod host_memory;
 mod known;
 pub mod layer;
 mod memory;
 mod open;
+pub mod percent;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod pool;
 mod redact;
@@ -32,7 +33,7 @@ pub use host_memory::HostMemory;
 pub use known::KnownStore;
 pub use memory::MemoryStore;
 #[cfg(feature = "http")]
-pub use open::backends::http::{HttpStore, is_bad_certificate, system_roots};
+pub use open::backends::http::{HttpStore, agent as http_agent, is_bad_certificate};
 #[cfg(feature = "postgres")]
 pub use open::backends::postgres;
 #[cfg(feature = "redis")]
@@ -72,35 +73,32 @@ pub trait Store: Send + Sync {
     fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError>;
 }
 
-#[deny(clippy::missing_trait_methods)]
-impl<S: Store + ?Sized> Store for Box<S> {
-    fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
-        (**self).read(key)
-    }
+macro_rules! forward {
+    ($pointer:ident) => {
+        #[deny(clippy::missing_trait_methods)]
+        impl<S: Store + ?Sized> Store for $pointer<S> {
+            fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
+                (**self).read(key)
+            }
 
-    fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
-        (**self).swap(key, expected, new)
-    }
+            fn swap(
+                &self,
+                key: &Key,
+                expected: Option<&Version>,
+                new: Option<&[u8]>,
+            ) -> Result<Answer<Swapped>, StoreError> {
+                (**self).swap(key, expected, new)
+            }
 
-    fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
-        (**self).scan(prefix, after, limit)
-    }
+            fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
+                (**self).scan(prefix, after, limit)
+            }
+        }
+    };
 }
 
-#[deny(clippy::missing_trait_methods)]
-impl<S: Store + ?Sized> Store for Arc<S> {
-    fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
-        (**self).read(key)
-    }
-
-    fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
-        (**self).swap(key, expected, new)
-    }
-
-    fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
-        (**self).scan(prefix, after, limit)
-    }
-}
+forward!(Box);
+forward!(Arc);
 
 /// Refuses what no store may take. Every store calls it first in `swap`, so that the limits are the same everywhere.
 fn refuse_unsound(key: &Key, new: Option<&[u8]>) -> Result<(), StoreError> {

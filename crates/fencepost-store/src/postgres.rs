@@ -14,6 +14,7 @@ mod failure;
 mod server;
 mod text;
 
+pub use failure::explained;
 pub use server::Server;
 
 use tokio_postgres::{SimpleQueryMessage, SimpleQueryRow};

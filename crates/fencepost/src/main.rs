@@ -5,7 +5,6 @@ mod backlog;
 mod calendar;
 mod command;
 mod config;
-mod duration;
 mod events;
 mod exit;
 mod file;
@@ -23,6 +22,8 @@ mod state;
 mod summary;
 mod trust;
 mod upstreams;
+
+use fencepost_core::duration;
 
 use crate::args::{Arguments, Verb};
 use crate::exit::Code;

@@ -2,9 +2,9 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
-use core::time::Duration;
 
 use super::{Gap, Mode, Plan, Terms, Trust, Why};
+use crate::duration::exact;
 use crate::time::Wall;
 use crate::zone::Zone;
 
@@ -45,8 +45,8 @@ impl Plan {
 
 fn too_late(terms: &Terms) -> String {
     match (terms.catch_up, terms.within) {
-        (0, _) => format!("is more than {} late and catch_up is 0", length(terms.slack)),
-        (_, Some(within)) => format!("is older than {}", length(within)),
+        (0, _) => format!("is more than {} late and catch_up is 0", exact(terms.slack)),
+        (_, Some(within)) => format!("is older than {}", exact(within)),
         (_, None) => "is too old to be caught up".to_string(),
     }
 }
@@ -58,9 +58,9 @@ fn about_dropped(gap: &Gap, terms: &Terms, zone: &Zone) -> String {
     };
     let bound = match (terms.mode, terms.catch_up, terms.within) {
         (_, 0, _) => "catch_up is 0".to_string(),
-        (Mode::Collapse, _, within) => format!("catch_up_within is {}", length(within.unwrap_or_default())),
+        (Mode::Collapse, _, within) => format!("catch_up_within is {}", exact(within.unwrap_or_default())),
         (Mode::Each, most, None) => format!("catch_up is {most}"),
-        (Mode::Each, most, Some(within)) => format!("catch_up is {most} within {}", length(within)),
+        (Mode::Each, most, Some(within)) => format!("catch_up is {most} within {}", exact(within)),
     };
     format!("{which}, for {bound}.")
 }
@@ -83,15 +83,4 @@ fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|letter| letter.to_ascii_uppercase());
     first.into_iter().chain(letters).chain(['.']).collect()
-}
-
-fn length(length: Duration) -> String {
-    let seconds = length.as_secs();
-    match seconds {
-        0 => format!("{}ms", length.as_millis()),
-        _ if seconds.is_multiple_of(86_400) => format!("{}d", seconds / 86_400),
-        _ if seconds.is_multiple_of(3600) => format!("{}h", seconds / 3600),
-        _ if seconds.is_multiple_of(60) => format!("{}m", seconds / 60),
-        _ => format!("{seconds}s"),
-    }
 }

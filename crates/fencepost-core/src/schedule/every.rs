@@ -4,8 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use core::time::Duration;
 
-use jiff::{Span, SpanRelativeTo};
-
+use crate::duration;
 use crate::time::{Wall, millis};
 use crate::zone::Zone;
 
@@ -64,7 +63,6 @@ impl Every {
 }
 
 fn length_of(text: &str) -> Result<Duration, String> {
-    let example = "write for example: every 45m";
     match text.to_ascii_lowercase().as_str() {
         unit @ ("minute" | "hour" | "week") => {
             return Err(format!("did you mean @{unit}ly, or every 1{}?", unit.get(..1).unwrap_or("h")));
@@ -74,12 +72,9 @@ fn length_of(text: &str) -> Result<Duration, String> {
         unit @ ("month" | "year") => return Err(format!("did you mean @{unit}ly?")),
         _ => {}
     }
-    let span: Span = text.parse().map_err(|_| format!("{text:?} is not a length of time; {example}"))?;
-    let length = span.to_duration(SpanRelativeTo::days_are_24_hours());
-    let length =
-        length.map_err(|_| format!("{text:?} has no fixed length; use weeks, days, hours, minutes and seconds"))?;
-    match Duration::try_from(length) {
-        Ok(length) if (SHORTEST..=LONGEST).contains(&length) => Ok(length),
-        _ => Err(format!("{text:?} is not between 1s and 3660d; {example}")),
+    let length = duration::parse(text)?;
+    if !(SHORTEST..=LONGEST).contains(&length) {
+        return Err(format!("{text:?} is not between 1s and 3660d; write for example: every 45m"));
     }
+    Ok(length)
 }

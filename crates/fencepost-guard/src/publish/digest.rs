@@ -1,9 +1,9 @@
 //! The digest of a payload: SHA-256, as `sha256sum` prints it.
 
-use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 
 use fencepost_core::artifact::Fingerprint;
+use fencepost_core::hex;
 use sha2::{Digest, Sha256};
 
 /// How much is read at a time. Payloads may be larger than memory.
@@ -48,10 +48,7 @@ pub fn read(from: &mut dyn Read) -> io::Result<String> {
 }
 
 pub(super) fn shown(hash: &[u8]) -> String {
-    hash.iter().fold("sha256:".to_string(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    format!("sha256:{}", hex::encode(hash))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 
 mod cli;
 pub mod hook;
-mod limit;
+
 mod message;
 mod push;
 mod rebase;
@@ -23,7 +23,7 @@ use fencepost_core::name::{Job, Key};
 use fencepost_store::redacted_text;
 
 use super::{PublishError, Receipt, Request, digest};
-use cli::Git;
+use cli::LocalClone;
 pub use cli::PUSHING;
 pub use message::Tip;
 use push::Outcome;
@@ -65,7 +65,7 @@ impl Default for Wish<'_> {
 /// Commits on their way to a remote. They are looked up once, so that the fence's digest names what is pushed.
 #[derive(Clone, Debug)]
 pub struct Target {
-    git: Git,
+    git: LocalClone,
     remote: Remote,
     fence_ref: String,
     /// Commits, and the refs of the remote that they go to; sorted.
@@ -77,7 +77,7 @@ pub struct Target {
 
 impl Target {
     pub fn find(repository: &Path, wish: &Wish<'_>, job: &Job) -> Result<Self, PublishError> {
-        let git = Git::open(repository, wish.limit)?;
+        let git = LocalClone::open(repository, wish.limit)?;
         let remote = Remote::find(&git, wish.remote)?;
         let fence_ref = fence_ref(&git, wish.fence_ref, job)?;
         let (branches, locals) = branches(&git, wish.branches)?;
@@ -112,7 +112,7 @@ impl Target {
         arguments.extend(parent.iter().flat_map(|parent| ["-p", parent]));
         let made = self.git.run(&arguments, &message)?;
         if made.ok {
-            return Ok(made.stdout.trim().to_string());
+            return Ok(made.text().trim().to_string());
         }
         // A machine account has no name. Where there is one it is used, for servers have rules about committers.
         let nameless = ["-c", "user.name=fencepost", "-c", "user.email=fencepost@localhost"];
@@ -403,7 +403,7 @@ fn pause() -> Duration {
 }
 
 /// One fence for each job: two jobs may push to one branch, and their tokens are not comparable.
-fn fence_ref(git: &Git, given: Option<&str>, job: &Job) -> Result<String, PublishError> {
+fn fence_ref(git: &LocalClone, given: Option<&str>, job: &Job) -> Result<String, PublishError> {
     let Some(name) = given else {
         let key = Key::job(job);
         return Ok(format!("refs/fencepost/fence/{}", key.as_str().trim_start_matches("job/")));
@@ -422,11 +422,11 @@ fn fence_ref(git: &Git, given: Option<&str>, job: &Job) -> Result<String, Publis
 /// Commits with the refs that they go to, and the local branches that they came from.
 type Branches = (Vec<(String, String)>, BTreeMap<String, String>);
 
-fn branches(git: &Git, given: &[String]) -> Result<Branches, PublishError> {
+fn branches(git: &LocalClone, given: &[String]) -> Result<Branches, PublishError> {
     let current = || -> Result<Vec<String>, PublishError> {
         let head = git.run(&["symbolic-ref", "--quiet", "--short", "HEAD"], "")?;
         if head.ok {
-            return Ok(vec![head.stdout.trim().to_string()]);
+            return Ok(vec![head.text().trim().to_string()]);
         }
         Err(PublishError::Usage("No branch is checked out here. Say what to push: --branch HEAD:main".to_string()))
     };
@@ -446,7 +446,7 @@ fn branches(git: &Git, given: &[String]) -> Result<Branches, PublishError> {
 }
 
 /// A commit of ours, the branch it goes to, and the local branch it is the end of, from `NAME` or `COMMIT:NAME`.
-fn branch(git: &Git, given: &str) -> Result<(String, String, Option<String>), PublishError> {
+fn branch(git: &LocalClone, given: &str) -> Result<(String, String, Option<String>), PublishError> {
     let usage = |why: String| PublishError::Usage(format!("Cannot push {given:?}: {why}"));
     let (from, to) = given.split_once(':').unwrap_or((given, given));
     let to = to.strip_prefix("refs/heads/").unwrap_or(to);
@@ -463,7 +463,7 @@ fn branch(git: &Git, given: &str) -> Result<(String, String, Option<String>), Pu
         return Err(usage("a branch is given as NAME, or as COMMIT:NAME.".to_string()));
     }
     let head = git.run(&["symbolic-ref", "--quiet", "HEAD"], "")?;
-    let head = (from == "HEAD" && head.ok).then(|| head.stdout.trim().to_string());
+    let head = (from == "HEAD" && head.ok).then(|| head.text().trim().to_string());
     let mut candidates = vec![(format!("refs/heads/{from}^{{commit}}"), Some(format!("refs/heads/{from}")))];
     if given.contains(':') {
         candidates.push((format!("{from}^{{commit}}"), head));
@@ -471,7 +471,7 @@ fn branch(git: &Git, given: &str) -> Result<(String, String, Option<String>), Pu
     for (candidate, local) in candidates {
         let found = git.run(&["rev-parse", "--verify", "--quiet", &candidate], "")?;
         if found.ok {
-            return Ok((found.stdout.trim().to_string(), to, local));
+            return Ok((found.text().trim().to_string(), to, local));
         }
     }
     Err(usage(format!("{} has no commit {from}.", git.directory().display())))

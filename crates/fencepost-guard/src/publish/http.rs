@@ -13,8 +13,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use fencepost_core::fence::{Fence, Level, Strict, Verdict, Write, judge};
+use fencepost_store::http_agent;
 use ureq::http::{Method, Request as HttpRequest, Uri};
-use ureq::tls::TlsConfig;
 use ureq::{Agent, AsSendBody, SendBody, Timeout};
 
 use super::{PublishError, Receipt, Request};
@@ -202,11 +202,7 @@ struct Unsent {
 
 impl<'a> Sender<'a> {
     fn new(endpoint: &'a Endpoint, payload: &'a Payload, write: &'a Write) -> Self {
-        let agent = Agent::config_builder()
-            .http_status_as_error(false)
-            // A write is not carried on to a place that nobody named.
-            .max_redirects(0)
-            .max_redirects_will_error(false)
+        let agent = http_agent(endpoint.url.is_tls())
             // Every try has a connection of its own: nothing is repeated behind our back on one that was idle.
             .max_idle_connections(0)
             .timeout_resolve(Some(CONNECT_TIMEOUT))
@@ -215,13 +211,7 @@ impl<'a> Sender<'a> {
             .timeout_recv_body(Some(endpoint.timeout))
             .timeout_recv_response(Some(endpoint.timeout))
             .timeout_per_read(Some(endpoint.timeout))
-            .timeout_per_write(Some(endpoint.timeout))
-            .user_agent(concat!("fencepost/", env!("CARGO_PKG_VERSION")));
-        let agent = if endpoint.url.is_tls() {
-            agent.tls_config(TlsConfig::builder().root_certs(fencepost_store::system_roots()).build())
-        } else {
-            agent
-        };
+            .timeout_per_write(Some(endpoint.timeout));
         let agent = agent.build().new_agent();
         let key = headers::idempotency_key(write, endpoint.slot.as_deref());
         Self { endpoint, payload, write, key, agent }

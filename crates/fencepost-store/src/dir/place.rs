@@ -5,6 +5,8 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use fencepost_core::hex;
+
 use super::DirStore;
 use super::versions::{DRAFT, Draft, read_regular};
 use crate::file_system::{shared_file_system, sync_folder};
@@ -171,7 +173,7 @@ pub(super) fn make_mark(root: &Path, modes: &Modes) -> Result<String, StoreError
             return read_mark(root)?.ok_or(StoreError::not_done(Trouble::Corrupt, detail));
         }
     }
-    let id: String = fresh_version()?.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    let id = hex::encode(&fresh_version()?.0);
     let draft = Draft::write(root, modes, format!("{LAYOUT}\n{id}\n").as_bytes()).map_err(failed)?;
     match fs::hard_link(draft.path(), root.join(MARK)) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(failed(error)),

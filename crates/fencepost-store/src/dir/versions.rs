@@ -1,12 +1,12 @@
 //! The versions of one key: files `v` and a number of twenty digits, in a directory of their own.
 
-use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fencepost_core::hex;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 
@@ -33,21 +33,15 @@ pub(super) struct Nonce(String);
 
 impl Nonce {
     pub(super) fn of(version: &Version) -> Self {
-        Self(version.0.iter().fold(String::new(), |mut digits, byte| {
-            let _ = write!(digits, "{byte:02x}");
-            digits
-        }))
+        Self(hex::encode(&version.0))
     }
 
     pub(super) fn version(&self) -> Version {
-        let pairs = self.0.as_bytes().chunks(2);
-        let byte = |pair: &[u8]| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
-        Version(pairs.map(|pair| byte(pair).unwrap_or_default()).collect())
+        Version(hex::decode(&self.0).unwrap_or_default())
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let digits = text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        digits.then(|| Self(text.to_string()))
+        (text.len() == 32 && hex::decode(text).is_some()).then(|| Self(text.to_string()))
     }
 }
 

@@ -1,10 +1,10 @@
 //! What came of a push: the one place where git's words about it are told apart.
 
-use super::cli::Said;
+use crate::git_runner::{GitAnswer, push_lines};
 
 /// How a push ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum PushVerdict {
     Done,
     /// The ref was not as expected, by the client's own look or by the server's.
     Stale,
@@ -14,14 +14,10 @@ pub(super) enum Verdict {
     Silent,
 }
 
-/// What the porcelain says of the ref: a sign, the refspec, and a summary, with tabs between them.
-pub(super) fn verdict(said: &Said, reference: &str) -> Verdict {
-    let text = String::from_utf8_lossy(&said.stdout);
-    let status = text.lines().find_map(|line| {
-        let mut columns = line.splitn(3, '\t');
-        let (sign, refspec, summary) = (columns.next()?, columns.next()?, columns.next()?);
-        refspec.ends_with(reference).then(|| (sign.to_string(), summary.to_string()))
-    });
+/// What the answer to the push says about the ref.
+pub(super) fn verdict(said: &GitAnswer, reference: &str) -> PushVerdict {
+    let text = said.text();
+    let status = push_lines(&text).find(|line| line.to == reference);
     // How servers of different age say that another push was first.
     let outrun = [
         "stale info",
@@ -35,23 +31,24 @@ pub(super) fn verdict(said: &Said, reference: &str) -> Verdict {
         "already exists",
     ];
     match status {
-        Some((sign, _)) if said.ok && ["*", "+", "-", " "].contains(&sign.as_str()) => Verdict::Done,
-        Some((sign, summary)) if sign == "!" => {
+        Some(line) if said.ok && "*+- ".contains(line.flag) => PushVerdict::Done,
+        Some(line) if line.flag == '!' => {
+            let summary = line.summary;
             if summary.contains("remote failed to report status") {
-                Verdict::Silent
+                PushVerdict::Silent
             } else if outrun.iter().any(|words| summary.contains(words) || said.stderr.contains(words)) {
-                Verdict::Stale
+                PushVerdict::Stale
             } else {
-                Verdict::Refused(format!("{summary}; {}", said.words()))
+                PushVerdict::Refused(format!("{summary}; {}", said.words()))
             }
         }
-        _ if said.stderr.contains("remote ref does not exist") => Verdict::Stale,
-        _ => Verdict::Silent,
+        _ if said.stderr.contains("remote ref does not exist") => PushVerdict::Stale,
+        _ => PushVerdict::Silent,
     }
 }
 
 /// Whether a push that failed certainly never reached the place where it could happen.
-pub(super) fn never_arrived(said: &Said) -> bool {
+pub(super) fn never_arrived(said: &GitAnswer) -> bool {
     let before = [
         "Could not resolve host",
         "Failed to connect",
@@ -65,7 +62,7 @@ pub(super) fn never_arrived(said: &Said) -> bool {
         "detected dubious ownership",
     ];
     let in_between = ["hung up", "disconnect", "RPC failed", "early EOF"];
-    !said.overdue
+    said.killed_after.is_none()
         && before.iter().any(|words| said.stderr.contains(words))
         && !in_between.iter().any(|words| said.stderr.contains(words))
 }
@@ -73,9 +70,10 @@ pub(super) fn never_arrived(said: &Said) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
-    fn said(ok: bool, stdout: &str, stderr: &str) -> Said {
-        Said { ok, stdout: stdout.as_bytes().to_vec(), stderr: stderr.to_string(), overdue: false }
+    fn said(ok: bool, stdout: &str, stderr: &str) -> GitAnswer {
+        GitAnswer { ok, stdout: stdout.as_bytes().to_vec(), stderr: stderr.to_string(), killed_after: None }
     }
 
     #[test]
@@ -86,19 +84,19 @@ mod tests {
         };
         let spec = "1234:refs/fencepost/job/a,";
         for sign in ["*", "+", " "] {
-            assert_eq!(of(true, &format!("{sign}\t{spec}\t[new reference]"), ""), Verdict::Done);
+            assert_eq!(of(true, &format!("{sign}\t{spec}\t[new reference]"), ""), PushVerdict::Done);
         }
-        assert_eq!(of(true, "-\t:refs/fencepost/job/a,\t[deleted]", ""), Verdict::Done);
-        assert_eq!(of(true, &format!("=\t{spec}\t[up to date]"), ""), Verdict::Silent);
+        assert_eq!(of(true, "-\t:refs/fencepost/job/a,\t[deleted]", ""), PushVerdict::Done);
+        assert_eq!(of(true, &format!("=\t{spec}\t[up to date]"), ""), PushVerdict::Silent);
         for reason in ["[rejected] (stale info)", "[remote rejected] (cannot lock ref 'x': is at 1 but expected 2)"] {
-            assert_eq!(of(false, &format!("!\t{spec}\t{reason}"), ""), Verdict::Stale);
+            assert_eq!(of(false, &format!("!\t{spec}\t{reason}"), ""), PushVerdict::Stale);
         }
         let hook = of(false, &format!("!\t{spec}\t[remote rejected] (pre-receive hook declined)"), "remote: no");
-        assert!(matches!(hook, Verdict::Refused(reason) if reason.contains("hook")));
+        assert!(matches!(hook, PushVerdict::Refused(reason) if reason.contains("hook")));
         let lost = of(false, &format!("!\t{spec}\t[remote failure] (remote failed to report status)"), "");
-        assert_eq!(lost, Verdict::Silent);
-        assert_eq!(of(false, "", "fatal: the remote end hung up unexpectedly"), Verdict::Silent);
-        assert_eq!(of(true, "*\t1234:refs/fencepost/job/ab,\t[new reference]", ""), Verdict::Silent, "another ref");
+        assert_eq!(lost, PushVerdict::Silent);
+        assert_eq!(of(false, "", "fatal: the remote end hung up unexpectedly"), PushVerdict::Silent);
+        assert_eq!(of(true, "*\t1234:refs/fencepost/job/ab,\t[new reference]", ""), PushVerdict::Silent, "another ref");
     }
 
     #[test]
@@ -106,6 +104,9 @@ mod tests {
         assert!(never_arrived(&said(false, "", "fatal: unable to access 'https://h/': Could not resolve host: h")));
         assert!(!never_arrived(&said(false, "", "fatal: the remote end hung up unexpectedly")));
         assert!(!never_arrived(&said(false, "", "Connection refused\nfatal: the remote end hung up unexpectedly")));
-        assert!(!never_arrived(&Said { overdue: true, ..said(false, "", "Connection refused") }));
+        assert!(!never_arrived(&GitAnswer {
+            killed_after: Some(Duration::from_secs(60)),
+            ..said(false, "", "Connection refused")
+        }));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::percent::decode_leniently;
 use crate::{Secret, redacted};
 
 /// Where the refs are unless the URL says otherwise. Hosts leave it alone, and a plain clone does not fetch it.
@@ -83,7 +84,7 @@ impl Remote {
 
     /// Where it is, if its files are this machine's, or look so.
     pub(super) fn path(&self) -> Option<PathBuf> {
-        self.url.strip_prefix("file://").map(|path| PathBuf::from(decoded(path)))
+        self.url.strip_prefix("file://").map(|path| PathBuf::from(decode_leniently(path)))
     }
 }
 
@@ -95,26 +96,10 @@ fn split_login(rest: &str, given: Option<&Secret>) -> (String, Option<Login>) {
     let (user, own) = before.map_or((None, None), |before| {
         before.split_once(':').map_or((Some(before), None), |(user, password)| (Some(user), Some(password)))
     });
-    let password = given.cloned().or(own.map(|own| Secret::new(decoded(own))));
+    let password = given.cloned().or(own.map(|own| Secret::new(decode_leniently(own))));
     let login = (user.is_some() || password.is_some())
-        .then(|| Login { user: user.map_or("git".to_string(), decoded), password });
+        .then(|| Login { user: user.map_or("git".to_string(), decode_leniently), password });
     (url, login)
-}
-
-/// A text in which signs may be written as `%40`.
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let code = after.get(..2).and_then(|two| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok());
-        let (byte, after) = match (first, code) {
-            (b'%', Some(byte)) => (byte, &after[2..]),
-            _ => (*first, after),
-        };
-        bytes.push(byte);
-        rest = after;
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

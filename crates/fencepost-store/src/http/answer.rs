@@ -1,5 +1,6 @@
 //! What a store says, taken apart. Everything that is not exactly an answer of the protocol is refused here.
 
+use fencepost_core::hex;
 use serde::Deserialize;
 use ureq::http::HeaderMap;
 
@@ -84,7 +85,7 @@ impl Reply {
     fn version(&self) -> Result<Option<Version>, Failure> {
         match self.version.as_deref() {
             Some("none") => Ok(None),
-            Some(text) => unhex(text)
+            Some(text) => version(text)
                 .map(|bytes| Some(Version(bytes)))
                 .ok_or_else(|| Failure::foreign(self.status, "its version was not understood")),
             None => Err(Failure::foreign(self.status, "its answer has no Fencepost-Version")),
@@ -148,16 +149,9 @@ fn clock(text: &str) -> Option<StoreClock> {
     is_sound.then_some(clock)
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let is_sound = (2..=128).contains(&text.len())
-        && text.len().is_multiple_of(2)
-        && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let pair = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).ok();
-    if is_sound { (0..text.len()).step_by(2).map(pair).collect() } else { None }
+/// A version has 1 to 64 bytes.
+fn version(digits: &str) -> Option<Vec<u8>> {
+    hex::decode(digits).filter(|bytes| (1..=64).contains(&bytes.len()))
 }
 
 #[cfg(test)]

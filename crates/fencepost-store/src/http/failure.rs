@@ -134,10 +134,7 @@ impl Failure {
     }
 
     pub(super) fn of_swap(self, place: &Place) -> StoreError {
-        let outcome = match self.fate {
-            Fate::NotDone => "nothing was changed.",
-            Fate::Unknown => "the write may have happened, or may happen yet.",
-        };
+        let outcome = self.fate.outcome();
         let gap = if self.step.is_empty() { "" } else { " " };
         let detail = format!("{} {}; {outcome}{gap}{}", place.shown(), self.what, self.step);
         // A server may repeat in its answer what we sent.

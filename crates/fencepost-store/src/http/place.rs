@@ -4,7 +4,7 @@ use std::fmt;
 use ureq::http::Uri;
 
 use crate::transport::{Transport, is_loopback, refusal, refused};
-use crate::{OpenError, Secret, redacted};
+use crate::{OpenError, Secret, percent, redacted};
 
 /// Where a store is, and how to get in.
 pub(super) struct Place {
@@ -95,15 +95,7 @@ impl Place {
 
 /// Any text as a value in a query.
 pub(super) fn encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~/=".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
+    percent::encode(text, |byte| byte.is_ascii_alphanumeric() || b"-_.~/=".contains(&byte))
 }
 
 /// `TOKEN@`, or `anything:TOKEN@` as many tools write it.
@@ -112,7 +104,7 @@ fn token(user: Option<&str>, password: Option<&Secret>) -> Result<Option<Secret>
         (Some(given), _) => given.reveal().trim_end_matches(['\r', '\n']).to_string(),
         (None, Some(user)) => {
             let token = user.split_once(':').map_or(user, |(_, token)| token);
-            decoded(token).ok_or("its token is written with a % that begins nothing")?
+            percent::decode(token).ok_or("its token is written with a % that begins nothing")?
         }
         (None, None) => return Ok(None),
     };
@@ -120,16 +112,6 @@ fn token(user: Option<&str>, password: Option<&Secret>) -> Result<Option<Secret>
         return Err("its token is empty, or holds signs that cannot stand in a header".to_string());
     }
     Ok(Some(Secret::new(text)))
-}
-
-fn decoded(text: &str) -> Option<String> {
-    let mut parts = text.split('%');
-    let mut decoded = parts.next()?.as_bytes().to_vec();
-    for part in parts {
-        decoded.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
-        decoded.extend_from_slice(&part.as_bytes()[2..]);
-    }
-    String::from_utf8(decoded).ok()
 }
 
 #[cfg(test)]

@@ -85,12 +85,9 @@ impl Failure {
             }
             Self::Lost { why, .. } => (Trouble::Unavailable, format!("did not answer ({why})"), String::new()),
         };
-        let outcome = match fate {
-            Fate::NotDone => "nothing was changed.",
-            Fate::Unknown => "the write may have happened.",
-        };
+        let outcome = fate.outcome();
         let gap = if step.is_empty() { "" } else { " " };
-        StoreError { fate, trouble, detail: format!("{shown} {what}; {outcome}{gap}{step}") }
+        StoreError { fate, trouble, detail: format!("{shown} {what}; {outcome}.{gap}{step}") }
     }
 }
 
@@ -213,7 +210,7 @@ fn of_state(db: &DbError) -> (Trouble, String) {
 }
 
 /// The error with its cause, in one line. The driver's errors hold no password.
-pub(crate) fn explained(error: &Error) -> String {
+pub fn explained(error: &Error) -> String {
     if let Some(db) = error.as_db_error() {
         let hint = db.hint().map_or(String::new(), |hint| format!(" Hint: {hint}"));
         return format!("{}: {}{hint}", db.code().code(), db.message());

@@ -60,10 +60,7 @@ impl Failure {
 
     fn told(&self, store: &RedisStore, fate: Fate) -> StoreError {
         let shown = store.server.shown();
-        let outcome = match fate {
-            Fate::NotDone => "nothing was changed.",
-            Fate::Unknown => "the write may have happened.",
-        };
+        let outcome = fate.outcome();
         let (trouble, what, step) = match self {
             Self::Unreachable => {
                 let what = format!("could not be reached within {} s", CONNECT_PATIENCE.as_secs());
@@ -90,7 +87,7 @@ impl Failure {
             Self::Lost { error, .. } => (Trouble::Unavailable, format!("did not answer ({error})"), String::new()),
         };
         let gap = if step.is_empty() { "" } else { " " };
-        StoreError { fate, trouble, detail: format!("{shown} {what}; {outcome}{gap}{step}") }
+        StoreError { fate, trouble, detail: format!("{shown} {what}; {outcome}.{gap}{step}") }
     }
 }
 

@@ -30,10 +30,7 @@ pub(super) fn failure(path: &Path, stage: Stage, error: &rusqlite::Error) -> Sto
         Stage::Before => "could not be used",
         Stage::Commit => "could not commit",
     };
-    let outcome = match fate {
-        Fate::NotDone => "nothing was changed",
-        Fate::Unknown => "the write may have happened",
-    };
+    let outcome = fate.outcome();
     StoreError { fate, trouble, detail: format!("{} {doing} ({error}); {outcome}. {step}{limit}", path.display()) }
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::cli::{Git, PUSHING};
+use super::cli::{LocalClone, PUSHING};
 use crate::publish::PublishError;
 
 const BEGIN: &str = "# >>> fencepost: pushes from inside a run are fenced >>>";
@@ -80,7 +80,7 @@ enum Current {
 
 impl Place {
     fn find(repository: &Path) -> Result<Self, PublishError> {
-        let git = Git::open(repository, super::CALL_LIMIT)?;
+        let git = LocalClone::open(repository, super::CALL_LIMIT)?;
         // Git knows about core.hooksPath and about work trees that share one repository.
         let hooks = git.directory().join(git.ask(&["rev-parse", "--git-path", "hooks"], "")?);
         let shared = git.run(&["config", "--get", "core.hooksPath"], "")?.ok;

@@ -1,6 +1,6 @@
 //! The one command that checks and writes, and what its answer means.
 
-use super::cli::Answer;
+use fencepost_store::git_runner::{GitAnswer, PushLine, push_lines};
 
 /// A push of commits together with the fence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,13 +38,14 @@ impl Push {
     }
 
     /// What became of it, as far as the answer tells.
-    pub(super) fn outcome(&self, answer: &Answer) -> Outcome {
-        let lines = lines(&answer.stdout);
+    pub(super) fn outcome(&self, answer: &GitAnswer) -> Outcome {
+        let text = answer.text();
+        let lines: Vec<PushLine<'_>> = push_lines(&text).collect();
         let fence = lines.iter().find(|line| line.to == self.fence_ref);
         if answer.ok && fence.is_some_and(|line| line.flag != '!' && line.flag != '=') {
             return Outcome::Landed;
         }
-        if answer.timed_out {
+        if answer.killed_after.is_some() {
             return Outcome::TimedOut;
         }
         if says_no_atomic(&answer.stderr) {
@@ -61,16 +62,16 @@ impl Push {
         if rejected().any(|line| line.summary.starts_with("[remote failure]")) {
             return Outcome::Unknown;
         }
-        if fence.is_some_and(|line| line.reason() == "stale info") {
+        if fence.is_some_and(|line| reason(line) == "stale info") {
             return Outcome::Moved;
         }
-        if let Some(line) = rejected().find(|line| BEHIND.contains(&line.reason())) {
+        if let Some(line) = rejected().find(|line| BEHIND.contains(&reason(line))) {
             return Outcome::Behind(line.to.trim_start_matches("refs/heads/").to_string());
         }
-        let declined = rejected().find(|line| !is_contention(line.reason()));
+        let declined = rejected().find(|line| !is_contention(reason(line)));
         match declined {
-            Some(line) if line.reason().contains("hidden ref") => Outcome::Hidden,
-            Some(line) => Outcome::Declined(format!("{}: {}", line.to, line.reason())),
+            Some(line) if reason(line).contains("hidden ref") => Outcome::Hidden,
+            Some(line) => Outcome::Declined(format!("{}: {}", line.to, reason(line))),
             None => Outcome::Moved,
         }
     }
@@ -112,33 +113,13 @@ const CONTENTION: [&str; 9] = [
 
 const BEHIND: [&str; 4] = ["non-fast-forward", "fetch first", "needs force", "already exists"];
 
-/// One ref in the answer to `--porcelain`: a flag, `from:to` and a summary, with tabs between.
-struct Line<'a> {
-    flag: char,
-    to: &'a str,
-    summary: &'a str,
+/// The part of the summary in parentheses.
+fn reason<'a>(line: &PushLine<'a>) -> &'a str {
+    let reason = line.summary.split_once('(').map_or("", |(_, reason)| reason);
+    reason.strip_suffix(')').unwrap_or(reason)
 }
 
-impl Line<'_> {
-    /// What stands in the last parentheses.
-    fn reason(&self) -> &str {
-        let reason = self.summary.split_once('(').map_or("", |(_, reason)| reason);
-        reason.strip_suffix(')').unwrap_or(reason)
-    }
-}
-
-fn lines(stdout: &str) -> Vec<Line<'_>> {
-    stdout.lines().filter_map(line).collect()
-}
-
-fn line(text: &str) -> Option<Line<'_>> {
-    let mut parts = text.splitn(3, '\t');
-    let (flag, refs, summary) = (parts.next()?, parts.next()?, parts.next()?);
-    let (_, to) = refs.split_once(':')?;
-    Some(Line { flag: flag.chars().next()?, to, summary })
-}
-
-/// Somebody else was faster, or the ref was only dragged along. Servers have many words for it.
+/// Whether another push was faster, or the ref failed only because another one of this push did.
 fn is_contention(reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
     CONTENTION.iter().any(|word| reason.contains(word))
@@ -163,7 +144,8 @@ mod tests {
             branches: vec![("c".to_string(), "refs/heads/main".to_string())],
         };
         let stdout = format!("To /r\n{lines}");
-        push.outcome(&Answer { ok, stdout, stderr: stderr.to_string(), timed_out: false })
+        let stdout = stdout.into_bytes();
+        push.outcome(&GitAnswer { ok, stdout, stderr: stderr.to_string(), killed_after: None })
     }
 
     #[test]

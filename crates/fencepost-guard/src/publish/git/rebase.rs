@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::Target;
-use super::cli::Git;
+use super::cli::LocalClone;
 use crate::publish::PublishError;
 use fencepost_store::redacted_text;
 
@@ -31,7 +31,7 @@ impl Target {
         let work = Work::add(&self.git, &before)?;
         let rebased = work.git.run(&[&QUIET[..], &["rebase", "--quiet", onto]].concat(), "")?;
         if !rebased.ok {
-            let files = work.git.run(&["diff", "--name-only", "--diff-filter=U"], "")?.stdout;
+            let files = work.git.run(&["diff", "--name-only", "--diff-filter=U"], "")?.text();
             let files: Vec<&str> = files.lines().collect();
             let why = if files.is_empty() { rebased.words() } else { format!("conflict in {}", files.join(", ")) };
             let (name, branch) = (redacted_text(&self.remote.name), to.trim_start_matches("refs/heads/"));
@@ -53,9 +53,9 @@ impl Target {
         let checked_out = self
             .git
             .run(&["symbolic-ref", "--quiet", "HEAD"], "")
-            .is_ok_and(|head| head.ok && head.stdout.trim() == local && self.git.directory_has_work_tree());
+            .is_ok_and(|head| head.ok && head.text().trim() == local && self.git.has_work_tree());
         let at = self.git.run(&["rev-parse", "--verify", "--quiet", local], "").ok()?;
-        let moved = at.stdout.trim() == rebased.before
+        let moved = at.text().trim() == rebased.before
             && match checked_out {
                 true => self.git.run(&["reset", "--quiet", "--keep", landed], ""),
                 false => self.git.run(&["update-ref", local, landed, &rebased.before], ""),
@@ -73,13 +73,13 @@ impl Target {
 
 /// A work tree for one rebase, removed with everything in it.
 struct Work {
-    clone: Git,
-    git: Git,
+    clone: LocalClone,
+    git: LocalClone,
     path: PathBuf,
 }
 
 impl Work {
-    fn add(clone: &Git, commit: &str) -> Result<Self, PublishError> {
+    fn add(clone: &LocalClone, commit: &str) -> Result<Self, PublishError> {
         let template = std::env::temp_dir().join("fencepost-rebase-XXXXXX");
         let path = nix::unistd::mkdtemp(&template).map_err(|error| {
             PublishError::Failed(format!(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fencepost_core::fence::Fence;
 
-use super::cli::Git;
+use super::cli::LocalClone;
 use super::message::Tip;
 use crate::publish::{PublishError, Request, digest};
 use fencepost_store::redacted_text;
@@ -32,13 +32,13 @@ pub(super) struct Seen {
 }
 
 impl Remote {
-    pub fn find(git: &Git, name: &str) -> Result<Self, PublishError> {
+    pub fn find(git: &LocalClone, name: &str) -> Result<Self, PublishError> {
         if name.is_empty() || name.starts_with('-') {
             return Err(PublishError::Usage(format!("{name:?} is not a remote.")));
         }
         let urls = |push: &[&str]| -> Result<Option<Vec<String>>, PublishError> {
             let answer = git.run(&[&["remote", "get-url", "--all"], push, &[name]].concat(), "")?;
-            Ok(answer.ok.then(|| answer.stdout.lines().map(String::from).collect()))
+            Ok(answer.ok.then(|| answer.text().lines().map(String::from).collect()))
         };
         let Some(push) = urls(&["--push"])? else { return Self::by_address(git, name) };
         match push.as_slice() {
@@ -56,7 +56,7 @@ impl Remote {
     }
 
     /// A remote that is not configured: its address itself.
-    fn by_address(git: &Git, address: &str) -> Result<Self, PublishError> {
+    fn by_address(git: &LocalClone, address: &str) -> Result<Self, PublishError> {
         if !address.contains(['/', ':']) && !git.directory().join(address).exists() {
             let there = git.ask(&["remote"], "")?.replace('\n', ", ");
             let there = if there.is_empty() { "there is none".to_string() } else { format!("there is: {there}") };
@@ -66,7 +66,13 @@ impl Remote {
     }
 
     /// Reads the fence, and where the refs are.
-    pub fn look(&self, git: &Git, fence_ref: &str, refs: &[&str], request: &Request) -> Result<Seen, PublishError> {
+    pub fn look(
+        &self,
+        git: &LocalClone,
+        fence_ref: &str,
+        refs: &[&str],
+        request: &Request,
+    ) -> Result<Seen, PublishError> {
         let answer = git.run(&[&["ls-remote", &self.read, fence_ref], refs].concat(), "")?;
         if !answer.ok {
             return Err(PublishError::Failed(format!(
@@ -79,7 +85,7 @@ impl Remote {
         }
         // A pattern also matches the ends of longer names: only the exact one is meant.
         let mut refs: BTreeMap<String, String> = answer
-            .stdout
+            .text()
             .lines()
             .filter_map(|line| line.split_once('\t'))
             .map(|(commit, name)| (name.to_string(), commit.to_string()))
@@ -93,14 +99,14 @@ impl Remote {
     }
 
     /// Remembers the fence in this clone, so that it need not be fetched again and is missed if it goes.
-    pub fn remember(&self, git: &Git, fence_ref: &str, commit: &str) {
+    pub fn remember(&self, git: &LocalClone, fence_ref: &str, commit: &str) {
         // Two publishers in one clone may meet here. Whoever loses has lost nothing.
         let _ = git.run(&["update-ref", &self.memory(fence_ref), commit], "");
     }
 
     fn fence(
         &self,
-        git: &Git,
+        git: &LocalClone,
         fence_ref: &str,
         commit: &str,
         request: &Request,
@@ -133,12 +139,13 @@ impl Remote {
     }
 
     /// There is no fence. That is a first write, unless this clone has seen one.
-    fn no_fence(&self, git: &Git, fence_ref: &str, adopt: bool) -> Result<Option<Fence>, PublishError> {
+    fn no_fence(&self, git: &LocalClone, fence_ref: &str, adopt: bool) -> Result<Option<Fence>, PublishError> {
         let known = git.run(&["rev-parse", "--verify", "--quiet", &self.memory(fence_ref)], "")?;
         if !known.ok || adopt {
             return Ok(None);
         }
-        let commit = known.stdout.trim();
+        let commit = known.text();
+        let commit = commit.trim();
         Err(PublishError::Failed(format!(
             "The fence of {} is gone: {fence_ref} was {commit} when this clone last saw it. Nothing was pushed, because \
              without it nobody knows which token wrote last. Put it back (git push {} {commit}:{fence_ref}); or, if no \
@@ -148,7 +155,7 @@ impl Remote {
         )))
     }
 
-    pub fn fetch(&self, git: &Git, fence_ref: &str) -> Result<(), PublishError> {
+    pub fn fetch(&self, git: &LocalClone, fence_ref: &str) -> Result<(), PublishError> {
         let mut arguments = vec!["fetch", "--quiet", "--no-tags", "--no-prune", "--no-recurse-submodules", "--refmap="];
         if git.keeps_fetch_head() {
             arguments.push("--no-write-fetch-head");
@@ -173,9 +180,10 @@ impl Remote {
 }
 
 /// An object of this clone: a line with its name, kind and size, and its content.
-fn object(git: &Git, name: &str) -> Result<Option<String>, PublishError> {
+fn object(git: &LocalClone, name: &str) -> Result<Option<String>, PublishError> {
     let answer = git.run(&["cat-file", "--batch"], &format!("{name}\n"))?;
-    let missing = !answer.ok || answer.stdout.ends_with(" missing\n");
+    let text = answer.text();
+    let missing = !answer.ok || text.ends_with(" missing\n");
     // Behind the content git adds the end of a line.
-    Ok((!missing).then(|| answer.stdout.strip_suffix('\n').unwrap_or(&answer.stdout).to_string()))
+    Ok((!missing).then(|| text.strip_suffix('\n').unwrap_or(&text).to_string()))
 }

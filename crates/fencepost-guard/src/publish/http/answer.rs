@@ -8,8 +8,6 @@ use serde::Deserialize;
 use ureq::Body;
 use ureq::http::Response;
 
-use super::headers::decoded;
-
 /// The most bytes of an answer that are read.
 const BODY_BYTES_MAX: u64 = 64 << 10;
 /// The most characters of a server's own words that are repeated.
@@ -88,7 +86,7 @@ impl Answer {
     /// The fence that a `HEAD` shows.
     pub fn seen_fence(&self) -> Result<Option<Fence>, String> {
         let Some(text) = &self.seen_fence else { return Ok(None) };
-        let text = decoded(text).ok_or("it is not percent-encoded")?;
+        let text = fencepost_store::percent::decode(text).ok_or("it is not percent-encoded")?;
         Fence::decode(text.as_bytes()).map(Some).map_err(|why| why.to_string())
     }
 

@@ -1,8 +1,7 @@
 //! What is sent besides the payload: who writes, under which token, and the key by which a repetition is recognised.
 
-use std::fmt::Write as _;
-
 use fencepost_core::fence::{Mode, Write};
+use fencepost_store::percent;
 
 use crate::publish::PublishError;
 
@@ -78,32 +77,8 @@ pub(super) fn check(headers: &[(String, String)]) -> Result<(), PublishError> {
 
 /// Any text as visible ASCII: everything else, the per cent sign, quotes, backslashes and `also` are percent-encoded.
 fn encoded(text: &str, also: &str) -> String {
-    text.bytes().fold(String::new(), |mut out, byte| {
-        let plain = (0x21..=0x7e).contains(&byte) && !b"%\"\\".contains(&byte) && !also.as_bytes().contains(&byte);
-        if plain {
-            out.push(char::from(byte));
-        } else {
-            let _ = write!(out, "%{byte:02X}");
-        }
-        out
-    })
-}
-
-/// Reads what [`encoded`] wrote.
-pub(super) fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        rest = after;
-        if first != b'%' {
-            bytes.push(first);
-            continue;
-        }
-        let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        rest = &rest[2..];
-    }
-    String::from_utf8(bytes).ok()
+    let plain = |byte| (0x21..=0x7e).contains(&byte) && !b"%\"\\".contains(&byte) && !also.as_bytes().contains(&byte);
+    percent::encode(text, plain)
 }
 
 #[cfg(test)]
@@ -133,10 +108,8 @@ mod tests {
         for text in ["", "plain", "a b", "100%", "ü/\"\\\u{1}\n", "https://h/x?a=%20"] {
             let sent = encoded(text, "/");
             assert!(sent.bytes().all(|byte| (0x21..=0x7e).contains(&byte)), "{sent}");
-            assert_eq!(decoded(&sent).as_deref(), Some(text));
+            assert_eq!(percent::decode(&sent).as_deref(), Some(text));
         }
-        assert_eq!(decoded("%"), None);
-        assert_eq!(decoded("%zz"), None);
     }
 
     #[test]

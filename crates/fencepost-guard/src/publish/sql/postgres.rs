@@ -15,6 +15,7 @@ use std::time::Duration;
 use ::postgres::error::{ErrorPosition, Severity, SqlState};
 use ::postgres::{Client, Error, SimpleQueryMessage, SimpleQueryRow};
 use fencepost_core::fence::{Fence, Level, Strict, Verdict, judge};
+use fencepost_store::postgres::explained;
 
 use super::{default_resource, read_fence, text};
 use crate::clock;
@@ -369,18 +370,6 @@ fn at_line(position: Option<&ErrorPosition>) -> String {
             format!(", line {}", before.filter(|&c| c == '\n').count() + 1)
         }
         _ => String::new(),
-    }
-}
-
-/// The error with its cause, in one line. The driver's errors hold no password.
-fn explained(error: &Error) -> String {
-    if let Some(db) = error.as_db_error() {
-        let hint = db.hint().map_or(String::new(), |hint| format!(" Hint: {hint}"));
-        return format!("{}: {}{hint}", db.code().code(), db.message());
-    }
-    match std::error::Error::source(error) {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
     }
 }
 

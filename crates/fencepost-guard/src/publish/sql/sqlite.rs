@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use fencepost_core::fence::{Fence, Level, Strict, Verdict, judge};
 use fencepost_store::file_system::shared_file_system;
+use fencepost_store::percent;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::{Connection, Error, ErrorCode, OpenFlags, OptionalExtension};
 
@@ -240,7 +241,7 @@ fn open_to_look(path: &Path) -> Result<Connection, Error> {
     if !has_log(path) || Path::new(&log).exists() {
         return open(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
     }
-    let escaped = path.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    let escaped = percent::encode(&path.display().to_string(), |byte| !b"%?#".contains(&byte));
     let name = format!("file:{escaped}?immutable=1");
     open(Path::new(&name), OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI)
 }

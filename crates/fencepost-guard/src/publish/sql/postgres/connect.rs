@@ -6,7 +6,6 @@ use ::postgres::config::SslMode;
 use ::postgres::{Client, Config, NoTls};
 use fencepost_store::postgres as store;
 
-use super::explained;
 use crate::publish::PublishError;
 
 /// How long a write may take from the connection to the commit, unless it is told otherwise.
@@ -57,7 +56,7 @@ impl Server {
             _ => config.connect(self.server.tls().map_err(|text| usage(&text))?),
         };
         connected.map_err(|error| {
-            let why = explained(&error);
+            let why = store::explained(&error);
             let remedy = self.server.remedy(&why).map_or(String::new(), |remedy| format!(" {remedy}"));
             PublishError::Failed(format!("Cannot connect to {} ({why}); nothing was changed.{remedy}", self.shown()))
         })

@@ -1,10 +1,12 @@
 //! Lengths of time as people write them: `90s`, `5m`, `1h30m`, `2d`.
 
-use std::time::Duration;
+use alloc::format;
+use alloc::string::String;
+use core::time::Duration;
 
 use jiff::{Span, SpanRelativeTo};
 
-/// Reads a length of time. A bare number is refused, because nobody agrees on its unit.
+/// Reads a length of time. A bare number is refused, because its unit would be a guess.
 pub fn parse(text: &str) -> Result<Duration, String> {
     if text.chars().all(|c| c.is_ascii_digit()) {
         return Err(format!("{text:?} has no unit; write for example {}s or 5m", text.trim_start_matches('0')));
@@ -29,6 +31,18 @@ pub fn show(length: Duration) -> String {
         60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
         3600..86400 => format!("{}h{:02}m", seconds / 3600, seconds % 3600 / 60),
         _ => format!("{}d{:02}h", seconds / 86400, seconds % 86400 / 3600),
+    }
+}
+
+/// Shows a length of time exactly, in the largest unit that divides it: `90s`, `2h`.
+pub fn exact(length: Duration) -> String {
+    let seconds = length.as_secs();
+    match seconds {
+        0 => format!("{}ms", length.as_millis()),
+        _ if seconds.is_multiple_of(86_400) => format!("{}d", seconds / 86_400),
+        _ if seconds.is_multiple_of(3600) => format!("{}h", seconds / 3600),
+        _ if seconds.is_multiple_of(60) => format!("{}m", seconds / 60),
+        _ => format!("{seconds}s"),
     }
 }
 
