@@ -77,6 +77,7 @@ fn obey() -> Code {
         Verb::Overdue(options) => command::overdue::run(&arguments.global, options),
         Verb::Notifier => command::notifier::run(),
         Verb::Advise(options) => command::advise::run(&arguments.global, options),
+        Verb::Demo(options) => command::demo::run(&arguments.global, options),
         Verb::Version => {
             show::line(concat!("fencepost ", env!("CARGO_PKG_VERSION")));
             Ok(Code::DONE)

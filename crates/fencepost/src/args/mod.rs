@@ -1,5 +1,6 @@
 //! What was typed.
 
+pub mod demo;
 pub mod operate;
 pub mod publish;
 mod run;
@@ -100,6 +101,8 @@ pub enum Verb {
     /// Prove a store, make it the default, move to another, or recover after a loss
     #[command(subcommand)]
     Store(store::StoreVerb),
+    /// Show five incidents on this machine, live: what breaks without the guard, and that it is prevented with it
+    Demo(demo::DemoOptions),
     /// Print the version
     Version,
 }

@@ -1,6 +1,7 @@
 //! One file per verb.
 
 pub mod advise;
+pub mod demo;
 pub mod gate;
 pub mod init;
 pub mod install;

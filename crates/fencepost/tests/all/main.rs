@@ -6,6 +6,7 @@ mod barrier;
 mod calls;
 mod common;
 mod config;
+mod demo;
 mod dependencies;
 mod desk;
 mod fenced;

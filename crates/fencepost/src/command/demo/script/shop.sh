@@ -1,0 +1,2 @@
+# The noon job: it publishes what it finds.
+{ echo "Today:"; cat prices.txt; } >page
