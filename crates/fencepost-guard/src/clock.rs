@@ -1,11 +1,11 @@
-//! This host's clocks. Nothing else in this crate asks what time it is.
+//! This host's clocks. The only module of this crate that reads the time.
 
 use fencepost_core::lease::Now;
 use fencepost_core::time::{Boot, Wall};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 
-/// The clock that goes on while the machine sleeps, on which deadlines are counted.
+/// The clock for deadlines, which runs through suspend.
 pub fn boot_now() -> Boot {
     let reading = read(BOOT_CLOCK);
     Boot(u64::try_from(millis(reading)).unwrap_or(0))
@@ -16,7 +16,7 @@ pub fn wall_now() -> Wall {
     Wall(millis(read(ClockId::CLOCK_REALTIME)))
 }
 
-/// Both, as the core wants them.
+/// Both clocks, as the core takes them.
 pub fn now() -> Now {
     Now { boot: boot_now(), wall: wall_now() }
 }
@@ -28,7 +28,7 @@ const BOOT_CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
 const BOOT_CLOCK: ClockId = ClockId::CLOCK_MONOTONIC;
 
 fn read(clock: ClockId) -> TimeSpec {
-    // The kernel refuses only clocks it does not have, and these two exist wherever this compiles.
+    // The kernel refuses only unknown clocks, and these two exist on every supported system.
     clock_gettime(clock).expect("this kernel lacks a clock that fencepost counts on")
 }
 

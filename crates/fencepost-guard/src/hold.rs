@@ -1,4 +1,4 @@
-//! A lease that is held for somebody at the other end of standard input, until that ends.
+//! A lease held until standard input ends (`lease hold`).
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,7 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::drive::{Body, Note};
 
-/// Standard input in the place of a child: while it is open the lease is wanted.
+/// Standard input in place of a child: the lease is held while it is open.
 #[derive(Debug)]
 pub struct Stdin {
     input: io::Stdin,
@@ -24,7 +24,7 @@ impl Stdin {
         Self { input: io::stdin(), deadline: None, is_open: false, granted: None }
     }
 
-    /// What was granted, since this was last asked.
+    /// The grant since the last call.
     pub fn take_grant(&mut self) -> Option<Grant> {
         self.granted.take()
     }
@@ -66,7 +66,7 @@ impl Body for Stdin {
                 Vec::new()
             }
             Output::Stop | Output::Kill | Output::Forward(_) => self.end(),
-            // A lease that is only held prepares nothing and looks at nothing.
+            // A held lease has no prepare command and no upstreams.
             Output::Prepare { .. } | Output::Inspect { .. } | Output::Survey => Vec::new(),
             Output::Call(_) | Output::Consult(_) | Output::Tell(_) | Output::Finish(_) => Vec::new(),
         }
@@ -86,7 +86,7 @@ impl Body for Stdin {
         Vec::new()
     }
 
-    /// There is no keeper here: whoever holds the other end is told by the exit, before the lease can pass on.
+    /// There is no keeper: the caller learns of the loss by this process's exit, before the lease can pass on.
     fn check(&mut self, deadline: Option<Boot>, now: Boot, _tell: &mut dyn FnMut(Note)) -> Vec<Input> {
         if deadline.is_none_or(|deadline| now < deadline) || !self.is_open {
             return Vec::new();

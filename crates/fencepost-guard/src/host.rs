@@ -1,4 +1,4 @@
-//! This host: its name, what tells it apart from every other system, and whether a holder on it is dead.
+//! This host: its name, its identity, and whether a holder on it is dead.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::{Pid, SysconfVar, gethostname, sysconf};
 
-/// The system this process runs on. Process ids and start times mean something only where all four marks match.
+/// The system this process runs on. Pids and start times are comparable only if all four marks match.
 #[derive(Clone, Debug)]
 pub struct Host {
     pub name: String,
@@ -19,7 +19,7 @@ pub struct Host {
     namespaces: Option<Namespaces>,
 }
 
-/// The namespaces that give process ids and start times their meaning.
+/// The namespaces in which pids and start times are valid.
 #[derive(Clone, Debug)]
 struct Namespaces {
     pid: String,
@@ -39,7 +39,7 @@ impl Namespaces {
 impl Host {
     pub fn this() -> Self {
         let namespaces = Namespaces::of_this_process();
-        // Tests show what two hosts do by two names on one. What is built for use knows no such thing.
+        // Tests simulate two hosts by two names. Release builds do not read the variable.
         #[cfg(debug_assertions)]
         if let Some(name) = std::env::var("FENCEPOST_TEST_HOST").ok().filter(|name| !name.is_empty()) {
             let namespaces = namespaces.map(|namespaces| Namespaces { pid: name.clone(), ..namespaces });
@@ -54,13 +54,13 @@ impl Host {
         }
     }
 
-    /// The boot of this system; empty where it cannot be told.
+    /// The boot id of this system; empty if it cannot be read.
     pub fn boot(&self) -> &str {
         &self.boot
     }
 
-    /// A holder with processes here, which can be proved dead by their absence. Where they cannot be looked up it is a
-    /// holder all the same, and its lease ends by its time-to-live.
+    /// A holder with processes on this host, which their absence can prove dead. If they cannot be looked up, the
+    /// holder has no process evidence and its lease ends by its time-to-live.
     pub fn holder(&self, wrapper: i32, keeper: Option<Process>) -> Holder {
         Holder {
             host: self.name.clone(),
@@ -88,25 +88,25 @@ impl Host {
         Holder { host: self.name.clone(), processes: None, by_hand: true, unknown: Unknown::default() }
     }
 
-    /// A holder by hand that stays: this process keeps the lease for whoever started it.
+    /// A holder by hand that stays: this process holds the lease for its caller.
     pub fn holder_for_another(&self) -> Holder {
         Holder { by_hand: true, ..self.holder(std::process::id().cast_signed(), None) }
     }
 
-    /// Whether the holder certainly runs no more. Anything that cannot be proved is "no".
+    /// Whether the holder is proved dead. Without proof the answer is no.
     pub fn knows_dead(&self, holder: &Holder) -> bool {
         let Some(processes) = &holder.processes else { return false };
         self.shares_processes(processes) && is_gone(processes.wrapper) && processes.keeper.is_none_or(is_gone)
     }
 
-    /// Whether the holder runs here and is alive, so that a signal to it reaches it and nobody else.
+    /// Whether the holder runs here and is alive: a signal to its pid reaches it and no other process.
     pub fn knows_alive(&self, holder: &Holder) -> bool {
         let Some(processes) = &holder.processes else { return false };
         self.shares_processes(processes) && process(processes.wrapper.pid) == Some(processes.wrapper)
     }
 
-    /// Containers on one machine share its boot but not its process ids, images share machine ids, and start times are
-    /// shifted in another time namespace.
+    /// Containers on one machine share the boot id but not pids, images share machine ids, and another time namespace
+    /// shifts start times.
     fn shares_processes(&self, processes: &Processes) -> bool {
         let Some(Namespaces { pid, time }) = &self.namespaces else { return false };
         let same = (&processes.machine, &processes.boot, &processes.pid_namespace, processes.time_namespace.as_ref())
@@ -115,7 +115,7 @@ impl Host {
     }
 }
 
-/// This process, if `/proc` shows it under the id that it knows itself by.
+/// This process, if `/proc` shows it under its own pid.
 #[cfg(target_os = "linux")]
 fn own_process() -> Option<Process> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
@@ -137,14 +137,14 @@ pub fn process(pid: i32) -> Option<Process> {
 /// The state and start time in the content of a `stat` file.
 #[cfg(target_os = "linux")]
 fn parse_stat(pid: i32, stat: &str) -> Option<Process> {
-    // The name stands in parentheses and may contain anything, so the fields count from the last parenthesis.
+    // The name is in parentheses and may contain any character: fields are counted from the last parenthesis.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let state = fields.next()?;
     let started = fields.nth(18)?.parse().ok()?;
     (!matches!(state, "Z" | "X" | "x")).then_some(Process { pid, started })
 }
 
-/// What [`process`] says of the start of a process that starts at this moment.
+/// The start time that [`process`] would report for a process that starts now.
 #[cfg(target_os = "linux")]
 pub(crate) fn tick(now: Boot) -> Option<u64> {
     let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().and_then(|ticks| u64::try_from(ticks).ok())?;
@@ -157,13 +157,14 @@ pub(crate) fn tick(_: Boot) -> Option<u64> {
     None
 }
 
-/// Without the start time nothing can be proved about a process id later; see `boot_id`.
+/// Without a start time a pid proves nothing later; see `boot_id`.
 #[cfg(not(target_os = "linux"))]
 pub fn process(pid: i32) -> Option<Process> {
     Some(Process { pid, started: 0 })
 }
 
-/// Gone is what the kernel says does not exist, or exists as another process. What is only hidden from us is alive.
+/// Whether the kernel says that the process does not exist, or that its pid is now another process. A hidden process
+/// counts as alive.
 fn is_gone(mark: Process) -> bool {
     if kill(Pid::from_raw(mark.pid), None) == Err(Errno::ESRCH) {
         return true;
@@ -177,8 +178,8 @@ fn boot_id() -> String {
     fencepost_store::boot_id().unwrap_or_default().to_string()
 }
 
-/// Elsewhere a boot cannot be told from another without unsafe calls, so that no holder is ever proved dead by its
-/// processes: its lease ends by its time-to-live.
+/// On other systems the boot cannot be identified without unsafe calls. No holder is proved dead there; its lease ends
+/// by its time-to-live.
 #[cfg(not(target_os = "linux"))]
 fn boot_id() -> String {
     String::new()

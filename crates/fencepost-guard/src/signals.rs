@@ -1,4 +1,4 @@
-//! The signals that reach the wrapper.
+//! Signals to the wrapper.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,15 +12,15 @@ use crate::sys;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// Somebody asks this process to end.
+    /// A signal that asks this process to end.
     End(i32),
-    /// This process goes on after having been stopped, or is asked to look at its lease now.
+    /// This process was continued after a stop, or is asked to check its lease now.
     Continued,
     Other(i32),
 }
 
-/// The signals that have come, and something to wait on. What was ignored when the process started stays ignored, as
-/// `nohup` and a shell's background jobs want it.
+/// Received signals, and a descriptor to wait on. A signal that was ignored at start stays ignored, as `nohup` and a
+/// shell's background jobs expect.
 #[derive(Debug)]
 pub struct Signals {
     delivery: SignalDelivery<UnixStream, SignalOnly>,
@@ -28,13 +28,13 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// To be called on the thread that drives the run: there a bus error still ends the process.
+    /// Call this on the thread that drives the run: only there does a bus error end the process.
     pub fn listen() -> io::Result<Self> {
         sys::hang_on_bus_error()?;
         Self::listen_to(&[SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGCONT])
     }
 
-    /// For whoever starts others and waits for them: it is told when one has ended, too.
+    /// Also reports SIGCHLD, for a process that starts others and waits for them.
     pub fn of_daemon() -> io::Result<Self> {
         Self::listen_to(&[SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGCONT, SIGCHLD])
     }

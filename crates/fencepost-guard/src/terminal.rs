@@ -1,7 +1,7 @@
-//! Who has the terminal: the job, while it runs in the foreground, or the wrapper and whoever started it.
+//! Terminal control: the job's process group or the wrapper's is the foreground group.
 //!
-//! The job is in a process group of its own, so that it cannot read from the terminal unless its group is made the
-//! foreground group. A shell does the same for its jobs; the wrapper is a small shell in this respect only.
+//! The job has its own process group, and only the foreground group can read from the terminal. The wrapper moves the
+//! terminal between the groups, as a shell does for its jobs.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,14 +15,14 @@ use nix::unistd::{Pid, getpgrp, getpid, isatty, tcgetpgrp, tcsetpgrp};
 
 use crate::sys;
 
-/// The terminal that controls this session.
+/// The controlling terminal of this session.
 #[derive(Debug)]
 pub struct Terminal {
     tty: File,
     own: Pid,
-    /// The group that has it instead of ours.
+    /// The foreground group, if it is not the wrapper's.
     lent: Option<Pid>,
-    /// How it was set when we last had it.
+    /// The terminal's settings when the wrapper last had it.
     modes: Option<Termios>,
 }
 
@@ -37,20 +37,21 @@ impl Terminal {
         Some(terminal)
     }
 
-    /// Whether a job started now belongs in the foreground: standard input is this terminal, and we have it.
+    /// Whether a job started now belongs in the foreground: standard input is this terminal, and the wrapper's group is
+    /// in its foreground.
     ///
-    /// A job whose input comes from elsewhere is lent the terminal when it asks for it, by stopping with SIGTTIN or
-    /// SIGTTOU: a password prompt in the middle of a pipeline.
+    /// A job whose input comes from elsewhere gets the terminal when it asks for it by stopping with SIGTTIN or
+    /// SIGTTOU, for example a password prompt in the middle of a pipeline.
     pub fn is_for_reading(&self) -> bool {
         isatty(sys::stdin()).unwrap_or(false) && tcgetpgrp(sys::stdin()).is_ok_and(|group| group == self.own)
     }
 
-    /// Whether our group is in the foreground.
+    /// Whether the wrapper's group is in the foreground.
     pub fn is_ours(&self) -> bool {
         tcgetpgrp(self.tty.as_fd()).is_ok_and(|group| group == self.own)
     }
 
-    /// Makes the job's group the foreground group. Also to be told when a foreground job has taken it by itself.
+    /// Makes the job's group the foreground group. Also call it when a foreground job has taken the terminal itself.
     pub fn lend(&mut self, group: i32) -> io::Result<()> {
         let group = Pid::from_raw(group);
         if self.is_ours() {
@@ -60,11 +61,11 @@ impl Terminal {
         self.hand_to(group)
     }
 
-    /// Makes our group the foreground group again, unless somebody else has taken the terminal from the job meanwhile:
-    /// the shell, when we were put in the background.
+    /// Makes the wrapper's group the foreground group again, unless another group has taken the terminal from the job:
+    /// the shell does so when it puts the wrapper in the background.
     ///
-    /// With `restore`, for a job that was killed, it is also set as it was before, so that an editor killed in the
-    /// middle leaves no terminal that echoes nothing.
+    /// With `restore`, for a job that was killed, also restores the terminal's settings. A killed editor would
+    /// otherwise leave a terminal without echo.
     pub fn take_back(&mut self, restore: bool) -> io::Result<()> {
         let lent = self.lent.take();
         let holder = tcgetpgrp(self.tty.as_fd())?;
@@ -80,7 +81,7 @@ impl Terminal {
         }
     }
 
-    /// Whether a group other than ours was given it.
+    /// Whether another group was given the terminal.
     pub fn is_lent(&self) -> bool {
         self.lent.is_some()
     }
@@ -94,32 +95,32 @@ impl Terminal {
     }
 }
 
-/// Gives our whole process group the signal that the terminal gave to the job's, as it would have done had the job been in
-/// ours: ctrl-Z stops the script that we are a part of, and ctrl-C ends it.
+/// Sends the wrapper's whole process group the signal that the terminal sent to the job's group: ctrl-Z stops the
+/// script around the wrapper, and ctrl-C ends it.
 ///
-/// Returns when we are continued; also where nobody could continue us (the group is orphaned), for the kernel does not
-/// stop us then.
+/// Returns when this process is continued. In an orphaned group it returns at once, because the kernel does not stop
+/// the process there.
 pub fn share(signal: i32) -> io::Result<()> {
     take(signal, 0)
 }
 
-/// Ends by a signal that our whole group has got already: who waits for us tells by our end whether it was dealt with.
+/// Ends this process by a signal that its whole group has received. A shell that waits for it checks how it ended.
 pub fn end_by(signal: i32) -> io::Result<()> {
     take(signal, getpid().as_raw())
 }
 
-/// Sends the signal, and takes it as anybody would.
+/// Sends the signal and takes its default action.
 fn take(signal: i32, to: i32) -> io::Result<()> {
-    // The wrapper has a handler for it, and only the default action stops or ends. SIGSTOP has no other.
+    // Removes the wrapper's handler: only the default action stops or ends the process. SIGSTOP has no handler.
     sys::with_default(signal, || {
         let sent = sys::send(to, signal);
-        // Another thread may be the one that takes the signal, a moment later.
+        // The kernel may deliver the signal to another thread, a moment later.
         std::thread::sleep(TAKE_EFFECT);
         sent
     })
 }
 
-/// Changing a terminal from the background stops the caller by SIGTTOU, unless that is blocked.
+/// Blocks SIGTTOU: changing a terminal from the background would stop the caller.
 fn quietly<T>(change: impl FnOnce() -> nix::Result<T>) -> nix::Result<T> {
     let mut blocked = SigSet::empty();
     blocked.add(Signal::SIGTTOU);
@@ -130,7 +131,7 @@ fn quietly<T>(change: impl FnOnce() -> nix::Result<T>) -> nix::Result<T> {
 }
 
 fn exists(group: Pid) -> bool {
-    // A group that we may not signal exists all the same.
+    // EPERM means that the group exists.
     group.as_raw() > 1 && killpg(group, None) != Err(Errno::ESRCH)
 }
 

@@ -1,7 +1,7 @@
-//! What the keeper does all its life: wait, look, and act when the time has come.
+//! The keeper's loop: wait, look, act.
 //!
-//! It wakes at least twice a second while there is a deadline, because a timer that was set before the machine went
-//! to sleep counts on from where it stood, and it would otherwise be late by as long as the machine slept.
+//! It wakes at least twice a second while there is a deadline. A timer stops while the machine sleeps and would then be
+//! late by the length of the sleep.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -20,7 +20,7 @@ use super::tree::{self, Killer, Tree};
 use crate::clock::boot_now;
 use crate::sys::{self, Change};
 
-/// Keeps one job, and returns when there is nothing left to keep and nobody to tell.
+/// Guards one job. Returns when the tree is empty and the wrapper knows it or is gone.
 pub(super) fn run(channel: Channel, mut inherited: Inherited) -> io::Result<()> {
     // Whoever forks goes on where it is, and the fork waits for its turn behind it. Once it has waited for something, it
     // is given a processor of its own, while the wrapper waits for the store.
@@ -52,27 +52,27 @@ pub(super) fn run(channel: Channel, mut inherited: Inherited) -> io::Result<()> 
 #[derive(Debug)]
 struct Body {
     channel: Channel,
-    /// Readable when a child has changed.
+    /// Becomes readable when a child changes state.
     wake: UnixStream,
     tree: Tree,
     phase: Phase,
     inherited: Inherited,
-    /// The descriptors that are the keeper's own.
+    /// The keeper's own descriptors.
     kept: [RawFd; 3],
     job: Job,
-    /// The job was started just now, and the wrapper was not told yet.
+    /// The job was just started and `Spawned` is not reported yet.
     is_new: bool,
     wrapper_died: bool,
-    /// When the loop meant to be back at its beginning.
+    /// When the loop expected to wake.
     due: Boot,
 }
 
 #[derive(Debug)]
 enum Phase {
-    /// Nothing was spawned yet.
+    /// No job was started yet.
     Waiting,
     Running,
-    /// The job has ended, and what it left has a moment to end too.
+    /// The job has ended; left-over processes get a moment to exit.
     Lingering {
         until: Boot,
     },
@@ -89,7 +89,7 @@ enum Phase {
 struct Frozen {
     since: Boot,
     told: bool,
-    /// All of the tree when last looked at, at `looked`.
+    /// The tree as listed at `looked`.
     members: Vec<i32>,
     looked: Boot,
 }
@@ -103,9 +103,9 @@ struct Job {
     leave_children: bool,
     more_to_come: bool,
     observed: bool,
-    /// The wrapper was told that the job is stopped.
+    /// `ChildStopped` was reported.
     told_stopped: bool,
-    /// The wrapper's death was what ended it.
+    /// The tree was terminated because the wrapper died.
     orphaned: bool,
     escaped: Vec<Process>,
 }
@@ -117,13 +117,13 @@ impl Body {
         self.reap();
         self.take_orders();
         self.enforce(late);
-        // A wrapper that is gone is noticed by reading.
+        // Reading notices a wrapper that is gone.
         let _ = self.channel.flush();
         if self.is_done() {
             return;
         }
         if was_new && !self.job.more_to_come {
-            // A descriptor too many only delays whoever waits for the output to end; the job is guarded all the same.
+            // An inherited descriptor that stays open only delays readers of the output; the job is guarded anyway.
             let _ = spawn::let_go(&self.kept);
         }
         let pause = self.pause();
@@ -131,7 +131,7 @@ impl Body {
         self.sleep(pause);
     }
 
-    /// Whether there is nothing left to keep, and the wrapper knows it or is gone.
+    /// Whether the tree is empty, and the wrapper knows it or is gone.
     fn is_done(&self) -> bool {
         match self.phase {
             Phase::Waiting => self.wrapper_died,
@@ -160,13 +160,13 @@ impl Body {
         }
     }
 
-    /// What became of the job's first process.
+    /// Handles a state change of the job's first process.
     fn note(&mut self, change: Change) {
         let running = matches!(self.phase, Phase::Running);
         match change {
             Change::Exited(code) => self.note_end(Exit::Code(code)),
             Change::Killed(signal) => self.note_end(Exit::Signal(signal)),
-            // Otherwise it was the keeper that stopped it, and the wrapper must not follow suit.
+            // If the keeper stopped the job itself, the wrapper must not stop too.
             Change::Stopped(signal) if running => {
                 self.job.told_stopped = true;
                 self.report_if_room(&Report::ChildStopped { signal });
@@ -213,7 +213,7 @@ impl Body {
         if !matches!(self.phase, Phase::Waiting) && !is_next {
             return;
         }
-        // If the wrapper or this process stood still since the lease was won, the wrapper has to confirm it first.
+        // The wrapper or the keeper was stopped since the claim: the wrapper must confirm the lease first.
         if job.deadline.is_some_and(|deadline| boot_now() >= deadline.before(job.grace)) {
             return self.report(&Report::Stale);
         }
@@ -250,7 +250,7 @@ impl Body {
     }
 
     fn pass_on(&mut self, signal: i32) {
-        // Whoever continues a frozen job has to ask the wrapper.
+        // Only the wrapper's answer may continue a frozen job.
         if signal == SIGCONT && matches!(self.phase, Phase::Frozen(_)) {
             return;
         }
@@ -267,21 +267,21 @@ impl Body {
         self.job.orphaned = !matches!(self.phase, Phase::Waiting | Phase::Empty);
         match self.phase {
             Phase::Running | Phase::Lingering { .. } => self.end(),
-            // Nobody is left to say whether the lease is still ours.
+            // Without the wrapper, the lease cannot be confirmed.
             Phase::Frozen(_) => self.kill(),
             Phase::Ending { kill_at } => self.phase = Phase::Ending { kill_at: kill_at.min(self.kill_at()) },
             Phase::Waiting | Phase::Killing(_) | Phase::Empty => {}
         }
     }
 
-    /// What the clock demands.
+    /// Acts on deadlines that have passed.
     fn enforce(&mut self, late: bool) {
         let now = boot_now();
         let act_at = self.act_at();
         match &mut self.phase {
             Phase::Running if act_at.is_some_and(|at| now >= at) => {
-                // Having slept, or with everything stopped for who knows how long, the lease may have passed to
-                // another or not: the tree stands still until the wrapper has found out.
+                // After a sleep, or with the whole tree stopped, the lease may have passed on. The tree stays stopped
+                // until the wrapper has read the record.
                 if late || self.tree.is_stopped() { self.freeze() } else { self.reach_deadline() }
             }
             Phase::Lingering { until } if now >= *until => self.end_left_overs(),
@@ -313,7 +313,7 @@ impl Body {
         matches!(self.phase, Phase::Running | Phase::Lingering { .. } | Phase::Frozen(_))
     }
 
-    /// TERM to the tree, and CONT so that what is stopped hears it.
+    /// Sends TERM to the tree, then CONT: a stopped process handles TERM only when continued.
     fn end(&mut self) {
         let kill_at = self.kill_at();
         self.phase = Phase::Ending { kill_at };
@@ -341,7 +341,7 @@ impl Body {
         self.keep_frozen(now);
     }
 
-    /// Stops whatever runs, and tells the wrapper once nothing does.
+    /// Sends STOP to running processes, and reports `Frozen` once all are stopped.
     fn keep_frozen(&mut self, now: Boot) {
         let Phase::Frozen(frozen) = &mut self.phase else { return };
         if frozen.told && now.since(frozen.looked) < LOOK_INTERVAL && tree::all_still_stopped(&frozen.members) {
@@ -364,12 +364,12 @@ impl Body {
         }
     }
 
-    /// When something has to be done about the deadline.
+    /// When the deadline next needs action.
     fn act_at(&self) -> Option<Boot> {
         self.job.deadline.map(|deadline| deadline.before(self.job.grace))
     }
 
-    /// When a tree that is sent TERM now is to be killed: early enough to be dead at the deadline.
+    /// When to send KILL to a tree that gets TERM now: early enough that it is dead at the deadline.
     fn kill_at(&self) -> Boot {
         let patience = boot_now() + self.job.grace;
         let margin = KILL_MARGIN_MAX.min(self.job.grace / 5);
@@ -394,26 +394,26 @@ impl Body {
             PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.channel.fd(), PollFlags::POLLIN | waiting),
         ];
-        // The end of a closed channel would be reported for ever.
+        // poll() would report a closed channel for ever.
         let count = if self.wrapper_died { 1 } else { 2 };
-        // An error is a signal, and the loop looks at everything anyway.
+        // The only error is EINTR, and the loop checks everything anyway.
         let _ = poll(&mut fds[..count], PollTimeout::try_from(pause).unwrap_or(PollTimeout::ZERO));
         while self.wake.read(&mut [0; 64]).is_ok_and(|length| length > 0) {}
     }
 
     fn report(&mut self, report: &Report) {
-        // Reports are small, and nothing in them can fail to be written as JSON.
+        // A report is small and always serialises.
         let _ = self.channel.push(report);
     }
 
-    /// A wrapper that has read nothing for so long does not need to hear of every stop in between.
+    /// Drops stop and continue reports for a wrapper that has not read for long.
     fn report_if_room(&mut self, report: &Report) {
         if self.channel.backlog() < BACKLOG_MAX_BYTES {
             self.report(report);
         }
     }
 
-    /// With the wrapper dead, nobody else is there to say what happened.
+    /// Writes what happened to standard error, because the wrapper is dead.
     fn say_last_words(&self) {
         if !self.job.orphaned {
             return;
@@ -430,18 +430,18 @@ impl Body {
 /// How long the keeper leaves a new job alone. Elsewhere than on Linux orphans do not come to the wrapper: it has to know
 /// the job's group at once, for the case that the keeper dies.
 const LEFT_ALONE: Duration = if cfg!(target_os = "linux") { Duration::from_millis(2) } else { Duration::ZERO };
-/// Checked this often, so that a machine that wakes from sleep is noticed within a second.
+/// The longest sleep of the loop: a wake-up from suspend is noticed within a second.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// Later than asked for by this much means that the machine slept, or that we were stopped.
+/// A wake-up this late means that the machine slept or the keeper was stopped.
 const LATE: Duration = Duration::from_secs(1);
-/// The end of a pipeline may outlive the shell that started it by a moment; TERM would cost its last lines.
+/// How long left-over processes get to exit by themselves: the end of a pipeline may outlive its shell by a moment.
 const LINGER: Duration = Duration::from_millis(200);
-/// How often a frozen tree is looked at.
+/// How often a frozen tree is checked.
 const FROZEN_INTERVAL: Duration = Duration::from_millis(100);
-/// How often a frozen tree is looked for among all processes.
+/// How often the processes of a frozen tree are listed again.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
-/// The tree counts as frozen after this even if something in it has not stopped yet.
+/// After this the tree counts as frozen, even if a process has not stopped yet.
 const FREEZE_MAX: Duration = Duration::from_secs(2);
-/// Killing takes a few milliseconds, and everything is to be dead at the deadline.
+/// KILL is sent this long before the deadline, so the tree is dead at the deadline.
 const KILL_MARGIN_MAX: Duration = Duration::from_millis(250);
 const BACKLOG_MAX_BYTES: usize = 64 << 10;

@@ -1,8 +1,8 @@
-//! The keeper: a process of its own that runs the job and ends it by its deadline, whatever becomes of the wrapper.
+//! The keeper: a separate process that starts the job and enforces its deadline, even if the wrapper fails.
 //!
-//! The wrapper renews the lease and may hang, be stopped or be killed while it does. So it forks, first thing, a
-//! process that does nothing but watch: it spawns the job, is told each deadline, and needs nobody's help to keep it.
-//! If the wrapper dies, the keeper ends the tree. If the keeper dies, the tree falls to the wrapper, which ends it
+//! The wrapper renews the lease. It may hang, be stopped or be killed meanwhile. So it first forks the keeper, which
+//! starts the job, receives each new deadline, and enforces it alone. If the wrapper dies, the keeper terminates the
+//! tree. If the keeper dies, its orphans become the wrapper's children, and the wrapper kills them
 //! ([`Keeper::sweep`]).
 
 mod body;
@@ -29,39 +29,39 @@ use protocol::{Channel, Received};
 pub use protocol::{Exit, Order, Process, Report, Spawn, SpawnStep};
 use tree::{Killer, Tree};
 
-/// The wrapper's hold on its keeper.
+/// The wrapper's handle on its keeper.
 #[derive(Debug)]
 pub struct Keeper {
     pid: Pid,
     /// `None` once closed.
     channel: Option<Channel>,
-    /// When it started, as far as that is known without asking.
+    /// The keeper's start time, if it is known without looking it up.
     started: Option<u64>,
-    /// Another command comes after the one that it keeps.
+    /// Another command follows the current one.
     more_to_come: bool,
-    /// It has nothing left to keep, and nothing more to say.
+    /// The tree is empty and the last report was received.
     is_done: bool,
-    /// The wrapper's own descendants, of which the keeper is one.
+    /// The wrapper's descendants, including the keeper.
     tree: Tree,
 }
 
-/// What the keeper had to say.
+/// The result of reading from the keeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
     Report(Report),
-    /// Nothing for now.
+    /// No report is waiting.
     Nothing,
-    /// It has left, because nothing is left to keep.
+    /// The keeper has exited because the tree is empty.
     Left,
-    /// The keeper has died: [`Keeper::sweep`] ends what it kept.
+    /// The keeper has died; [`Keeper::sweep`] kills its tree.
     Gone,
 }
 
 impl Keeper {
-    /// Forks the keeper. Refused unless the process has a single thread: nothing else makes a fork without exec safe.
+    /// Forks the keeper. Fails unless the process has a single thread: only then is a fork without exec safe.
     ///
-    /// The keeper gives the job the signal dispositions and the mask of this moment, so that it is to be started
-    /// before any handler is installed.
+    /// The job inherits the signal dispositions and the mask that are in force now, so call this before any handler is
+    /// installed.
     pub fn start() -> io::Result<Self> {
         if !tree::is_single_threaded() {
             return Err(io::Error::other("the keeper has to be started before the first thread"));
@@ -69,12 +69,12 @@ impl Keeper {
         let (channel, keepers) = Channel::pair()?;
         tree::become_subreaper()?;
         let tree = Tree { bystanders: tree::children(), ..Tree::default() };
-        // Nobody learns how the keeper ended where whoever started us had SIGCHLD ignored.
+        // Restores SIGCHLD: if it was inherited as ignored, wait() cannot return the keeper's status.
         let mut ignored = Vec::new();
         if sys::restore_default(Signal::SIGCHLD)? {
             ignored.push(Signal::SIGCHLD);
         }
-        // A ctrl-C at this moment is the wrapper's; the keeper must not die of it before it ignores it.
+        // Blocks signals: a ctrl-C before the keeper ignores SIGINT would kill it.
         let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
         let before = host::tick(boot_now());
         let forked = sys::split();
@@ -82,7 +82,7 @@ impl Keeper {
             drop(channel);
             be_keeper(keepers, spawn::Inherited { mask, ignored, env: BTreeMap::new() });
         }
-        // The kernel counts by the same clock. Only where it went on in between can it have taken either tick.
+        // The kernel uses the same clock. Only if the tick advanced during the fork is the start time ambiguous.
         let started = before.filter(|_| host::tick(boot_now()) == before);
         mask.thread_set_mask()?;
         let pid = forked?.expect("the child does not get here");
@@ -93,25 +93,26 @@ impl Keeper {
         self.pid.as_raw()
     }
 
-    /// The keeper as whoever comes later can tell it from others. It is not looked up if that can be helped: so young a
-    /// process is slow to look up.
+    /// Identifies the keeper for later observers by pid and start time. Avoids the look-up if it can: `/proc` is slow
+    /// for a process that was just forked.
     pub fn mark(&self) -> Option<record::Process> {
         let known = self.started.map(|started| record::Process { pid: self.pid(), started });
         known.or_else(|| host::process(self.pid()))
     }
 
-    /// Has it get ready for a job, while the wrapper has other things to do.
+    /// Tells the keeper to prepare for a job while the wrapper talks to the store.
     pub fn get_ready(&mut self) {
-        // One that is gone is noticed when it is needed.
+        // A dead keeper is noticed at the next order.
         let _ = self.send(&Order::GetReady);
     }
 
-    /// What to poll for reports, once [`receive`](Self::receive) has nothing more: reports may come several at once.
+    /// The descriptor to poll for reports. Call [`receive`](Self::receive) until it returns none first: one wake-up may
+    /// bring several reports.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.channel().fd()
     }
 
-    /// Sends an order. Fails if the keeper is gone, or takes nothing for as long as five seconds.
+    /// Sends an order. Fails if the keeper is gone or does not read for five seconds.
     pub fn send(&mut self, order: &Order) -> io::Result<()> {
         if let Order::Spawn(job) = order {
             self.more_to_come = job.more_to_come;
@@ -128,7 +129,7 @@ impl Keeper {
         }
     }
 
-    /// What the keeper has to say, without waiting for it.
+    /// The next report, without waiting.
     pub fn receive(&mut self) -> Heard {
         match self.channel.as_mut().expect(OPEN).receive() {
             Received::Message(report) => {
@@ -141,25 +142,25 @@ impl Keeper {
         }
     }
 
-    /// Lets the keeper go, and waits until it has. If there is still a tree, the keeper ends it first.
+    /// Closes the channel and waits for the keeper to exit. The keeper terminates a remaining tree first.
     pub fn close(self) {
         drop(self);
     }
 
-    /// Lets a keeper go that has nothing left to keep. It leaves by itself, while the wrapper has other things to do.
+    /// Releases a keeper whose tree is empty. It exits by itself while the wrapper continues.
     pub fn dismiss(mut self) -> Dismissed {
         self.channel = None;
         let _ = sys::send(self.pid(), Signal::SIGCONT as i32);
         Dismissed { pid: self.pid }
     }
 
-    /// Kills what a dead keeper left behind, and returns what could not be killed.
+    /// Kills the tree of a dead keeper and returns the processes that could not be killed.
     ///
-    /// Everything descended from the wrapper is killed, commands that it runs itself at this moment included, but not
-    /// what was there before the keeper.
+    /// Kills every descendant of the wrapper, including commands that the wrapper itself runs, but not processes that
+    /// existed before the keeper.
     pub fn sweep(mut self) -> Vec<Process> {
         self.channel = None;
-        // It may have closed its end without dying; nothing of it is to be left.
+        // The keeper may have closed its end without dying.
         let _ = sys::send(self.pid(), Signal::SIGKILL as i32);
         sys::wait_for(self.pid);
         let mut killer = Killer::default();
@@ -168,7 +169,7 @@ impl Keeper {
             if let Some(escaped) = killer.strike(&self.tree, boot_now()) {
                 return escaped;
             }
-            // Only bystanders keep the kernel from saying so itself; one look can miss a process that just forked.
+            // With bystanders waitpid never answers ECHILD; and a single scan can miss a process that just forked.
             let is_empty = self.tree.members().is_ok_and(|members| members.is_empty());
             empty_rounds = if is_empty { empty_rounds + 1 } else { 0 };
             std::thread::sleep(STRIKE_INTERVAL);
@@ -176,7 +177,7 @@ impl Keeper {
         Vec::new()
     }
 
-    /// Buries a dead keeper and leaves the job alone that it kept. Returns the job's process, if it fell to this one.
+    /// Reaps a dead keeper and leaves its job running. Returns the job's pid if the job became a child of this process.
     pub(crate) fn bury(mut self) -> Option<i32> {
         self.channel = None;
         let _ = sys::send(self.pid(), Signal::SIGKILL as i32);
@@ -187,7 +188,7 @@ impl Keeper {
 
     fn note(&mut self, report: &Report) {
         match report {
-            // Where orphans do not come to the wrapper, the group is all that a sweep can go by.
+            // Without a subreaper, a sweep finds the tree only by its process group.
             Report::Spawned { pid } => self.tree.group = Some(Pid::from_raw(*pid)),
             Report::ChildEnded { .. } => self.tree.group = None,
             Report::Empty { .. } => self.is_done = !self.more_to_come,
@@ -200,7 +201,7 @@ impl Keeper {
     }
 }
 
-/// A keeper on its way out. Dropping this waits until it has gone, for a zombie could be left to somebody who never asks.
+/// A keeper that is exiting. Dropping this reaps it: an unreaped zombie would pass to a parent that may never wait.
 #[derive(Debug)]
 pub struct Dismissed {
     pid: Pid,
@@ -215,14 +216,14 @@ impl Drop for Dismissed {
 impl Drop for Keeper {
     fn drop(&mut self) {
         if self.channel.take().is_some() {
-            // A keeper that somebody has stopped would never notice.
+            // A stopped keeper would never notice that the channel closed.
             let _ = sys::send(self.pid(), Signal::SIGCONT as i32);
             sys::wait_for(self.pid);
         }
     }
 }
 
-/// The rest of the forked child's life. It never returns into what the wrapper was doing, not even by a panic.
+/// The main function of the forked child. It never returns into the wrapper's code, not even by a panic.
 fn be_keeper(channel: Channel, inherited: spawn::Inherited) -> ! {
     let done = catch_unwind(AssertUnwindSafe(|| body::run(channel, inherited)));
     sys::exit_now(if matches!(done, Ok(Ok(()))) { 0 } else { 1 })
@@ -240,7 +241,7 @@ fn wait_for_room(channel: &Channel, until: Boot) -> io::Result<()> {
     }
 }
 
-/// Reaps what has ended; false if there are no children at all.
+/// Reaps ended children; false if there are no children.
 fn reap_any() -> bool {
     loop {
         match sys::next_change() {
@@ -254,5 +255,5 @@ fn reap_any() -> bool {
 
 const OPEN: &str = "the channel is open until the handle is dropped";
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
-/// Between two rounds of killing: long enough for the killed to be gone, short enough not to matter.
+/// The pause between two rounds of KILL, in which killed processes disappear.
 const STRIKE_INTERVAL: Duration = Duration::from_millis(5);

@@ -1,4 +1,4 @@
-//! What wrapper and keeper say to each other: frames of JSON, each after its length, over a socket pair.
+//! The protocol between wrapper and keeper: length-prefixed JSON frames over a socket pair.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -10,55 +10,55 @@ use fencepost_core::time::{Boot, as_millis};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// What the wrapper wants done.
+/// An order from the wrapper to the keeper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
     /// Start the job; answered by `Spawned`, `NotSpawned` or `Stale`.
     Spawn(Box<Spawn>),
-    /// There will be something to do soon.
+    /// A job will follow soon.
     GetReady,
-    /// A renewal was won: the tree may live until then. Too late once `DeadlineReached` was reported.
+    /// The lease was renewed: the tree may live until then. Has no effect after `DeadlineReached`.
     Deadline(Boot),
     /// Pass a signal on to the job's process group.
     Signal(i32),
-    /// End the tree: TERM now, KILL after the grace or just before the deadline, whichever comes first.
+    /// Terminate the tree: TERM now, KILL after the grace or just before the deadline, whichever comes first.
     Stop,
-    /// End the tree by KILL, now.
+    /// Kill the tree now.
     Kill,
-    /// Stop the tree where it stands; answered by `Frozen`. Without effect once the tree is being ended.
+    /// Send STOP to the tree; answered by `Frozen`. Has no effect on a tree that is being terminated.
     Freeze,
-    /// The lease is still ours: let the frozen tree go on, until this new deadline.
+    /// The lease is confirmed: continue the frozen tree, until this new deadline.
     Thaw(Boot),
 }
 
-/// The job, as the keeper starts it.
+/// The command that the keeper starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spawn {
-    /// What the job is called in the one line that the keeper may have to write itself.
+    /// The job's name in messages that the keeper writes itself.
     pub label: String,
     pub argv: Vec<OsString>,
-    /// Variables to set, or without a value to remove, on top of the wrapper's own environment.
+    /// Variables to set, or to remove if there is no value, in the wrapper's environment.
     pub env: Vec<(OsString, Option<OsString>)>,
     pub cwd: Option<OsString>,
     /// A file to append standard output to; inherited otherwise.
     pub stdout: Option<OsString>,
     /// A file to append standard error to, which may be the same one; inherited otherwise.
     pub stderr: Option<OsString>,
-    /// Without a deadline (a run without a lease) only orders and the wrapper's death end the tree.
+    /// Without a deadline (a run without a lease), only an order or the wrapper's death terminates the tree.
     pub deadline: Option<Boot>,
     #[serde(with = "as_millis")]
     pub grace: Duration,
-    /// Standard input is a terminal and the wrapper is in its foreground: the job takes its place there.
+    /// Standard input is a terminal and the wrapper is in its foreground: the job becomes the foreground group.
     pub foreground: bool,
-    /// What the job leaves running when it ends is none of our business.
+    /// Left-over processes are not terminated.
     pub leave_children: bool,
-    /// Another command comes after this one, so that what it inherited is kept, and its own input is empty.
+    /// Another command follows: inherited descriptors stay open, and this command's input is empty.
     pub more_to_come: bool,
-    /// The run is only observed: the job goes on if its wrapper or its keeper dies.
+    /// The run is only observed: the job continues if its wrapper or its keeper dies.
     pub observed: bool,
 }
 
-/// What the keeper has seen or done.
+/// A report from the keeper to the wrapper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
     Spawned {
@@ -69,33 +69,33 @@ pub enum Report {
         errno: i32,
         text: String,
     },
-    /// The order to start the job came after the deadline in it. Nothing was started; another order may follow.
+    /// The order to start the job arrived after its deadline. Nothing was started; another order may follow.
     Stale,
     /// The job itself was stopped, by ctrl-Z for example, and not by the keeper.
     ChildStopped {
         signal: i32,
     },
-    /// After `ChildStopped`, unless the job ended before anybody looked.
+    /// The stopped job runs again. Missing if the job ended before the keeper looked.
     ChildContinued,
-    /// The tree stands still, and stays so until `Thaw`, `Stop` or `Kill`.
+    /// The tree is stopped until `Thaw`, `Stop` or `Kill`.
     Frozen,
-    /// No renewal came in time: TERM was sent, and KILL will be before the deadline.
+    /// No renewal came in time: TERM was sent; KILL follows before the deadline.
     DeadlineReached,
     ChildEnded {
         exit: Exit,
     },
-    /// The job ended by itself and left these behind; they are being ended.
+    /// The job ended and left these processes; they are being terminated.
     LeftOvers {
         processes: Vec<Process>,
     },
-    /// Nothing of the tree is left but what could not be killed. The last report, after which the keeper
-    /// leaves, unless more is to come.
+    /// The tree is empty except for processes that could not be killed. After this last report the keeper exits,
+    /// unless another command follows.
     Empty {
         escaped: Vec<Process>,
     },
 }
 
-/// What of a spawn failed.
+/// The step of a spawn that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SpawnStep {
     Directory,
@@ -110,7 +110,7 @@ pub enum Exit {
     Signal(i32),
 }
 
-/// A process, as it is named to people.
+/// A process as shown to people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     pub pid: i32,
@@ -118,16 +118,16 @@ pub struct Process {
     pub name: String,
 }
 
-/// What came over the channel.
+/// The result of reading from the channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Received<T> {
     Message(T),
     Nothing,
-    /// The other side is gone, or talks nonsense, which is no better.
+    /// The other side is gone or sent an invalid frame.
     Closed,
 }
 
-/// One end of the conversation. Neither reading nor writing ever waits: the other side may be stopped for hours.
+/// One end of the channel. Reading and writing never block: the other side may be stopped for hours.
 #[derive(Debug)]
 pub(crate) struct Channel {
     socket: UnixStream,
@@ -150,7 +150,7 @@ impl Channel {
         self.socket.as_fd()
     }
 
-    /// Takes a message in; [`flush`](Self::flush) sends it.
+    /// Queues a message; [`flush`](Self::flush) sends it.
     pub(crate) fn push(&mut self, message: &impl Serialize) -> io::Result<()> {
         let body = serde_json::to_vec(message)?;
         let length = u32::try_from(body.len()).ok().filter(|&length| length <= FRAME_MAX_BYTES);
@@ -160,12 +160,12 @@ impl Channel {
         Ok(())
     }
 
-    /// Bytes taken in and not yet sent.
+    /// The number of queued bytes.
     pub(crate) fn backlog(&self) -> usize {
         self.outgoing.len()
     }
 
-    /// Sends as much as the socket takes now.
+    /// Sends as much as the socket accepts now.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         while !self.outgoing.is_empty() {
             match self.socket.write(&self.outgoing) {
@@ -178,7 +178,7 @@ impl Channel {
         Ok(())
     }
 
-    /// The next message, if all of it is here.
+    /// The next message, if it has arrived completely.
     pub(crate) fn receive<T: DeserializeOwned>(&mut self) -> Received<T> {
         loop {
             match self.take_frame() {

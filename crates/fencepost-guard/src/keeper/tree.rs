@@ -1,9 +1,9 @@
-//! The processes that a job consists of: everything descended from this process.
+//! The processes of a job: all descendants of this process.
 //!
-//! On Linux the process is a subreaper, so that nothing gets away: a daemon in its own session, orphaned on purpose,
-//! becomes our own child, and the tree is empty when the kernel says that we have no children. macOS has nothing of
-//! the kind: there the tree is the job's process group and whatever still descends from it, and what daemonises
-//! itself is lost from sight. What differs between the two is at the end of this file.
+//! On Linux this process is a subreaper: a daemon that was orphaned on purpose becomes its child, and the tree is empty
+//! when the kernel says that there are no children. macOS has no subreaper: there the tree is the job's process group
+//! and its remaining descendants, and a process that daemonises itself is not found. The system-specific parts are at
+//! the end of this file.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -23,7 +23,7 @@ pub(crate) use system::{become_subreaper, children, die_with_parent, is_single_t
 pub(crate) struct Tree {
     /// The job's process group, while its leader has not been reaped: no other group can have the number until then.
     pub(crate) group: Option<Pid>,
-    /// Children that were there before the job, and are none of it.
+    /// Children that existed before the job and do not belong to it.
     pub(crate) bystanders: Vec<i32>,
 }
 
@@ -32,7 +32,7 @@ impl Tree {
     pub(crate) fn members(&self) -> io::Result<Vec<Member>> {
         let all = system::snapshot()?;
         let mut inside: HashSet<i32> = HashSet::from([getpid().as_raw()]);
-        // A parent may have a higher number than its child, so that one pass is not enough.
+        // A parent may have a higher pid than its child, so one pass is not enough.
         loop {
             let unseen = |member: &&Member| !inside.contains(&member.pid) && self.belongs(member, &inside);
             let found: Vec<i32> = all.iter().filter(unseen).map(|member| member.pid).collect();
@@ -45,14 +45,14 @@ impl Tree {
         Ok(all.into_iter().filter(|member| inside.contains(&member.pid) && member.state != State::Dead).collect())
     }
 
-    /// Whether nothing is left, given whether the kernel knows of any child of ours.
+    /// Whether the tree is empty, given whether the kernel reports children.
     ///
-    /// Looking can miss a process that forks at that moment; the kernel's word is final, where it covers the tree.
+    /// A scan can miss a process that is just forking. The kernel's answer is final where it covers the tree.
     pub(crate) fn is_empty(&self, has_children: bool) -> bool {
         !has_children && (!system::GROUP_IS_TREE || self.members().is_ok_and(|members| members.is_empty()))
     }
 
-    /// Sends the signal to everything in the tree once, and to what it forks meanwhile.
+    /// Sends the signal once to every process in the tree, including those forked meanwhile.
     pub(crate) fn signal_all(&self, signal: Signal) {
         let mut reached = HashSet::new();
         for _ in 0..SIGNAL_ROUNDS {
@@ -62,25 +62,24 @@ impl Tree {
                 return;
             }
             for member in fresh {
-                // What has ended meanwhile needs no signal, and what refuses it will be named when it is to be killed.
+                // An ended process needs no signal. One that refuses it is named when it cannot be killed.
                 let _ = sys::send(member.pid, signal as i32);
             }
         }
     }
 
-    /// Whether the tree was stopped: something in it is, and nothing runs.
+    /// Whether the tree is stopped: at least one process is, and none runs.
     ///
-    /// A shell whose child was stopped between vfork and exec waits for it deep in the kernel, and stops after that.
+    /// A shell whose child was stopped between vfork and exec is in uninterruptible sleep and stops only after it.
     pub(crate) fn is_stopped(&self) -> bool {
         let Ok(members) = self.members() else { return false };
         members.iter().any(|member| member.state == State::Stopped)
             && members.iter().all(|member| matches!(member.state, State::Stopped | State::Deep))
     }
 
-    /// Stops whatever runs, and says what is in the tree and whether all of it stands still.
+    /// Sends STOP to running processes. Returns the tree and whether all of it is stopped.
     ///
-    /// What will not be stopped by us (another user's) and what is deep in the kernel (the signal waits for it there)
-    /// does not count: nothing more can be done about either.
+    /// Processes of another user and those in uninterruptible sleep do not count: no signal reaches them now.
     pub(crate) fn stop_runners(&self) -> (Vec<i32>, bool) {
         let Ok(members) = self.members() else {
             self.signal_group(Signal::SIGSTOP);
@@ -99,7 +98,7 @@ impl Tree {
         (inside.contains(&member.parent) || by_group) && !self.bystanders.contains(&member.pid)
     }
 
-    /// The best that can be done where the processes cannot be listed.
+    /// The fallback where processes cannot be listed.
     fn signal_group(&self, signal: Signal) {
         if let Some(group) = self.group {
             let _ = sys::send(-group.as_raw(), signal as i32);
@@ -107,8 +106,8 @@ impl Tree {
     }
 }
 
-/// Whether these, all of them stopped when last seen, still are: stopped processes fork nothing, so that there is
-/// no need to look at every process of the machine.
+/// Whether these processes, all stopped when last seen, are still stopped. Stopped processes fork nothing, so there is
+/// no need to list every process of the machine.
 pub(crate) fn all_still_stopped(pids: &[i32]) -> bool {
     pids.iter().all(|&pid| system::state_of(pid).is_none_or(|state| matches!(state, State::Stopped | State::Dead)))
 }
@@ -133,21 +132,21 @@ impl Member {
 pub(crate) enum State {
     Running,
     Stopped,
-    /// In an uninterruptible sleep: signals wait until it ends.
+    /// In uninterruptible sleep: signals stay pending.
     Deep,
-    /// A zombie: nothing of it will run again.
+    /// A zombie.
     Dead,
 }
 
-/// Kills a tree, round by round, until it is empty or only those are left that cannot be killed.
+/// Kills a tree in rounds until it is empty or only unkillable processes remain.
 #[derive(Debug, Default)]
 pub(crate) struct Killer {
-    /// When each was first sent KILL.
+    /// When each process was first sent KILL.
     since: BTreeMap<i32, Boot>,
 }
 
 impl Killer {
-    /// One round: KILL to everything. Those left are returned when there is no use in going on.
+    /// One round of KILL. Returns the remaining processes when further rounds are useless.
     pub(crate) fn strike(&mut self, tree: &Tree, now: Boot) -> Option<Vec<Process>> {
         let Ok(members) = tree.members() else {
             tree.signal_group(Signal::SIGKILL);
@@ -165,16 +164,16 @@ impl Killer {
     }
 }
 
-/// As many as a report names.
+/// The most processes a report names.
 pub(crate) fn describe(members: &[Member]) -> Vec<Process> {
     members.iter().take(NAMED_MAX).map(Member::describe).collect()
 }
 
-/// Between looking and signalling a process may fork; one that always does is left to KILL.
+/// The most rounds of one signal: a process may fork between scan and signal. One that always does is left to KILL.
 const SIGNAL_ROUNDS: usize = 10;
-/// How long another user's process may refuse KILL before it counts as escaped: its parent's end may still end it.
+/// How long another user's process may survive KILL before it counts as escaped: it may still exit with its parent.
 const REFUSED: Duration = Duration::from_secs(1);
-/// How long a process may take to die of KILL: one that waits for a dead disk never does.
+/// How long a process may take to die of KILL. One that waits for a dead disk never does.
 const UNMOVED: Duration = Duration::from_secs(5);
 const NAMED_MAX: usize = 100;
 
@@ -192,23 +191,23 @@ mod system {
 
     use super::{Member, State};
 
-    /// The subreaper sees every descendant; a group would add nothing.
+    /// The subreaper sees every descendant; the group adds none.
     pub(super) const GROUP_IS_TREE: bool = false;
 
-    /// Orphaned descendants become our children instead of init's.
+    /// Makes orphaned descendants children of this process instead of init's.
     pub(crate) fn become_subreaper() -> io::Result<()> {
         Ok(prctl::set_child_subreaper(true)?)
     }
 
     pub(crate) fn name_process(name: &std::ffi::CStr) {
-        // A name that could not be set is no reason not to guard the job.
+        // The name is for people; a failure does not matter.
         let _ = prctl::set_name(name);
     }
 
-    /// The calling process is killed when `parent` dies, also if that has happened already.
+    /// Has the kernel kill the calling process when `parent` dies, or at once if it is already dead.
     pub(crate) fn die_with_parent(parent: Pid) -> io::Result<()> {
         prctl::set_pdeathsig(Signal::SIGKILL)?;
-        // The error is a number, for nothing may be allocated here.
+        // The error is a number, because nothing may be allocated here.
         if getppid() == parent { Ok(()) } else { Err(io::Error::from_raw_os_error(ESRCH)) }
     }
 
@@ -217,9 +216,9 @@ mod system {
         fs::metadata("/proc/self/task").map_or(true, |task| task.nlink() <= 3)
     }
 
-    /// The children that this process has already; its parent's, if it was started by `exec` in a shell.
+    /// The children that this process already has: a shell that used `exec` leaves its own.
     pub(crate) fn children() -> Vec<i32> {
-        // Most have none, and the kernel says so sooner than it lists them.
+        // Most have none, and ECHILD is faster than a listing.
         let any = WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT | WaitPidFlag::WEXITED | WaitPidFlag::__WALL;
         if waitid(Id::All, any) == Err(Errno::ECHILD) {
             return Vec::new();
@@ -230,7 +229,7 @@ mod system {
 
     pub(super) fn snapshot() -> io::Result<Vec<Member>> {
         let names = fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        // What ends while we look is gone, and no error.
+        // A process that ends during the scan is not an error.
         Ok(names.filter_map(read).collect())
     }
 
@@ -243,11 +242,11 @@ mod system {
     }
 
     fn read(pid: i32) -> Option<Member> {
-        // A name may be any bytes.
+        // A process name may contain any bytes.
         parse(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
     }
 
-    /// The name stands in parentheses and may contain any number of them, so that the last one ends it.
+    /// The name is in parentheses and may contain parentheses: the last one ends it.
     pub(super) fn parse(stat: &str) -> Option<Member> {
         let (pid, rest) = stat.split_once(" (")?;
         let (name, rest) = rest.rsplit_once(") ")?;
@@ -263,7 +262,7 @@ mod system {
         match letter {
             "T" | "t" => State::Stopped,
             "D" => State::Deep,
-            // A process whose first thread has ended looks like a zombie while the others go on.
+            // A process whose first thread has ended looks like a zombie while its other threads run.
             "Z" if threads > 1 => State::Running,
             "Z" | "X" => State::Dead,
             _ => State::Running,
@@ -280,7 +279,7 @@ mod system {
 
     use super::{Member, State};
 
-    /// Orphans go to launchd, and only their group still ties them to the job.
+    /// Orphans go to launchd; only the process group still links them to the job.
     pub(super) const GROUP_IS_TREE: bool = true;
 
     pub(crate) fn become_subreaper() -> io::Result<()> {
@@ -297,12 +296,12 @@ mod system {
         true
     }
 
-    /// Only a subreaper's children need telling apart.
+    /// Only a subreaper has to tell its children apart.
     pub(crate) fn children() -> Vec<i32> {
         Vec::new()
     }
 
-    /// There is no /proc, and `ps` is in the base system.
+    /// Lists processes with `ps`, because macOS has no /proc.
     pub(super) fn snapshot() -> io::Result<Vec<Member>> {
         list(&["-A"])
     }
@@ -318,7 +317,7 @@ mod system {
 
     fn list(which: &[&str]) -> io::Result<Vec<Member>> {
         let columns = ["-o", "pid=", "-o", "ppid=", "-o", "pgid=", "-o", "stat=", "-o", "comm="];
-        // The listing itself is a child of ours, and is gone by now.
+        // `ps` itself was a child and has exited.
         let output = ps(&[which, &columns].concat())?;
         Ok(output.lines().filter_map(parse).filter(|member| member.name != PS).collect())
     }
