@@ -5,7 +5,7 @@
 //! * [`local`]: what this host remembers by itself.
 //! * [`transact`]: one change of a record, on the spot.
 //! * [`gate`]: skips are counted one at a time, so that they leave the store to its holder.
-//! * [`archive`], [`retention`]: the history of a job, read back for people, and given up when it is old.
+//! * [`retention`]: deletes the history of a job when it is old.
 //! * [`daemon`]: runs as processes of their own, for whoever schedules them.
 //! * [`drive`]: the loop that performs what a run decides.
 //! * [`summary`], [`event`]: how a run ended, and what happened in it, for people and programs.
@@ -20,7 +20,6 @@
 //! * [`keeper`]: the process that runs the job and ends it by its deadline, whatever becomes of the wrapper.
 //! * [`terminal`]: who reads from the terminal, the job or whoever started us.
 
-pub mod archive;
 pub mod artifact;
 pub mod attend;
 #[cfg(feature = "http")]

@@ -13,16 +13,15 @@ use fencepost_core::barrier::{
     wanted,
 };
 use fencepost_core::contract::Produced;
-use fencepost_core::history::Page;
 use fencepost_core::lease::{Honest, Rules, Standing};
-use fencepost_core::ledger::Outcome;
 use fencepost_core::name::{Job, Key, Name};
 use fencepost_core::record::Record;
 use fencepost_core::register::StoreError;
 use fencepost_core::run::Passage;
 use fencepost_core::time::Wall;
-use fencepost_core::transition::{Known, unreadable};
+use fencepost_core::transition::Known;
 use fencepost_store::Store;
+use fencepost_store::records::{details, history};
 
 use crate::artifact::{Base, Declared, Snapshot, Unread, read, survey};
 use crate::clock;
@@ -160,7 +159,7 @@ impl Scout {
         for slot in slots_in_history(wanted, record) {
             match history(self.store.as_ref(), &need.job, slot) {
                 Ok(attempts) => older.extend(attempts),
-                Err(error) => return Verdict::unreadable(need, &error.detail),
+                Err(failed) => return Verdict::unreadable(need, &failed.error.detail),
             }
         }
         let upstream = Upstream { history: older, ..upstream.clone() };
@@ -178,8 +177,8 @@ impl Scout {
         if need.artifacts.iter().all(|path| attempt.artifacts.iter().any(|artifact| artifact.path == *path)) {
             return Ok(());
         }
-        if let Some(whole) = whole(self.store.as_ref(), &need.job, attempt)? {
-            *attempt = whole;
+        if let Some(details) = details(self.store.as_ref(), &need.job, attempt)? {
+            *attempt = details;
         }
         Ok(())
     }
@@ -247,50 +246,6 @@ impl Inspection {
     pub fn passage(&self, needs: &[Need]) -> Passage {
         barrier::passage::<Strict>(&self.verdicts, needs)
     }
-}
-
-/// All attempts of a slot that its job's record has given up, oldest first.
-pub fn history(store: &dyn Store, job: &Job, slot: Wall) -> Result<Vec<Outcome>, StoreError> {
-    let mut attempts: Vec<_> = pages(store, job, slot)?.into_iter().flat_map(|page| page.attempts).collect();
-    // A full page may be passed over by an attempt that is known on it, so that the pages do not say which was first.
-    attempts.sort_by_key(Outcome::attempt);
-    Ok(attempts)
-}
-
-/// The same, and the whole of those that the record shows in short: everything but what it shows as it is.
-pub fn history_and_details(store: &dyn Store, record: &Record, slot: Wall) -> Result<Vec<Outcome>, StoreError> {
-    let known: Vec<&Outcome> = record.ledger.ring.iter().chain(&record.ledger.last_ok).collect();
-    let is_known = |detail: &Outcome| {
-        known.iter().any(|known| (known.attempt(), known.status) == (detail.attempt(), detail.status))
-    };
-    let mut all = Vec::new();
-    for page in pages(store, &record.job, slot)? {
-        all.extend(page.details.into_iter().filter(|detail| is_known(detail)));
-        all.extend(page.attempts);
-    }
-    all.sort_by_key(Outcome::attempt);
-    Ok(all)
-}
-
-/// The whole of an attempt that its job's record shows in short.
-pub fn whole(store: &dyn Store, job: &Job, short: &Outcome) -> Result<Option<Outcome>, StoreError> {
-    let pages = pages(store, job, short.slot)?;
-    let mut all = pages.into_iter().flat_map(|page| page.details.into_iter().chain(page.attempts));
-    Ok(all.find(|known| known.attempt() == short.attempt() && known.status == short.status))
-}
-
-fn pages(store: &dyn Store, job: &Job, slot: Wall) -> Result<Vec<Page>, StoreError> {
-    let mut pages = Vec::new();
-    for page in 0.. {
-        let Some(entry) = store.read(&Key::history(job, slot, page))?.value else { break };
-        let decoded = Page::decode(&entry.bytes, job)
-            .map_err(|why| unreadable(&format!("the history of {job} under slot {}", slot.0), &why))?;
-        pages.push(decoded);
-        if !Page::is_full(&entry.bytes) {
-            break;
-        }
-    }
-    Ok(pages)
 }
 
 /// The name of a copy: the file's own, or where there are several its path, as it is recorded: without detours.

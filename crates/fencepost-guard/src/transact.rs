@@ -8,15 +8,17 @@ use fencepost_core::name::{Job, Key};
 use fencepost_core::record::{Record, decode};
 use fencepost_core::register::{StoreError, Trouble};
 use fencepost_core::skips::{Skip, Skips};
-use fencepost_core::time::{Boot, StoreClock};
+use fencepost_core::time::Boot;
 use fencepost_core::token::{Nonce, RunId};
-use fencepost_core::transition::{Done, Known, Step, Transition, unreadable};
+use fencepost_core::transition::{Done, Step, Transition, unreadable};
 use fencepost_store::{Answer, Store, Swapped};
 use thiserror::Error;
 
 use crate::clock;
 use crate::local::Local;
 use crate::worker::perform;
+
+pub use fencepost_store::records::look;
 
 /// How often a counter that others count on too is tried before it is given up.
 const SKIP_TRIES_MAX: u32 = 200;
@@ -104,19 +106,6 @@ pub fn transact(
             Step::Failed(error) => return Err(TransactError::Store(error)),
         }
     }
-}
-
-/// A job's record and the store's clock when it was read.
-pub fn look(store: &dyn Store, job: &Job) -> Result<(Option<Record>, Option<StoreClock>), StoreError> {
-    let answer = store.read(&Key::job(job))?;
-    let known = answer.value.map(|entry| Known::of(entry, job)).transpose()?;
-    Ok((known.map(|known| Arc::unwrap_or_clone(known.record)), answer.clock))
-}
-
-/// The triggers of a job that were waved off.
-pub fn skips(store: &dyn Store, job: &Job) -> Result<Option<Skips>, StoreError> {
-    let entry = store.read(&Key::skips(job))?.value;
-    entry.map(|entry| decode(&entry.bytes).map_err(|why| unreadable(&format!("the skips of {job}"), &why))).transpose()
 }
 
 /// Counts a trigger that was waved off.

@@ -18,6 +18,7 @@ mod open;
 pub mod percent;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod pool;
+pub mod records;
 mod redact;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "http"))]
 mod transport;

@@ -14,8 +14,7 @@ use crate::args::RunOptions;
 use crate::config::{self, CatchUpMode, CatchUpOrder, Config, JobConfig, Located, Mistake, SlotUnit};
 use crate::exit::Failure;
 
-/// How far ahead changes of the clocks are looked for.
-pub const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
+pub use fencepost_view::plan::YEAR;
 
 /// The zone of a job: the one of the command line, the job's, the configuration's, or UTC. Never the machine's.
 pub fn zone(given: Option<&str>, config: Option<&Config>, name: &Name) -> Result<Zone, Failure> {

@@ -7,6 +7,7 @@ use fencepost_core::ledger::Status;
 use fencepost_core::register::{StoreError, Trouble};
 use fencepost_guard::summary::EndReason;
 use fencepost_store::OpenError;
+use fencepost_view::ViewError;
 
 /// What the process ends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +130,15 @@ impl From<OpenError> for Failure {
         match error {
             OpenError::Usage(message) => Self::Usage(message),
             OpenError::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+impl From<ViewError> for Failure {
+    fn from(error: ViewError) -> Self {
+        match error {
+            ViewError::Store(error) => Self::Store(error),
+            ViewError::Question(message) => Self::Usage(message),
         }
     }
 }

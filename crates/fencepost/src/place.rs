@@ -4,11 +4,9 @@ use std::env::VarError;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use fencepost_core::record::Record;
-use fencepost_core::time::StoreClock;
 use fencepost_core::token::RunId;
+use fencepost_guard::clock;
 use fencepost_guard::drive::Callee;
 use fencepost_guard::host::Host;
 use fencepost_guard::local::Local;
@@ -16,13 +14,14 @@ use fencepost_store::{
     Access, HostMemory, Properties, Secret, Store, StoreError, StoreHandle, Trouble, bare, canonical,
     must_name_a_store, properties, redacted,
 };
+use fencepost_view::View;
 
 use crate::args::Global;
 use crate::config::{self, Config, Scope};
 use crate::exit::Failure;
+use crate::password;
 use crate::report::Voice;
 use crate::state::state_directory;
-use crate::{password, show};
 
 /// The places a command speaks of, decided once.
 #[derive(Clone, Debug)]
@@ -118,10 +117,15 @@ impl Place {
         Err(Failure::Store(StoreError::not_done(Trouble::Unavailable, detail)))
     }
 
-    /// Whether the lease in a record is over though nobody released it.
-    pub fn is_over(&self, record: &Record, clock: Option<&StoreClock>) -> bool {
-        let is_dead = record.lease.as_ref().is_some_and(|lease| self.host.knows_dead(&lease.holder));
-        is_dead || show::remaining(record, clock) == Some(Duration::ZERO)
+    /// Asks the store a question, with what this host knows besides.
+    pub fn ask<T>(&self, store: &dyn Store, ask: impl FnOnce(&View<'_>) -> T) -> T {
+        ask(&View {
+            store,
+            store_url: self.shown_store(),
+            config: self.shown_config(),
+            now: clock::now().wall,
+            is_dead: &|holder| self.host.knows_dead(holder),
+        })
     }
 
     /// The store's URL without its password.

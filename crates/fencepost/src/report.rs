@@ -189,8 +189,3 @@ fn count(number: usize, one: &str, many: &str) -> String {
 pub fn percent(rate: f64) -> String {
     format!("{:.1} %", rate * 100.0)
 }
-
-/// A length of time for a table cell.
-pub fn length(length: std::time::Duration) -> String {
-    duration::show(length)
-}

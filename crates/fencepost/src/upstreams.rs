@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use fencepost_core::barrier::{Need, OnEmpty, When};
 use fencepost_core::name::{Job, Name};
-use fencepost_core::record::Record;
 use fencepost_core::schedule::Schedule;
-use fencepost_core::zone::Zone;
 use fencepost_guard::artifact::{Base, Declared};
 use fencepost_guard::scout::{LastDue, variable};
+use fencepost_view::recorded_schedule;
 
 use crate::calendar;
 use crate::config::{self, Config, JobConfig};
@@ -136,12 +135,6 @@ pub fn last_due(needs: &[Need], config: Option<&Config>) -> Result<LastDue, Fail
         Some(schedule) => Some(schedule.at_or_before(at)),
         None => recorded_schedule(record?).map(|schedule| schedule.at_or_before(at)),
     }))
-}
-
-/// The schedule that a job's last run went by.
-pub fn recorded_schedule(record: &Record) -> Option<Schedule> {
-    let timing = record.timing.as_ref()?;
-    Schedule::parse(&timing.schedule, &Zone::parse(&timing.zone).ok()?).ok()
 }
 
 pub fn working_directory() -> Result<PathBuf, Failure> {

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::process::Command;
 
 use fencepost_core::barrier::{Asker, Decision, Need, OnEmpty, Verdict};
-use fencepost_core::nearest::nearest;
 use fencepost_core::run::{Exit, Passage};
 use fencepost_core::said::{Gated, Said};
 use fencepost_core::zone::Zone;
@@ -13,8 +12,7 @@ use fencepost_guard::attend::attend;
 use fencepost_guard::pin::Pins;
 use fencepost_guard::scout::{Inspection, Scout};
 use fencepost_guard::{clock, said};
-use fencepost_store::Store;
-use serde::Serialize;
+use fencepost_view::gate::{GateAnswer, with_near_names};
 
 use crate::args::{GateOptions, Global};
 use crate::exit::{Code, Failure};
@@ -51,7 +49,9 @@ pub fn run(global: &Global, options: &GateOptions) -> Result<Code, Failure> {
                 pins: pins.as_ref().map(Pins::directory),
                 produces: Vec::new(),
             };
-            with_near_names(scout.inspect(&asker), scout.store.as_ref())
+            let mut inspection = scout.inspect(&asker);
+            with_near_names(&mut inspection.verdicts, scout.store.as_ref());
+            inspection
         }
         Err(Failure::Usage(message)) => return Err(Failure::Usage(message)),
         // A ledger that cannot be read is a halt, never "no record".
@@ -63,8 +63,9 @@ pub fn run(global: &Global, options: &GateOptions) -> Result<Code, Failure> {
     if let Some(inside) = &inside {
         note(global, inside, &inspection, &needs);
     }
-    report(global, &inspection, &asker.zone);
-    match inspection.decision() {
+    let answer = GateAnswer::new(&inspection.verdicts, &asker.zone);
+    report(global, &answer);
+    match answer.decision {
         Decision::Halt => Ok(Code::HALTED),
         Decision::Skip if options.command.is_empty() => Ok(Code::BARRED),
         Decision::Skip => Ok(Code::DONE),
@@ -114,26 +115,6 @@ fn needs(options: &GateOptions, place: &Place, base: &Base) -> Result<Vec<Need>,
     Ok(needs)
 }
 
-/// A job that never ran is often one that is spelled otherwise.
-fn with_near_names(mut inspection: Inspection, store: &dyn Store) -> Inspection {
-    let unknown = |verdict: &&mut Verdict| verdict.slot.is_none() && verdict.status.is_none();
-    for verdict in inspection.verdicts.iter_mut().filter(unknown) {
-        let mut known = Vec::new();
-        let listed = super::each_record(store, &mut super::Damage::default(), |_, record, _| {
-            known.push(record.job.to_string());
-            Ok(())
-        });
-        let name = verdict.job.to_string();
-        if listed.is_ok()
-            && !known.contains(&name)
-            && let Some(near) = nearest(&name, known.iter().map(String::as_str))
-        {
-            verdict.reason = format!("{} Is it {near:?}?", verdict.reason);
-        }
-    }
-    inspection
-}
-
 /// Inside a run, what was let through and what was not is committed with its last swap.
 fn note(global: &Global, inside: &Inside, inspection: &Inspection, needs: &[Need]) {
     let gated = match inspection.passage(needs) {
@@ -145,26 +126,16 @@ fn note(global: &Global, inside: &Inside, inspection: &Inspection, needs: &[Need
     }
 }
 
-/// Says why, if there is anything to say: a halt always, a skip and a pass to whoever wants to know.
-fn report(global: &Global, inspection: &Inspection, zone: &Zone) {
-    let decision = inspection.decision();
-    let deciding = inspection.verdicts.iter().filter(|verdict| verdict.decision == decision);
-    let reason = deciding.map(|verdict| verdict.reason.as_str()).collect::<Vec<_>>().join(" ");
-    let voice = Voice::of(global);
+/// Says why: a halt always, a skip and a pass only with `-v` or on a terminal.
+fn report(global: &Global, answer: &GateAnswer) {
+    let GateAnswer { decision, reason, .. } = answer;
+    let (voice, text) = (Voice::of(global), format!("{}: {reason}", decision.as_str()));
     match decision {
-        Decision::Halt => voice.warn(&format!("halt: {reason}")),
-        Decision::Skip => voice.tell(&format!("skip: {reason}")),
-        Decision::Proceed => voice.tell(&format!("proceed: {reason}")),
+        Decision::Halt => voice.warn(&text),
+        Decision::Skip | Decision::Proceed => voice.tell(&text),
     }
     if global.json {
-        let upstreams = inspection.verdicts.iter().map(|verdict| UpstreamJson {
-            job: verdict.job.to_string(),
-            slot: verdict.slot.map(|slot| zone.show(slot)),
-            status: verdict.status.map(|status| status.as_str()),
-            decision: verdict.decision.as_str(),
-            reason: verdict.reason.clone(),
-        });
-        show::json(&GateJson { v: 1, decision: decision.as_str(), reason, upstreams: upstreams.collect() });
+        show::json(answer);
     }
 }
 
@@ -184,21 +155,4 @@ fn run_command(command: &[OsString], inspection: &Inspection) -> Result<Code, Fa
             Ok(if not_found { Code::NOT_FOUND } else { Code::CANNOT_EXECUTE })
         }
     }
-}
-
-#[derive(Serialize)]
-struct GateJson {
-    v: u32,
-    decision: &'static str,
-    reason: String,
-    upstreams: Vec<UpstreamJson>,
-}
-
-#[derive(Serialize)]
-struct UpstreamJson {
-    job: String,
-    slot: Option<String>,
-    status: Option<&'static str>,
-    decision: &'static str,
-    reason: String,
 }

@@ -9,10 +9,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use fencepost_store::User;
-use serde_json::json;
+use fencepost_view::answer::{AnswerVersion, InitAnswer, LeftOutLine};
 
-use self::crontab::Translation;
 pub use self::crontab::{CronJob, comment};
+use self::crontab::{LeftOut, Translation};
 use super::install;
 use crate::args::Global;
 use crate::args::operate::InitOptions;
@@ -20,7 +20,7 @@ use crate::config::{self, FILE_NAME, Reading, Source};
 use crate::exit::{Code, Failure};
 use crate::show;
 
-/// Nobody else may write it: it says what is run in the owner's name.
+/// Only the owner may write it: it says what runs in the owner's name.
 const MODE: u32 = 0o644;
 
 /// What the user's own crontab is called.
@@ -111,9 +111,14 @@ fn report(global: &Global, path: &Path, translation: Option<&Translation>) {
     let jobs = translation.map(|translation| translation.jobs.as_slice()).unwrap_or_default();
     let left_out = translation.map(|translation| translation.left_out.as_slice()).unwrap_or_default();
     if global.json {
-        let lines: Vec<_> =
-            left_out.iter().map(|left| json!({ "line": left.number, "text": left.text, "reason": left.why })).collect();
-        return show::json(&json!({ "v": 1, "config": path, "jobs": jobs, "left_out": lines }));
+        let line =
+            |left: &LeftOut| LeftOutLine { line: left.number, text: left.text.clone(), reason: left.why.clone() };
+        return show::json(&InitAnswer {
+            v: AnswerVersion,
+            config: path.display().to_string(),
+            jobs: jobs.to_vec(),
+            left_out: left_out.iter().map(line).collect(),
+        });
     }
     if global.quiet {
         return;

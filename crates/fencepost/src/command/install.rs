@@ -17,7 +17,7 @@ use fencepost_core::schedule::Schedule;
 use fencepost_core::time::Wall;
 use fencepost_guard::clock;
 use fencepost_store::redacted;
-use serde_json::json;
+use fencepost_view::answer::{AnswerVersion, InstallAnswer, InstallChange};
 
 use crate::args::Global;
 use crate::args::operate::{InstallOptions, Target};
@@ -31,7 +31,7 @@ use crate::show;
 
 pub use clockwork::{machine_zone, obeys_cron_tz};
 pub use crontab::listed as crontab_listed;
-pub use drift::{Difference, drift, words};
+pub use drift::{drift, words};
 pub use originals::is_replaced;
 
 /// Variables that decide where a job's lease is kept: a trigger that lacks them would guard nothing.
@@ -60,8 +60,9 @@ pub fn run(global: &Global, options: &InstallOptions) -> Result<Code, Failure> {
     }
     let different: Vec<&Change> = changes.iter().filter(|change| change.old != change.new).collect();
     if global.json {
-        let list = different.iter().map(|change| json!({ "place": change.name, "action": change.action() }));
-        show::json(&json!({ "v": 1, "changes": list.collect::<Vec<_>>(), "done": !options.dry_run }));
+        let change = |change: &&Change| InstallChange { place: change.name.clone(), action: change.action() };
+        let changes = different.iter().map(change).collect();
+        show::json(&InstallAnswer { v: AnswerVersion, changes, done: !options.dry_run });
     }
     for change in &different {
         if options.dry_run && !global.json {

@@ -15,14 +15,15 @@ use fencepost_core::transition::Done;
 use fencepost_guard::transact::{Held, TakeError, TransactError, look, take, transact};
 use fencepost_guard::{clock, nudge};
 use fencepost_store::Store;
-use serde_json::json;
+use fencepost_view::answer::LeaseAnswer;
+use fencepost_view::remaining;
 
 use super::record;
 use crate::args::{Global, JobArgument, LeaseVerb, RecordOptions};
 use crate::exit::{Code, Failure};
 use crate::place::Place;
 use crate::report::{self, Voice};
-use crate::show::{self, LeaseJson};
+use crate::show;
 
 /// How long a waiting `acquire` pauses between two tries.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -176,7 +177,7 @@ impl<'a> Desk<'a> {
         match result {
             Ok(done) => {
                 if let (true, Some(known)) = (self.global.json, &done.held) {
-                    show::json(&LeaseJson::new(&known.record, None, clock::now().wall));
+                    show::json(&LeaseAnswer::new(&known.record, None, clock::now().wall));
                 }
                 Voice::of(self.global).tell(&format!("{} {how}.", self.job));
                 Ok(Code::DONE)
@@ -190,18 +191,17 @@ impl<'a> Desk<'a> {
         let now = clock::now().wall;
         let Some(record) = record else {
             if self.global.json {
-                show::json(&json!({ "v": 1, "job": self.job.to_string(), "token": null, "grants": 0, "run": null,
-                    "until": null, "remaining_ms": null, "held": false }));
+                show::json(&LeaseAnswer::never_held(&self.job));
             } else {
                 show::line(&format!("{} was never held.", self.job));
             }
             return Ok(Code::DONE);
         };
-        let remaining = show::remaining(&record, clock.as_ref());
+        let remaining = remaining(&record, clock.as_ref());
         if self.global.json {
             let is_dead = record.lease.as_ref().is_some_and(|lease| self.place.host.knows_dead(&lease.holder));
             let remaining = if is_dead { Some(Duration::ZERO) } else { remaining };
-            show::json(&LeaseJson::new(&record, remaining, now));
+            show::json(&LeaseAnswer::new(&record, remaining, now));
         } else {
             show::line(&self.sentence(&record, remaining));
         }
@@ -228,7 +228,7 @@ impl<'a> Desk<'a> {
     /// Prints what was granted, with the time that its holder may rely on, which is a little less than the store's.
     fn granted(&self, held: &Held, text: impl Fn(&Record) -> String) {
         if self.global.json {
-            show::json(&LeaseJson::new(&held.record, Some(held.remaining()), clock::now().wall));
+            show::json(&LeaseAnswer::new(&held.record, Some(held.remaining()), clock::now().wall));
         } else {
             show::line(&text(&held.record));
         }

@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::time::Duration;
 
 use fencepost_core::name::Job;
-use serde_json::json;
+use fencepost_view::answer::{AnswerVersion, LogAnswer};
 
 use crate::args::{Global, LogsOptions};
 use crate::calendar;
@@ -83,14 +83,18 @@ fn none(shelf: &Shelf, job: &Job) -> Failure {
 }
 
 fn list(file: &LogFile, as_json: bool) {
-    let size = std::fs::metadata(&file.path).map_or(0, |file| file.len());
-    let (slot, path) = (file.slot.to_string(), file.path.display().to_string());
-    let running = file.is_being_written();
+    let log = LogAnswer {
+        v: AnswerVersion,
+        slot: file.slot.to_string(),
+        run: file.run.clone(),
+        bytes: std::fs::metadata(&file.path).map_or(0, |file| file.len()),
+        running: file.is_being_written(),
+        path: file.path.display().to_string(),
+    };
+    let running = if log.running { "  running" } else { "" };
     match as_json {
-        true => show::json(&json!({
-            "v": 1, "slot": slot, "run": file.run, "bytes": size, "running": running, "path": path
-        })),
-        false => show::line(&format!("{slot}  {}  {size:>10}{}", file.run, if running { "  running" } else { "" })),
+        true => show::json(&log),
+        false => show::line(&format!("{}  {}  {:>10}{running}", log.slot, log.run, log.bytes)),
     }
 }
 

@@ -26,18 +26,16 @@ use std::time::Duration;
 
 use fencepost_core::lease::{TTL_MAX, TTL_MIN};
 use fencepost_core::name::{Job, Name};
-use fencepost_core::record::{Record, decode};
-use fencepost_core::time::StoreClock;
 use fencepost_core::token::RunId;
-use fencepost_core::transition::unreadable;
-use fencepost_store::{Key, SCAN_KEYS_MAX, Store, StoreError, Trouble, properties, redacted};
+use fencepost_store::{properties, redacted};
+use fencepost_view::answer::ErrorDetail;
 
 use crate::args::Global;
 use crate::config::TTL;
-use crate::duration;
 use crate::exit::{Code, Failure};
 use crate::place::Place;
 use crate::report;
+use fencepost_core::duration;
 
 /// A new run. Minted once, at random, sortable by time.
 pub fn mint_run() -> RunId {
@@ -92,63 +90,15 @@ fn least_ttl(store: &str) -> Duration {
     properties(store).minimum_ttl
 }
 
-/// Reads every job's record, in the order of their keys. One that cannot be read goes to `damage`; the others are seen all the same.
-pub fn each_record(
-    store: &dyn Store,
-    damage: &mut Damage,
-    mut see: impl FnMut(&mut Damage, Record, Option<&StoreClock>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let mut after = None;
-    loop {
-        let keys = store.scan(Key::JOBS, after.as_ref(), SCAN_KEYS_MAX)?.value;
-        let Some(last) = keys.last().cloned() else { return Ok(()) };
-        for key in &keys {
-            let Some(answer) = damage.noted(store.read(key))? else { continue };
-            let Some(entry) = answer.value else { continue };
-            let decoded: Result<Record, _> =
-                decode(&entry.bytes).map_err(|why| unreadable(&format!("the record under {key}"), &why));
-            if let Some(record) = damage.noted(decoded)? {
-                see(damage, record, answer.clock.as_ref())?;
-            }
-        }
-        after = Some(last);
+/// Names the records that could not be read, after everything else is shown. Without any the code is `code`.
+pub fn report_unread(global: &Global, errors: &[ErrorDetail], code: Code) -> Code {
+    if errors.is_empty() {
+        return code;
     }
-}
-
-/// Records that cannot be read. They are named after everything else is shown, and the command exits 125.
-#[derive(Debug, Default)]
-pub struct Damage(Vec<StoreError>);
-
-impl Damage {
-    /// Passes a result on. A record that is damaged is noted; any other failure of the store ends the command.
-    pub fn noted<T>(&mut self, result: Result<T, StoreError>) -> Result<Option<T>, Failure> {
-        match result {
-            Ok(value) => Ok(Some(value)),
-            Err(error) if error.trouble == Trouble::Corrupt => {
-                if !self.0.contains(&error) {
-                    self.0.push(error);
-                }
-                Ok(None)
-            }
-            Err(error) => Err(error.into()),
+    if !global.quiet {
+        for error in errors {
+            report::say(&format!("{} Everything else is shown. Nothing was changed.", error.message));
         }
     }
-
-    /// What was damaged, a sentence each.
-    pub fn sentences(&self) -> Vec<String> {
-        self.0.iter().map(|error| error.detail.clone()).collect()
-    }
-
-    /// Names the damage. The code is `code` if there is none.
-    pub fn report(&self, global: &Global, code: Code) -> Code {
-        if self.0.is_empty() {
-            return code;
-        }
-        if !global.quiet {
-            for sentence in self.sentences() {
-                report::say(&format!("{sentence} Everything else is shown. Nothing was changed."));
-            }
-        }
-        Code::FAILED
-    }
+    Code::FAILED
 }

@@ -10,11 +10,12 @@ use fencepost_core::ledger::{Outcome, Status};
 use fencepost_core::name::Job;
 use fencepost_core::record::Record;
 use fencepost_core::token::RunId;
-use fencepost_guard::archive::whole;
 use fencepost_guard::call::{Body, call};
 use fencepost_guard::event::{RunEnd, RunEvent};
 use fencepost_guard::transact::look;
 use fencepost_store::{Secret, Store};
+use fencepost_view::answer::RunAnswer;
+use fencepost_view::archive::whole;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, setsid};
 use serde::de::DeserializeOwned;
@@ -26,7 +27,7 @@ use crate::notify::{Brief, News, Way, log, open_log};
 use crate::password;
 use crate::place;
 use crate::report;
-use crate::show::{self, RunJson};
+use crate::show;
 
 /// How long a URL may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -154,7 +155,7 @@ impl Notifier {
         let outcome = known.and_then(|known| known.outcome(run));
         let mut object = outcome.as_ref().map_or_else(
             || self.bare(run, status),
-            |(record, outcome)| match serde_json::to_value(RunJson::ended(record, outcome)) {
+            |(record, outcome)| match serde_json::to_value(RunAnswer::ended(record, outcome)) {
                 Ok(Value::Object(object)) => object,
                 _ => Map::new(),
             },

@@ -11,7 +11,7 @@ use fencepost_core::slot::{Choice, OnUnknown};
 use fencepost_guard::attend::attend;
 use fencepost_guard::summary::{EndReason, Summary};
 use fencepost_guard::transact::{TransactError, look, transact};
-use serde::Serialize;
+use fencepost_view::answer::{AnswerVersion, OnceAnswer, OnceState};
 
 use super::run::again::{self, Again};
 use super::run::{Attempt, Outcome};
@@ -110,7 +110,7 @@ fn verify(global: &Global, options: &OnceOptions, params: Option<Fingerprint>, c
         Exit::Code(0) => {
             voice.tell(&format!("{}: the effect is there, says {command:?}.", options.key));
             record_done(global, options, params)?;
-            print(global, options, "done", Some(0), true);
+            print(global, options, OnceState::Done, Some(0), true);
             Ok(Code::DONE)
         }
         Exit::Code(1) => {
@@ -125,7 +125,7 @@ fn verify(global: &Global, options: &OnceOptions, params: Option<Fingerprint>, c
                 options.key,
                 other.code()
             ));
-            print(global, options, "unknown", None, false);
+            print(global, options, OnceState::Unknown, None, false);
             Ok(Code::UNKNOWN.under_run())
         }
     }
@@ -162,28 +162,28 @@ fn report(global: &Global, options: &OnceOptions, summary: &Summary) {
     };
     let print = |state, exit_code, replayed| print(global, options, state, exit_code, replayed);
     match summary.reason {
-        Some(Done | Running) => print("done", summary.exit_code, true),
+        Some(Done | Running) => print(OnceState::Done, summary.exit_code, true),
         Some(Held) => {
             Voice::of(global).warn(&format!("{}: another is at it. Nothing was run.", options.key));
-            print("in_progress", None, false);
+            print(OnceState::InProgress, None, false);
         }
         Some(Unknown) => {
             Voice::of(global).warn(summary.message.as_deref().unwrap_or_default());
-            print("unknown", None, false);
+            print(OnceState::Unknown, None, false);
         }
         None | Some(NoOutput) => {
             let state = match summary.status {
-                Status::Ok | Status::Empty => "done",
-                _ if summary.exit_code.is_none_or(is_unknown) => "unknown",
-                _ => "failed",
+                Status::Ok | Status::Empty => OnceState::Done,
+                _ if summary.exit_code.is_none_or(is_unknown) => OnceState::Unknown,
+                _ => OnceState::Failed,
             };
             print(state, summary.exit_code, false);
         }
-        Some(NotFound | CannotExecute) => print("failed", Some(i32::from(summary.code)), false),
+        Some(NotFound | CannotExecute) => print(OnceState::Failed, Some(i32::from(summary.code)), false),
         Some(Lost | Timeout | KeeperDied) if !summary.started => {
-            print("failed", Some(i32::from(summary.code)), false);
+            print(OnceState::Failed, Some(i32::from(summary.code)), false);
         }
-        Some(Lost | Timeout | KeeperDied | Fenced | Unrecorded) => print("unknown", None, false),
+        Some(Lost | Timeout | KeeperDied | Fenced | Unrecorded) => print(OnceState::Unknown, None, false),
         // Nothing was run, and nothing is known of the item of work.
         Some(_) if global.json => report::finish_json(summary),
         Some(_) => {}
@@ -195,17 +195,8 @@ fn is_unknown(code: i32) -> bool {
     !(1..=128).contains(&code)
 }
 
-fn print(global: &Global, options: &OnceOptions, state: &'static str, exit_code: Option<i32>, replayed: bool) {
+fn print(global: &Global, options: &OnceOptions, state: OnceState, exit_code: Option<i32>, replayed: bool) {
     if global.json {
-        show::json(&OnceJson { v: 1, key: options.key.to_string(), state, exit_code, replayed });
+        show::json(&OnceAnswer { v: AnswerVersion, key: options.key.to_string(), state, exit_code, replayed });
     }
-}
-
-#[derive(Serialize)]
-struct OnceJson {
-    v: u32,
-    key: String,
-    state: &'static str,
-    exit_code: Option<i32>,
-    replayed: bool,
 }

@@ -5,7 +5,7 @@ use fencepost_core::name::Job;
 use fencepost_core::record::Paused;
 use fencepost_guard::clock;
 use fencepost_guard::transact::{TransactError, look, transact};
-use serde_json::json;
+use fencepost_view::answer::{AnswerVersion, PauseAnswer};
 
 use crate::args::{Global, JobArgument, PauseOptions};
 use crate::exit::{Code, Failure};
@@ -64,7 +64,7 @@ fn change(place: &Place, job: &Job, intent: Intent) -> Result<bool, Failure> {
 
 fn told(global: &Global, job: &Job, is_paused: bool, text: &str) {
     if global.json {
-        show::json(&json!({ "v": 1, "job": job.to_string(), "paused": is_paused }));
+        show::json(&PauseAnswer { v: AnswerVersion, job: job.to_string(), paused: is_paused });
     }
     Voice::of(global).tell(text);
 }

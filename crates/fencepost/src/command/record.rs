@@ -18,7 +18,8 @@ use fencepost_guard::artifact::{Base, Unread, read};
 use fencepost_guard::transact::{TransactError, look, transact};
 use fencepost_guard::{clock, nudge, said};
 use fencepost_store::Store;
-use serde_json::json;
+use fencepost_view::answer::{AnswerVersion, RunAnswer, SaidAnswer};
+use fencepost_view::recorded_schedule;
 
 use super::lease;
 use crate::args::{Global, RecordOptions};
@@ -102,7 +103,8 @@ fn say(global: &Global, options: &RecordOptions, word: Word, inside: &Inside) ->
         ))
     })?;
     if global.json {
-        show::json(&json!({ "v": 1, "job": inside.job.to_string(), "run": inside.run, "status": word.as_str() }));
+        let (job, run) = (inside.job.to_string(), inside.run.to_string());
+        show::json(&SaidAnswer { v: AnswerVersion, job, run, status: word.status() });
     }
     Ok(Code::DONE)
 }
@@ -234,12 +236,12 @@ fn last_due(place: &Place, store: &dyn Store, job: &Job, at: Wall) -> Result<Opt
         return calendar::last_due(config, &job.name, at);
     }
     let (record, _) = look(store, job)?;
-    Ok(record.as_ref().and_then(upstreams::recorded_schedule).and_then(|schedule| schedule.at_or_before(at)))
+    Ok(record.as_ref().and_then(recorded_schedule).and_then(|schedule| schedule.at_or_before(at)))
 }
 
 fn told(global: &Global, job: &Job, word: Word, record: Option<&Record>, slot: &str) {
     if global.json {
-        let outcome = record.and_then(|record| record.ledger.last().map(|last| show::RunJson::ended(record, last)));
+        let outcome = record.and_then(|record| record.ledger.last().map(|last| RunAnswer::ended(record, last)));
         show::json(&outcome);
         return;
     }

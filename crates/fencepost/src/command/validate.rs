@@ -9,19 +9,17 @@ use fencepost_core::name::Name;
 use fencepost_core::schedule::Schedule;
 use fencepost_core::time::Wall;
 use fencepost_guard::clock;
-use serde::Serialize;
-use serde_json::{Value, json};
+use fencepost_view::answer::{AnswerVersion, InstalledDifference, MistakeAnswer, ValidateAnswer, ValidatedJob};
+use serde_json::{Map, Value};
 
 use crate::args::Global;
 use crate::args::operate::ValidateOptions;
 use crate::calendar::{self, YEAR};
 use crate::config::{self, Config, JobConfig, Mistake, Reading, SHOWN_MISTAKES_MAX, shown_count};
-use crate::duration;
 use crate::exit::{Code, Failure};
 use crate::report::Voice;
 use crate::show;
-
-use super::install::Difference;
+use fencepost_core::duration;
 
 /// How many slots of each job are shown.
 const SHOWN_SLOTS: usize = 3;
@@ -55,7 +53,7 @@ struct Verdict {
     mistakes: Vec<Mistake>,
     warnings: Vec<Mistake>,
     /// How the installed triggers and what really ran differ from it, if that was asked.
-    drift: Option<Vec<Difference>>,
+    drift: Option<Vec<InstalledDifference>>,
 }
 
 impl Verdict {
@@ -119,14 +117,14 @@ impl Verdict {
     }
 
     fn print_json(&self, path: &Path, now: Wall) {
-        show::json(&ValidateJson {
-            v: 1,
+        show::json(&ValidateAnswer {
+            v: AnswerVersion,
             config: path.display().to_string(),
             ok: self.is_fine(),
-            mistakes: self.mistakes.iter().map(MistakeJson::of).collect(),
-            warnings: self.warnings.iter().map(MistakeJson::of).collect(),
-            jobs: self.jobs().map(|(config, name, job)| job_json(config, name, job, now)).collect(),
-            installed: self.drift.as_deref(),
+            mistakes: self.mistakes.iter().map(mistake_answer).collect(),
+            warnings: self.warnings.iter().map(mistake_answer).collect(),
+            jobs: self.jobs().map(|(config, name, job)| job_answer(config, name, job, now)).collect(),
+            installed: self.drift.clone(),
         });
     }
 
@@ -172,50 +170,36 @@ fn print_job(config: &Config, name: &Name, job: &JobConfig, now: Wall) {
     }
 }
 
-#[derive(Debug, Serialize)]
-struct ValidateJson<'v> {
-    v: u32,
-    config: String,
-    ok: bool,
-    mistakes: Vec<MistakeJson>,
-    warnings: Vec<MistakeJson>,
-    jobs: Vec<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    installed: Option<&'v [Difference]>,
-}
-
-#[derive(Debug, Serialize)]
-struct MistakeJson {
-    line: Option<usize>,
-    column: Option<usize>,
-    message: String,
-    hint: Option<String>,
-}
-
-impl MistakeJson {
-    fn of(mistake: &Mistake) -> Self {
-        Self {
-            line: mistake.at.as_ref().map(|at| at.line),
-            column: mistake.at.as_ref().map(|at| at.column),
-            message: mistake.message.clone(),
-            hint: mistake.hint.clone(),
-        }
+fn mistake_answer(mistake: &Mistake) -> MistakeAnswer {
+    MistakeAnswer {
+        line: mistake.at.as_ref().map(|at| at.line),
+        column: mistake.at.as_ref().map(|at| at.column),
+        message: mistake.message.clone(),
+        hint: mistake.hint.clone(),
     }
 }
 
 /// Every key of a job, with what it takes from `[defaults]`. Secrets are left out.
-fn job_json(config: &Config, name: &Name, job: &JobConfig, now: Wall) -> Value {
-    let mut object = serde_json::to_value(job).expect("our own types serialize");
-    object["job"] = json!(name);
-    object["timezone"] = json!(config.timezone(job));
-    object["working_directory"] = json!(config.working_directory(job));
+fn job_answer(config: &Config, name: &Name, job: &JobConfig, now: Wall) -> ValidatedJob {
+    let keys = match serde_json::to_value(job) {
+        // The answer holds these two as they apply.
+        Ok(Value::Object(keys)) => {
+            keys.into_iter().filter(|(key, _)| !["timezone", "working_directory"].contains(&key.as_str())).collect()
+        }
+        _ => Map::new(),
+    };
     let schedule = schedule(config, job);
     let slots = schedule.iter().flat_map(|due| due.forward(now).take(SHOWN_SLOTS).map(|slot| due.zone().show(slot)));
-    object["next_slots"] = json!(slots.collect::<Vec<_>>());
-    object["in_words"] = json!(schedule.as_ref().map(Schedule::describe));
     let change = schedule.as_ref().and_then(|schedule| schedule.dst_within(now, YEAR));
-    object["clock_change"] = json!(change.map(|change| change.to_string()));
-    object
+    ValidatedJob {
+        job: name.to_string(),
+        timezone: config.timezone(job).map(|zone| zone.value.clone()),
+        working_directory: config.working_directory(job).display().to_string(),
+        next_slots: slots.collect(),
+        in_words: schedule.as_ref().map(Schedule::describe),
+        clock_change: change.map(|change| change.to_string()),
+        keys,
+    }
 }
 
 /// When a job is due, if that is written and right.

@@ -6,7 +6,7 @@ use fencepost_core::schedule::Schedule;
 use fencepost_core::slot::Standing;
 use fencepost_core::time::Wall;
 use fencepost_guard::transact::look;
-use serde::Serialize;
+use fencepost_view::answer::InstalledDifference;
 
 use super::clockwork::machine_zone;
 use super::{crontab, launchd, originals, scheduled, systemd, units};
@@ -19,14 +19,6 @@ use crate::show;
 
 /// How many slots a trigger is tried on.
 const SLOTS: usize = 50;
-
-/// Something that is not as the configuration says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Difference {
-    pub job: Option<String>,
-    pub kind: &'static str,
-    pub message: String,
-}
 
 /// A trigger that is installed here.
 #[derive(Clone, Debug)]
@@ -49,7 +41,7 @@ enum When {
     Unit(String),
 }
 
-pub fn drift(global: &Global, now: Wall) -> Result<Vec<Difference>, Failure> {
+pub fn drift(global: &Global, now: Wall) -> Result<Vec<InstalledDifference>, Failure> {
     let place = Place::find(global)?;
     let Some(config) = &place.config else { return Ok(Vec::new()) };
     let triggers = found()?;
@@ -59,7 +51,7 @@ pub fn drift(global: &Global, now: Wall) -> Result<Vec<Difference>, Failure> {
     differences.extend(unguarded(config)?);
     for (name, schedule) in &jobs {
         let name = name.as_str();
-        let difference = |kind, message: String| Difference {
+        let difference = |kind, message: String| InstalledDifference {
             job: Some(name.to_string()),
             kind,
             message: format!("{name}{message}"),
@@ -100,7 +92,7 @@ pub fn drift(global: &Global, now: Wall) -> Result<Vec<Difference>, Failure> {
 }
 
 /// Triggers of this configuration for jobs that it does not have, or no longer starts.
-fn gone(config: &Config, triggers: &[Trigger], path: &str) -> Vec<Difference> {
+fn gone(config: &Config, triggers: &[Trigger], path: &str) -> Vec<InstalledDifference> {
     let mine = triggers.iter().filter(|trigger| trigger.config.as_deref() == Some(path));
     let judged = mine.filter_map(|trigger| {
         let name = trigger.job.clone()?;
@@ -112,15 +104,15 @@ fn gone(config: &Config, triggers: &[Trigger], path: &str) -> Vec<Difference> {
             Some(_) => return None,
         };
         let message = format!("{name} {why}, but {} starts it.", trigger.place);
-        Some(Difference { job: Some(name), kind: "gone", message })
+        Some(InstalledDifference { job: Some(name), kind: "gone", message })
     });
     judged.collect()
 }
 
 /// Lines of the crontab that run what a job runs, without fencepost. Without a crontab there are none.
-fn unguarded(config: &Config) -> Result<Vec<Difference>, Failure> {
+fn unguarded(config: &Config) -> Result<Vec<InstalledDifference>, Failure> {
     let text = crontab::listed().unwrap_or_default().unwrap_or_default();
-    let of_line = |line: originals::Original| Difference {
+    let of_line = |line: originals::Original| InstalledDifference {
         message: format!(
             "{} is also started without fencepost, by line {} of your crontab: {}. Comment it out by: fencepost install \
              crontab --write",
@@ -141,11 +133,13 @@ fn idle(
     name: &str,
     schedule: &Schedule,
     now: Wall,
-) -> Result<Option<Difference>, Failure> {
+) -> Result<Option<InstalledDifference>, Failure> {
     let Some((name, _)) = config.jobs.iter().find(|(known, _)| known.as_str() == name) else { return Ok(None) };
     let job = crate::command::job(name, false, place)?;
-    let (record, clock) = look(place.open_to_read()?.as_ref(), &job)?;
-    let is_over = record.as_ref().is_some_and(|record| place.is_over(record, clock.as_ref()));
+    let store = place.open_to_read()?;
+    let (record, clock) = look(store.as_ref(), &job)?;
+    let is_over = |record| place.ask(store.as_ref(), |view| view.is_over(record, clock.as_ref()));
+    let is_over = record.as_ref().is_some_and(is_over);
     let is_paused = record.as_ref().is_some_and(|record| record.paused.is_some());
     let standing = if is_over { Standing::Over } else { Standing::Stands };
     let floor = crate::command::overdue::written_at(config).unwrap_or(now);
@@ -154,7 +148,7 @@ fn idle(
         || "it never ran".to_string(),
         |last| format!("its last run was {}", show::time_for_people(last.started, now, schedule.zone())),
     );
-    Ok(gap.map(|gap| Difference {
+    Ok(gap.map(|gap| InstalledDifference {
         job: Some(name.to_string()),
         kind: "idle",
         message: format!(

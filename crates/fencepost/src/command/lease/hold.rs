@@ -1,4 +1,4 @@
-//! `fencepost lease hold`: a lease that is renewed for as long as somebody wants it, and told in lines of JSON.
+//! `fencepost lease hold`: renews a lease until the end of standard input, and prints JSON lines about it.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -13,7 +13,8 @@ use fencepost_guard::signals::Signals;
 use fencepost_guard::summary::{EndReason, Summary};
 use fencepost_guard::transact::TransactError;
 use fencepost_guard::{clock, descriptor};
-use serde_json::{Value, json};
+use fencepost_view::answer::{AnswerVersion, HoldEvent, HoldLine};
+use fencepost_view::time::UtcTime;
 
 use super::Desk;
 use crate::backlog::{Backlog, PATIENCE};
@@ -56,14 +57,14 @@ impl Desk<'_> {
         }
         match summary.reason {
             None => {
-                lines.end("released", None);
+                lines.end(HoldEvent::Released, None);
                 let _ = lines.backlog.pour(&mut lines.output, PATIENCE);
                 Ok(Code::DONE)
             }
             Some(EndReason::Interrupted) => Ok(Code(summary.code)),
             Some(EndReason::Lost | EndReason::Timeout | EndReason::KeeperDied) => {
                 let reason = summary.note.unwrap_or_default().replace("stopped: ", "");
-                lines.end("lost", Some(&reason));
+                lines.end(HoldEvent::Lost, Some(reason.clone()));
                 Voice::of(self.global).warn(&format!("{}: lease lost: {reason}.", self.job));
                 Ok(Code::LOST)
             }
@@ -78,7 +79,7 @@ impl Desk<'_> {
     }
 }
 
-/// What is printed of a lease that is held. Whoever reads the first line only must not keep it from being renewed.
+/// The lines about a held lease. A reader that stops reading must not delay the renewals.
 struct Lines<'a> {
     desk: &'a Desk<'a>,
     ttl: Duration,
@@ -97,44 +98,55 @@ impl<'a> Lines<'a> {
         match event {
             Event::Claimed { token, grants, deadline, .. } => {
                 self.granted = Some((*token, *grants));
-                self.put("held", Some(*deadline), json!({ "ttl_ms": millis(self.ttl) }));
+                let line = self.line(HoldEvent::Held, Some(*deadline));
+                self.put(HoldLine { ttl_ms: Some(millis(self.ttl)), ..line });
             }
             Event::Renewed { renewals, deadline } => {
-                self.put("renewed", Some(*deadline), json!({ "renewals": renewals }));
+                let line = self.line(HoldEvent::Renewed, Some(*deadline));
+                self.put(HoldLine { renewals: Some(*renewals), ..line });
             }
             // The last line says so.
             Event::Stopping(_) => return,
-            Event::RenewalFailed { error } => self.put("renewal_failed", None, json!({ "message": error.detail })),
+            Event::RenewalFailed { error } => {
+                let line = self.line(HoldEvent::RenewalFailed, None);
+                self.put(HoldLine { message: Some(error.detail.clone()), ..line });
+            }
             _ => {}
         }
         Voice::of(self.desk.global).note(&self.desk.job.to_string(), note);
     }
 
-    fn end(&mut self, event: &str, reason: Option<&str>) {
-        self.put(event, None, json!({ "reason": reason, "held": false }));
+    fn end(&mut self, event: HoldEvent, reason: Option<String>) {
+        let line = self.line(event, None);
+        self.put(HoldLine { reason: Some(reason), held: false, ..line });
     }
 
-    /// Prints a line about the lease, with the time that its holder may rely on.
-    fn put(&mut self, event: &str, deadline: Option<Boot>, more: Value) {
+    /// A line about the lease, with the time that its holder may rely on.
+    fn line(&self, event: HoldEvent, deadline: Option<Boot>) -> HoldLine {
         let now = clock::now();
         let left = deadline.map(|deadline| deadline.since(now.boot));
-        let mut line = json!({
-            "v": 1,
-            "event": event,
-            "at": show::time(now.wall),
-            "job": self.desk.job.to_string(),
-            "token": self.granted.map(|(token, _)| token),
-            "grants": self.granted.map(|(_, grants)| grants),
-            "run": self.desk.me,
-            "until": left.map(|left| show::time(now.wall + left)),
-            "remaining_ms": left.map(millis),
-            "held": true,
-        });
-        if let (Value::Object(line), Value::Object(more)) = (&mut line, more) {
-            line.extend(more);
+        HoldLine {
+            v: AnswerVersion,
+            event,
+            at: UtcTime(now.wall),
+            job: self.desk.job.to_string(),
+            token: self.granted.map(|(token, _)| token.number()),
+            grants: self.granted.map(|(_, grants)| grants),
+            run: self.desk.me.to_string(),
+            until: left.map(|left| UtcTime(now.wall + left)),
+            remaining_ms: left.map(millis),
+            held: true,
+            ttl_ms: None,
+            renewals: None,
+            message: None,
+            reason: None,
         }
-        match self.backlog.put(&line.to_string(), &mut self.output) {
-            // Whoever has read enough is no trouble; that nobody can is.
+    }
+
+    fn put(&mut self, line: HoldLine) {
+        let line = serde_json::to_string(&line).expect("our own types serialize");
+        match self.backlog.put(&line, &mut self.output) {
+            // A reader that closed the pipe has read enough. Any other error means that no reader gets the line.
             Err(error) if error.kind() != ErrorKind::BrokenPipe => show::failed(&error),
             Ok(()) | Err(_) => {}
         }

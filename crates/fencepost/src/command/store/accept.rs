@@ -1,6 +1,6 @@
 //! `fencepost store accept`: puts another store in the place of one that this host has used.
 
-use serde_json::json;
+use fencepost_view::answer::{AnswerVersion, StoreAcceptAnswer};
 
 use crate::args::Global;
 use crate::exit::{Code, Failure};
@@ -25,7 +25,12 @@ pub fn run(global: &Global, place: &Place) -> Result<Code, Failure> {
         handle.accept(acceptance.found)?;
     }
     if global.json {
-        show::json(&json!({ "v": 1, "url": shown, "known": acceptance.known, "found": acceptance.found }));
+        show::json(&StoreAcceptAnswer {
+            v: AnswerVersion,
+            url: shown,
+            known: acceptance.known.map(|id| id.to_string()),
+            found: acceptance.found.map(|id| id.to_string()),
+        });
     } else if !is_known {
         show::line(&match acceptance.found {
             Some(id) => format!("This host accepts store {id} from now on."),

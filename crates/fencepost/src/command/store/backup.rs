@@ -14,8 +14,8 @@ use fencepost_core::token::StoreId;
 use fencepost_guard::clock;
 use fencepost_guard::publish::digest;
 use fencepost_store::{Key, Store, StoreError, Swapped, Trouble, VALUE_BYTES_MAX, Version};
+use fencepost_view::answer::{AnswerVersion, StoreExportAnswer, StoreImportAnswer};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::copy::{OURS, RECORDS, RESOURCES, identity, in_the_way, is_in, keys};
 use crate::args::Global;
@@ -76,7 +76,8 @@ pub fn export(global: &Global, place: &Place, path: Option<&Path>) -> Result<Cod
     file::replace_private(path, &text)?;
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     if global.json {
-        show::json(&json!({ "v": 1, "url": shown, "file": path, "entries": entries }));
+        let file = path.display().to_string();
+        show::json(&StoreExportAnswer { v: AnswerVersion, url: shown, file, entries });
     } else {
         show::line(&format!("{entries} entries of {shown} are in {}.", path.display()));
     }
@@ -97,7 +98,8 @@ pub fn import(global: &Global, place: &Place, path: &Path, replace_lost: bool) -
     remember(place, id)?;
     let count = backup.entries.len();
     if global.json {
-        show::json(&json!({ "v": 1, "url": shown, "entries": count, "store_id": id, "kept_id": id == backup.store }));
+        let (store_id, kept_id) = (id.to_string(), id == backup.store);
+        show::json(&StoreImportAnswer { v: AnswerVersion, url: shown, entries: count, store_id, kept_id });
     } else if id == backup.store {
         show::line(&format!("{count} entries are in {shown}, which keeps the id of the export ({id}): fences go on."));
     } else {

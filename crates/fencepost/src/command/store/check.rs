@@ -7,10 +7,10 @@ use fencepost_core::lease::CLOCK_GAP_MAX;
 use fencepost_guard::clock;
 use fencepost_store::conformance::{self, Check, Effort};
 use fencepost_store::{Key, OpenError, Standing, Store, StoreClock, StoreError, StoreHandle, Swapped, Trouble};
-use serde::Serialize;
+use fencepost_view::answer::{CheckLine, CheckResult, StoreCheckAnswer};
 
 use crate::args::Global;
-use crate::exit::{Code, Failure};
+use crate::exit::Failure;
 use crate::place::Place;
 use crate::show;
 
@@ -23,65 +23,8 @@ const LEFT_OUT: &[&str] = &["scan limit"];
 /// What only the settings say, and the promises rest on all the same.
 const DECISIVE: &[&str] = &["durability", "file system"];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Finding {
-    Proved,
-    Declared,
-    Unknown,
-    Failed,
-}
-
-#[derive(Debug, Serialize)]
-struct Line {
-    name: String,
-    result: Finding,
-    detail: String,
-    /// The promises hold no more firmly than this.
-    #[serde(skip)]
-    is_weak: bool,
-    #[serde(skip)]
-    is_decisive: bool,
-}
-
-/// What came of a check.
-#[derive(Debug, Serialize)]
-pub struct Report {
-    v: u32,
-    url: String,
-    verdict: &'static str,
-    checks: Vec<Line>,
-}
-
-impl Report {
-    pub fn is_ok(&self) -> bool {
-        self.verdict == "ok"
-    }
-
-    pub fn code(&self) -> Code {
-        if self.is_ok() { Code::DONE } else { Code::REFUSED }
-    }
-
-    /// What speaks against the store, in a sentence each.
-    pub fn reasons(&self) -> Vec<String> {
-        let against = self.checks.iter().filter(|line| line.speaks_against());
-        against.map(|line| format!("{}: {}", line.name, line.detail)).collect()
-    }
-}
-
-impl Line {
-    fn new(name: impl Into<String>, result: Finding, detail: impl Into<String>) -> Self {
-        let name = name.into();
-        Self { name, result, detail: detail.into(), is_weak: false, is_decisive: true }
-    }
-
-    fn speaks_against(&self) -> bool {
-        self.result == Finding::Failed || (self.result == Finding::Unknown && self.is_decisive)
-    }
-}
-
 /// Checks the store and prints what came of it.
-pub fn run(global: &Global, place: &Place) -> Result<Report, Failure> {
+pub fn run(global: &Global, place: &Place) -> Result<StoreCheckAnswer, Failure> {
     let report = examine(global, place)?;
     if global.json {
         show::json(&report);
@@ -92,7 +35,7 @@ pub fn run(global: &Global, place: &Place) -> Result<Report, Failure> {
 }
 
 /// Checks the store, and says how far it is on a terminal.
-pub fn examine(global: &Global, place: &Place) -> Result<Report, Failure> {
+pub fn examine(global: &Global, place: &Place) -> Result<StoreCheckAnswer, Failure> {
     let handle = place.handle()?;
     let mut checks = Vec::new();
     let progress = Progress::of(global);
@@ -102,12 +45,11 @@ pub fn examine(global: &Global, place: &Place) -> Result<Report, Failure> {
         Err(OpenError::Store(error)) if error.trouble == Trouble::Corrupt || handle.is_new().is_err() => {
             return Err(Failure::Store(error));
         }
-        Err(OpenError::Store(error)) => checks.push(Line::new("reach", Finding::Failed, error.detail)),
+        Err(OpenError::Store(error)) => checks.push(CheckLine::new("reach", CheckResult::Failed, error.detail)),
         Ok(()) => checks.extend(tried(&handle, &progress)?),
     }
     progress.clear();
-    let verdict = if checks.iter().any(Line::speaks_against) { "refused" } else { "ok" };
-    let report = Report { v: 1, url: place.shown_store(), verdict, checks };
+    let report = StoreCheckAnswer::new(place.shown_store(), checks);
     if report.is_ok() {
         handle.note_proved();
     }
@@ -115,13 +57,13 @@ pub fn examine(global: &Global, place: &Place) -> Result<Report, Failure> {
 }
 
 /// What comes of using the store.
-fn tried(handle: &StoreHandle, progress: &Progress) -> Result<Vec<Line>, Failure> {
+fn tried(handle: &StoreHandle, progress: &Progress) -> Result<Vec<CheckLine>, Failure> {
     let open = || match handle.open_unchecked() {
         Ok(store) => Ok(Box::new(store) as Box<dyn Store>),
         Err(OpenError::Store(error)) => Err(error),
         Err(OpenError::Usage(text)) => Err(StoreError::not_done(Trouble::Refused, text)),
     };
-    let failed = |error: StoreError| vec![Line::new("reach", Finding::Failed, error.detail)];
+    let failed = |error: StoreError| vec![CheckLine::new("reach", CheckResult::Failed, error.detail)];
     progress.say("reach");
     let mut lines = match handle.open_unchecked() {
         Err(OpenError::Usage(text)) => return Err(Failure::Usage(text)),
@@ -138,7 +80,7 @@ fn tried(handle: &StoreHandle, progress: &Progress) -> Result<Vec<Line>, Failure
 }
 
 /// Whether it answers at all, how fast, and what its clock shows.
-fn reach(store: &dyn Store) -> Result<Vec<Line>, StoreError> {
+fn reach(store: &dyn Store) -> Result<Vec<CheckLine>, StoreError> {
     let key = Key::probe(&format!("check-{}", uuid::Uuid::now_v7().simple()), "latency");
     let (mut reads, mut swaps, mut clocks) = (Vec::new(), Vec::new(), Vec::new());
     let mut version = None;
@@ -160,14 +102,14 @@ fn reach(store: &dyn Store) -> Result<Vec<Line>, StoreError> {
         milliseconds(median(&mut reads)),
         milliseconds(median(&mut swaps))
     );
-    let mut lines = vec![Line::new("latency", Finding::Proved, detail)];
+    let mut lines = vec![CheckLine::new("latency", CheckResult::Proved, detail)];
     lines.extend(offset(&clocks));
     lines.push(resolution(store, &key, !clocks.is_empty())?);
     Ok(lines)
 }
 
 /// How far the store's date is from ours, by the reading that took the shortest.
-fn offset(clocks: &[(StoreClock, fencepost_store::Wall, Duration)]) -> Option<Line> {
+fn offset(clocks: &[(StoreClock, fencepost_store::Wall, Duration)]) -> Option<CheckLine> {
     let (clock, before, took) = clocks.iter().min_by_key(|(_, _, took)| *took)?;
     let here = *before + *took / 2;
     let (apart, way) = match clock.wall.0 - here.0 {
@@ -178,21 +120,21 @@ fn offset(clocks: &[(StoreClock, fencepost_store::Wall, Duration)]) -> Option<Li
         milliseconds(*took / 2)
     });
     Some(match apart > CLOCK_GAP_MAX {
-        false => Line::new("clock offset", Finding::Proved, detail),
+        false => CheckLine::new("clock offset", CheckResult::Proved, detail),
         true => {
             let detail = format!("{detail} Nothing is granted with more than 24 hours between them.");
-            Line::new("clock offset", Finding::Failed, detail)
+            CheckLine::new("clock offset", CheckResult::Failed, detail)
         }
     })
 }
 
 /// The smallest step that the store's clock was seen to make.
-fn resolution(store: &dyn Store, key: &Key, has_clock: bool) -> Result<Line, StoreError> {
+fn resolution(store: &dyn Store, key: &Key, has_clock: bool) -> Result<CheckLine, StoreError> {
     let name = "clock resolution";
     if !has_clock {
         let detail = "The store has no clock: a lease whose holder died ends once somebody has watched it for a whole \
                       time-to-live.";
-        return Ok(Line::new(name, Finding::Declared, detail));
+        return Ok(CheckLine::new(name, CheckResult::Declared, detail));
     }
     let begun = Instant::now();
     let mut last: Option<StoreClock> = None;
@@ -205,27 +147,29 @@ fn resolution(store: &dyn Store, key: &Key, has_clock: bool) -> Result<Line, Sto
         std::thread::sleep(Duration::from_millis(2));
     }
     Ok(match smallest {
-        None => Line::new(name, Finding::Failed, "The store's clock stood still for a second and a half."),
-        Some(step) => {
-            Line::new(name, Finding::Proved, format!("The store's clock was seen to go on by {step} ms or less."))
-        }
+        None => CheckLine::new(name, CheckResult::Failed, "The store's clock stood still for a second and a half."),
+        Some(step) => CheckLine::new(
+            name,
+            CheckResult::Proved,
+            format!("The store's clock was seen to go on by {step} ms or less."),
+        ),
     })
 }
 
 /// Runs the conformance suite in its short form. A store that fails is not asked again and again.
-fn prove(open: conformance::Opener<'_>, progress: &Progress) -> Vec<Line> {
+fn prove(open: conformance::Opener<'_>, progress: &Progress) -> Vec<CheckLine> {
     let mut lines = Vec::new();
     for check in conformance::checks().filter(|check| !LEFT_OUT.contains(&check.name)) {
         progress.say(check.name);
         match check.run_with(open, Effort::Brief) {
-            Ok(()) => lines.push(Line::new(check.name, Finding::Proved, proved(check))),
+            Ok(()) => lines.push(CheckLine::new(check.name, CheckResult::Proved, proved(check))),
             Err(violation) if violation.failed.is_some() => {
-                lines.push(Line::new(check.name, Finding::Unknown, violation.detail));
+                lines.push(CheckLine::new(check.name, CheckResult::Unknown, violation.detail));
                 break;
             }
             Err(violation) => {
                 let detail = format!("{} It should be so: {}", violation.detail, violation.sentence);
-                lines.push(Line::new(check.name, Finding::Failed, detail));
+                lines.push(CheckLine::new(check.name, CheckResult::Failed, detail));
             }
         }
     }
@@ -242,22 +186,26 @@ fn proved(check: &Check) -> String {
 }
 
 /// What cannot be proved by running, as the store's settings say it.
-fn settings(handle: &StoreHandle) -> Vec<Line> {
+fn settings(handle: &StoreHandle) -> Vec<CheckLine> {
     let declared = match handle.declared() {
         Ok(declared) => declared,
-        Err(OpenError::Usage(text)) => return vec![Line::new("durability", Finding::Unknown, text)],
-        Err(OpenError::Store(error)) => return vec![Line::new("durability", Finding::Unknown, error.detail)],
+        Err(OpenError::Usage(text)) => return vec![CheckLine::new("durability", CheckResult::Unknown, text)],
+        Err(OpenError::Store(error)) => return vec![CheckLine::new("durability", CheckResult::Unknown, error.detail)],
     };
     let line = |declared: fencepost_store::Declared| {
         let result = match declared.standing {
-            Standing::Sound | Standing::Weak => Finding::Declared,
-            Standing::Unsound => Finding::Failed,
-            Standing::Unknown => Finding::Unknown,
+            Standing::Sound | Standing::Weak => CheckResult::Declared,
+            Standing::Unsound => CheckResult::Failed,
+            Standing::Unknown => CheckResult::Unknown,
         };
         // The suite has a chapter of this name, which is about how it runs.
         let name = if declared.name == "clock" { "kind of clock" } else { declared.name };
         let is_decisive = DECISIVE.contains(&name);
-        Line { is_weak: declared.standing == Standing::Weak, is_decisive, ..Line::new(name, result, declared.detail) }
+        CheckLine {
+            is_weak: declared.standing == Standing::Weak,
+            is_decisive,
+            ..CheckLine::new(name, result, declared.detail)
+        }
     };
     declared.into_iter().map(line).collect()
 }
@@ -286,15 +234,15 @@ const PROMISES: &[(&str, &[&str])] = &[
     ("P5  one run at a time, as far as clocks allow", &["create race", "clock resolution", "clock", "kind of clock"]),
 ];
 
-fn describe(report: &Report) {
+fn describe(report: &StoreCheckAnswer) {
     show::line(&format!("store  {}", report.url));
     show::line("");
     for line in &report.checks {
         let result = match line.result {
-            Finding::Proved => "proved",
-            Finding::Declared => "declared",
-            Finding::Unknown => "UNKNOWN",
-            Finding::Failed => "FAILED",
+            CheckResult::Proved => "proved",
+            CheckResult::Declared => "declared",
+            CheckResult::Unknown => "UNKNOWN",
+            CheckResult::Failed => "FAILED",
         };
         show::line(&format!("{result:9} {:22} {}", line.name, show::flat(&line.detail)));
     }
@@ -309,12 +257,12 @@ fn describe(report: &Report) {
     });
 }
 
-fn verdict(report: &Report, rests_on: &[&str]) -> String {
+fn verdict(report: &StoreCheckAnswer, rests_on: &[&str]) -> String {
     let lines = || report.checks.iter().filter(|line| rests_on.contains(&line.name.as_str()));
-    let named = |lines: Vec<&Line>| lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>().join(", ");
-    let against: Vec<&Line> = lines().filter(|line| line.result == Finding::Failed).collect();
-    let unknown: Vec<&Line> = lines().filter(|line| line.result == Finding::Unknown).collect();
-    let weak: Vec<&Line> = lines().filter(|line| line.is_weak).collect();
+    let named = |lines: Vec<&CheckLine>| lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>().join(", ");
+    let against: Vec<&CheckLine> = lines().filter(|line| line.result == CheckResult::Failed).collect();
+    let unknown: Vec<&CheckLine> = lines().filter(|line| line.result == CheckResult::Unknown).collect();
+    let weak: Vec<&CheckLine> = lines().filter(|line| line.is_weak).collect();
     if !against.is_empty() {
         format!("NOT KEPT, because of: {}", named(against))
     } else if lines().next().is_none() {

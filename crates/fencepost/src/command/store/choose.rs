@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use fencepost_store::bare;
-use serde_json::json;
+use fencepost_view::answer::{AnswerVersion, StoreUseAnswer};
 use toml::de::{DeTable, DeValue};
 
 use super::check;
@@ -42,7 +42,8 @@ pub fn run(global: &Global, place: &Place) -> Result<Code, Failure> {
         write(&path, &written)?;
     }
     if global.json {
-        show::json(&json!({ "v": 1, "url": place.shown_store(), "config": path.display().to_string() }));
+        let (url, config) = (place.shown_store(), path.display().to_string());
+        show::json(&StoreUseAnswer { v: AnswerVersion, url, config });
     } else {
         show::line(&format!("{url} is the store now, by {}.", path.display()));
     }

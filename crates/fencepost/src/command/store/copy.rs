@@ -17,7 +17,7 @@ use fencepost_core::transition::unreadable;
 use fencepost_guard::clock;
 use fencepost_guard::transact::{TransactError, transact};
 use fencepost_store::{Entry, Key, SCAN_KEYS_MAX, Store, StoreError, Swapped, Trouble, bare};
-use serde_json::json;
+use fencepost_view::answer::{AnswerVersion, StoreMoveAnswer};
 
 use crate::args::Global;
 use crate::args::store::MoveOptions;
@@ -41,6 +41,13 @@ pub(super) const OURS: [&str; 2] = ["meta/", "probe/"];
 struct Counts {
     jobs: usize,
     others: usize,
+}
+
+impl Counts {
+    fn answer(&self, from: &str, to: &str, dry_run: bool) -> StoreMoveAnswer {
+        let (from, to) = (from.to_string(), to.to_string());
+        StoreMoveAnswer { v: AnswerVersion, from, to, jobs: self.jobs, entries: self.others, dry_run }
+    }
 }
 
 pub fn run(global: &Global, options: &MoveOptions, from: &Place, to: &Place) -> Result<Code, Failure> {
@@ -68,9 +75,7 @@ pub fn run(global: &Global, options: &MoveOptions, from: &Place, to: &Place) -> 
     match copy.run() {
         Ok(counts) => {
             if global.json {
-                show::json(&json!({
-                    "v": 1, "from": shown_from, "to": shown_to, "jobs": counts.jobs, "entries": counts.others
-                }));
+                show::json(&counts.answer(&shown_from, &shown_to, false));
             } else {
                 show::line(&format!(
                     "{} jobs and {} other entries are in {shown_to}. {shown_from} is sealed: it grants nothing any more.",
@@ -112,10 +117,7 @@ fn preview(from: &Place, to: &Place) -> Result<Counts, Stopped> {
 
 fn tell_preview(global: &Global, from: &str, to: &str, counts: &Counts) {
     if global.json {
-        let (jobs, entries) = (counts.jobs, counts.others);
-        return show::json(
-            &json!({ "v": 1, "from": from, "to": to, "jobs": jobs, "entries": entries, "dry_run": true }),
-        );
+        return show::json(&counts.answer(from, to, true));
     }
     show::line(&format!(
         "{} jobs and {} other entries would be moved from {from} to {to}, and {from} would be sealed. Nothing was changed.",

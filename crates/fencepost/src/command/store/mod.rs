@@ -20,7 +20,8 @@ pub fn run(global: &Global, verb: &StoreVerb) -> Result<Code, Failure> {
     match verb {
         StoreVerb::Check { url } => {
             let place = url.as_ref().map_or_else(|| Ok(place.clone()), |url| one_store(global, &place, url))?;
-            Ok(check::run(global, &place)?.code())
+            let is_ok = check::run(global, &place)?.is_ok();
+            Ok(if is_ok { Code::DONE } else { Code::REFUSED })
         }
         StoreVerb::Accept { url } => accept::run(global, &one_store(global, &place, url)?),
         StoreVerb::Use { url } => choose::run(global, &one_store(global, &place, url)?),

@@ -8,7 +8,7 @@ use fencepost_core::token::Token;
 use fencepost_guard::clock;
 use fencepost_guard::publish::file::fence_of;
 use fencepost_guard::transact::{TransactError, transact};
-use serde_json::json;
+use fencepost_view::answer::{AnswerVersion, StoreRecoverAnswer};
 
 use crate::args::Global;
 use crate::exit::{Code, Failure};
@@ -80,7 +80,8 @@ pub fn run(
         ));
     }
     if global.json {
-        show::json(&json!({ "v": 1, "job": job.to_string(), "token": record.token, "above": highest }));
+        let (job, token) = (job.to_string(), record.token.number());
+        show::json(&StoreRecoverAnswer { v: AnswerVersion, job, token, above: highest.number() });
     } else {
         show::line(&format!("The next token of {job} is above {}.", record.token));
     }

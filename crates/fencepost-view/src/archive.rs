@@ -1,6 +1,6 @@
-//! The history of a job, read back for people: by slot, newest first, however long it is.
+//! The history of a job by slot, newest first, however long it is.
 //!
-//! No decision rests on it, for a scan may lag behind.
+//! No decision rests on it: a scan may lag behind.
 
 use std::time::Duration;
 
@@ -8,9 +8,8 @@ use fencepost_core::ledger::Outcome;
 use fencepost_core::name::{Job, Key};
 use fencepost_core::register::StoreError;
 use fencepost_core::time::{Wall, millis};
+use fencepost_store::records::details;
 use fencepost_store::{SCAN_KEYS_MAX, Store};
-
-use crate::scout;
 
 /// How far back the first look into the history goes, and how much further each one goes than the one before.
 const STRETCH_MIN: Duration = Duration::from_secs(3600);
@@ -18,17 +17,17 @@ const STRETCH_GROWTH: u64 = 4;
 
 /// The slots of a job's history, newest first.
 ///
-/// A store only lists keys in ascending order. So they are asked for in stretches of time that grow on the way back:
-/// whoever has seen enough has not made the store list everything.
+/// A store lists keys in ascending order only. So this lists stretches of time that grow on the way back, and a caller
+/// that stops early does not make the store list everything.
 pub struct Slots<'a> {
     store: &'a dyn Store,
     job: &'a Job,
-    /// The oldest there is to find.
+    /// The oldest slot in range.
     from: Wall,
-    /// Everything from here on was listed.
+    /// Everything from here on is listed.
     listed_from: Wall,
     stretch: u64,
-    /// What was listed and not yet asked for, oldest first.
+    /// Slots that are listed and not yet returned, oldest first.
     found: Vec<Wall>,
 }
 
@@ -106,7 +105,7 @@ pub fn whole(store: &dyn Store, job: &Job, outcome: &Outcome) -> Result<Outcome,
     if !outcome.clipped {
         return Ok(outcome.clone());
     }
-    Ok(scout::whole(store, job, outcome)?.unwrap_or_else(|| outcome.clone()))
+    Ok(details(store, job, outcome)?.unwrap_or_else(|| outcome.clone()))
 }
 
 #[cfg(test)]
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_for_is_not_listed() {
+    fn older_stretches_are_not_listed_before_they_are_needed() {
         let (store, job) = filled((0..100).map(|day| day * 24 * HOUR));
         let mut slots = Slots::between(&store, &job, Wall(0), Wall(i64::MAX), Wall(99 * 24 * HOUR)).unwrap();
         assert_eq!(slots.next_from(Wall(0)).unwrap(), Some(Wall(99 * 24 * HOUR)));

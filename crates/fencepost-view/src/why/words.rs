@@ -7,9 +7,9 @@ use fencepost_core::token::RunId;
 use fencepost_core::zone::Zone;
 
 use super::{Case, Sentence};
-use crate::duration;
+use crate::answer::RecordedArtifact;
 use crate::moment::Moment;
-use crate::show;
+use crate::text;
 
 /// A run that starts later than this after its slot is worth a word.
 const LATE_MILLIS: u128 = 1_000;
@@ -69,7 +69,7 @@ fn due(case: &Case) -> Vec<Sentence> {
         (Some(run), _) => Sentence::new(
             "overlap",
             format!(
-                "{slot} passed while run {} was going, for {}: whoever was triggered for it was waved off, and that is final.",
+                "{slot} passed while run {} was going, for {}: its triggers were skipped, and that is final.",
                 run.run,
                 moment(run.slot, zone)
             ),
@@ -77,7 +77,7 @@ fn due(case: &Case) -> Vec<Sentence> {
         (None, Some(lease)) => Sentence::new(
             "overlap",
             format!(
-                "{slot} passed while run {} is going, for {}: whoever is triggered for it is waved off.",
+                "{slot} passed while run {} is going, for {}: its triggers are skipped.",
                 lease.run,
                 moment(lease.slot, zone)
             ),
@@ -109,7 +109,7 @@ fn due(case: &Case) -> Vec<Sentence> {
 fn found_missed(case: &Case, run: RunId) -> Option<Sentence> {
     let found = case.record.ledger.ring.iter().find(|found| found.run == run && found.status == Status::Missed)?;
     let covers = found.covers?;
-    let zone = show::zone(&found.zone);
+    let zone = text::zone(&found.zone);
     let text = match covers.count {
         1 => format!("Its trigger found the slot {} missed, too late to be caught up.", moment(covers.to, &zone)),
         count => format!(
@@ -187,7 +187,7 @@ fn ended(case: &Case, number: usize, attempt: &Outcome) -> Vec<Sentence> {
 /// A slot that nothing ran for, and who found that out.
 fn missed(case: &Case, found: &Outcome) -> Sentence {
     let at = time(found.started, found.slot, &case.zone());
-    let note = found.note.as_ref().map_or_else(String::new, |note| format!(": {}", show::flat(note)));
+    let note = found.note.as_ref().map_or_else(String::new, |note| format!(": {}", text::flat(note)));
     Sentence::new("missed", closed(&format!("A trigger on {} at {at} found that it was missed{note}", found.host)))
 }
 
@@ -196,7 +196,7 @@ fn began(case: &Case, number: usize, attempt: &Outcome) -> Sentence {
     let late = attempt.started.since(attempt.slot);
     let late = match late.as_millis() {
         0..=LATE_MILLIS => String::new(),
-        _ => format!(", {} after its slot", duration::show(late)),
+        _ => format!(", {} after its slot", text::length(late)),
     };
     let text = format!(
         "Attempt {number} was triggered by {} at {}{late}, on {}, under token {} (run {}).",
@@ -249,7 +249,7 @@ fn let_through(case: &Case, upstreams: &[Consumed]) -> Vec<Sentence> {
 
 /// What the barrier, the job or fencepost had to say of the attempt.
 fn said(attempt: &Outcome) -> Option<Sentence> {
-    let note = closed(&show::flat(attempt.note.as_deref()?));
+    let note = closed(&text::flat(attempt.note.as_deref()?));
     let (about, who) = match (attempt.status, attempt.ended_by) {
         (Status::Halted, _) => ("barrier", "The barrier halted it, and nothing was run"),
         (Status::SkippedBarrier, _) => ("barrier", "The barrier found nothing to do, and nothing was run"),
@@ -262,12 +262,13 @@ fn said(attempt: &Outcome) -> Option<Sentence> {
 fn exit(attempt: &Outcome) -> Option<Sentence> {
     let code = attempt.exit_code?;
     let signal = if (129..=192).contains(&code) { format!(" (signal {})", code - 128) } else { String::new() };
-    let took = duration::show(attempt.length());
+    let took = text::length(attempt.length());
     Some(Sentence::new("exit", format!("Its command ended with exit code {code}{signal}; it took {took}.")))
 }
 
 fn left(attempt: &Outcome) -> Option<Sentence> {
-    let artifacts = show::artifacts(&attempt.artifacts);
+    let artifacts: Vec<_> = attempt.artifacts.iter().map(RecordedArtifact::from).collect();
+    let artifacts = text::artifacts(&artifacts);
     (!artifacts.is_empty()).then(|| Sentence::new("artifacts", format!("It left {}.", artifacts.join(", "))))
 }
 
@@ -282,7 +283,7 @@ fn end(case: &Case, attempt: &Outcome) -> Sentence {
 
 fn stands_for(attempt: &Outcome) -> Option<Sentence> {
     let covers = attempt.covers?;
-    let zone = show::zone(&attempt.zone);
+    let zone = text::zone(&attempt.zone);
     let (from, to) = (moment(covers.from, &zone), moment(covers.to, &zone));
     if covers.count == 1 {
         return None;
@@ -294,7 +295,7 @@ fn stands_for(attempt: &Outcome) -> Option<Sentence> {
 fn going(case: &Case, lease: &Lease) -> Sentence {
     let number = case.attempts.len() + 1;
     let how = trigger(lease.trigger);
-    let holder = show::holder(lease, case.remaining.filter(|_| !case.is_over), case.now);
+    let holder = text::holder(lease, case.remaining.filter(|_| !case.is_over), case.now);
     let text = match case.is_over {
         false => format!(
             "Attempt {number} was triggered by {how} and is running under token {} (run {}): it is held by {holder}.",
@@ -302,7 +303,7 @@ fn going(case: &Case, lease: &Lease) -> Sentence {
         ),
         true => format!(
             "Attempt {number} was triggered by {how} at {} on {}, under token {} (run {}), and did not end properly: \
-             nobody holds its lease any more, and nothing is recorded of its end.",
+             its lease has ended, and nothing is recorded of its end.",
             time(lease.since, lease.slot, &case.zone()),
             lease.holder.host,
             case.record.token,
@@ -376,8 +377,8 @@ fn last_good(case: &Case) -> Option<Sentence> {
     let text = match &case.record.ledger.last_ok {
         None => format!("{} has never ended well.", case.record.job),
         Some(last) => {
-            let zone = show::zone(&last.zone);
-            let ended = show::time_for_people(last.finished, case.now, &zone);
+            let zone = text::zone(&last.zone);
+            let ended = text::time_for_people(last.finished, case.now, &zone);
             let since = if case.slot.is_some_and(|slot| last.slot > slot) {
                 "Since then it was good again: the"
             } else {
@@ -392,14 +393,14 @@ fn last_good(case: &Case) -> Option<Sentence> {
 /// A lease by hand, or of another slot, that stands in the way now.
 fn held(case: &Case) -> Option<Sentence> {
     let lease = case.record.lease.as_ref().filter(|_| !case.is_over && case.going.is_none())?;
-    let holder = show::holder(lease, case.remaining, case.now);
+    let holder = text::holder(lease, case.remaining, case.now);
     Some(Sentence::new("held", format!("At present its lease is held by {holder}.")))
 }
 
 fn paused(case: &Case) -> Option<Sentence> {
     let paused = case.record.paused.as_ref()?;
-    let note = paused.note.as_ref().map_or_else(String::new, |note| format!(" ({})", show::flat(note)));
-    let since = show::time_for_people(paused.since, case.now, &case.zone());
+    let note = paused.note.as_ref().map_or_else(String::new, |note| format!(" ({})", text::flat(note)));
+    let since = text::time_for_people(paused.since, case.now, &case.zone());
     let text = format!("It is paused since {since}, from {}{note}: its triggers are waved off.", paused.by);
     Some(Sentence::new("paused", text))
 }

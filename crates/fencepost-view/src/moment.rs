@@ -1,9 +1,7 @@
 //! Moments as people type them. A date or a local time means another instant in each zone.
 
 use fencepost_core::time::Wall;
-use fencepost_core::zone::{Date, Zone};
-
-use crate::exit::Failure;
+use fencepost_core::zone::{Date, TimeError, Zone};
 
 /// No two zones are further apart than this, and no day is longer.
 const ZONES_APART_MILLIS: i64 = 50 * 3_600_000;
@@ -18,13 +16,10 @@ pub enum Moment {
 }
 
 impl Moment {
-    pub fn parse(option: &str, text: &str) -> Result<Self, Failure> {
-        if let Ok(date) = Date::parse(text.trim()) {
-            return Ok(Self::Day(date));
-        }
-        match Zone::utc().parse_time(text) {
-            Ok(_) => Ok(Self::Time(text.to_string())),
-            Err(error) => Err(Failure::Usage(format!("{option}: {error}."))),
+    pub fn parse(text: &str) -> Result<Self, TimeError> {
+        match Date::parse(text.trim()) {
+            Ok(date) => Ok(Self::Day(date)),
+            Err(_) => Zone::utc().parse_time(text).map(|_| Self::Time(text.to_string())),
         }
     }
 
@@ -84,7 +79,7 @@ mod tests {
     }
 
     fn range(since: Option<&str>, until: Option<&str>) -> Range {
-        let moment = |text: &str| Moment::parse("--since", text).unwrap();
+        let moment = |text: &str| Moment::parse(text).unwrap();
         Range { since: since.map(moment), until: until.map(moment), zone: None }
     }
 
@@ -118,14 +113,14 @@ mod tests {
         assert!(!range(Some("2026-08-01T21:00"), None).meets(noon, noon, &Zone::utc()));
         // A stretch of slots is in it if any of them is.
         assert!(range(Some("2026-08-01"), Some("2026-08-01")).meets(at("2026-07-01"), at("2026-09-01"), &tokyo));
-        assert!(Moment::parse("--since", "tomorrow").is_err());
+        assert!(Moment::parse("tomorrow").is_err());
     }
 
     #[test]
     fn days_around_a_change_of_the_clocks_have_their_own_length() {
         let hours = |zone: &str, day: &str| {
             let zone = Zone::parse(zone).unwrap();
-            let day = Moment::parse("--since", day).unwrap();
+            let day = Moment::parse(day).unwrap();
             (day.end(&zone).0 - day.first(&zone).0) / 3_600_000
         };
         assert_eq!(hours("America/New_York", "2026-03-08"), 23);

@@ -1,0 +1,104 @@
+//! Verbs that change something for one job: `publish`, `once`, `record`, `pause`, `run --dry-run`.
+
+use fencepost_core::fence::{Level, Mode};
+use fencepost_core::ledger::{Status, Trigger};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{AnswerVersion, ErrorDetail};
+use crate::vocabulary::{ReasonCode, Word, words};
+
+/// `publish`: a fenced write, accepted or refused.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PublishAnswer {
+    pub v: AnswerVersion,
+    pub resource: String,
+    pub kind: String,
+    pub accepted: bool,
+    #[schemars(with = "Word<Level>")]
+    pub level: Level,
+    pub token: u64,
+    /// The highest token that the target has accepted.
+    pub seen: u64,
+    #[schemars(with = "Word<Mode>")]
+    pub mode: Mode,
+    /// The target had this very write before.
+    pub already_applied: bool,
+    /// Why the write was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorDetail>,
+}
+
+/// `publish git --install-hook`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct GitHookAnswer {
+    pub v: AnswerVersion,
+    pub hook: String,
+    pub installed: bool,
+    pub changed: bool,
+}
+
+words! {
+    /// How an item of work stands.
+    OnceState {
+        Done = "done",
+        Failed = "failed",
+        InProgress = "in_progress",
+        Unknown = "unknown",
+    }
+}
+
+/// `once`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct OnceAnswer {
+    pub v: AnswerVersion,
+    pub key: String,
+    pub state: OnceState,
+    pub exit_code: Option<i32>,
+    /// The result of an earlier attempt; nothing was run.
+    pub replayed: bool,
+}
+
+/// `record` inside a run. By hand it answers with a run.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SaidAnswer {
+    pub v: AnswerVersion,
+    pub job: String,
+    pub run: String,
+    #[schemars(with = "Word<Status>")]
+    pub status: Status,
+}
+
+/// `pause` and `resume`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PauseAnswer {
+    pub v: AnswerVersion,
+    pub job: String,
+    pub paused: bool,
+}
+
+words! {
+    /// What a run would do now.
+    DryRunDecision {
+        Run = "run",
+        Wait = "wait",
+        Skip = "skip",
+        Halt = "halt",
+        Fail = "fail",
+    }
+}
+
+/// `run --dry-run`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct DryRunAnswer {
+    pub v: AnswerVersion,
+    pub job: String,
+    pub decision: DryRunDecision,
+    pub reason: ReasonCode,
+    pub message: String,
+    pub slot: Option<String>,
+    #[schemars(with = "Option<Word<Trigger>>")]
+    pub trigger: Option<Trigger>,
+    /// What the run would end with if it starts nothing.
+    pub exit_code: Option<u8>,
+}

@@ -1,0 +1,101 @@
+//! Answers about jobs: typed, serialisable, and read only through the store contract.
+//!
+//! This crate prints nothing, starts nothing and asks no clock. A caller passes in what the store does not know: the time,
+//! the configured jobs, whether a holder's processes are dead. Text, JSON, Prometheus metrics, HTTP and MCP are renderings
+//! of the same answers.
+//!
+//! * [`View`]: a store and the caller's knowledge; one method per question.
+//! * [`answer`]: the answers of the other verbs, and the pieces that several answers share.
+//! * [`status`], [`runs`], [`why`], [`plan`], [`overdue`], [`advise`], [`gate`], [`graph`]: a module per question.
+//! * [`prometheus`]: the status as metrics.
+//! * [`schema`]: the JSON Schema of every answer.
+//! * [`unread`]: records that cannot be read, which are part of an answer.
+//! * [`archive`]: the history of a job, newest first.
+//! * [`text`], [`moment`], [`time`], [`vocabulary`]: words, times and names.
+
+pub mod advise;
+pub mod answer;
+pub mod archive;
+pub mod gate;
+pub mod graph;
+pub mod moment;
+pub mod overdue;
+pub mod plan;
+pub mod prometheus;
+pub mod runs;
+pub mod schema;
+pub mod status;
+pub mod text;
+pub mod time;
+pub mod unread;
+pub mod vocabulary;
+pub mod why;
+
+use std::time::Duration;
+
+use fencepost_core::lease::{Facts, Honest, Rules, Standing};
+use fencepost_core::record::{Holder, Record};
+use fencepost_core::schedule::Schedule;
+use fencepost_core::time::{Boot, StoreClock, Wall};
+use fencepost_core::zone::Zone;
+use fencepost_store::{Store, StoreError};
+use thiserror::Error;
+
+pub use vocabulary::ReasonCode;
+
+/// A store, and what the caller knows besides it.
+pub struct View<'a> {
+    pub store: &'a dyn Store,
+    /// The store's URL without its password.
+    pub store_url: String,
+    /// The configuration's path, if there is one.
+    pub config: Option<String>,
+    pub now: Wall,
+    /// Whether the processes of a holder are known to be dead.
+    pub is_dead: &'a dyn Fn(&Holder) -> bool,
+}
+
+impl std::fmt::Debug for View<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("View").field("store", &self.store_url).field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+impl View<'_> {
+    /// Whether the lease in a record has ended without a release.
+    pub fn is_over(&self, record: &Record, clock: Option<&StoreClock>) -> bool {
+        let is_dead = record.lease.as_ref().is_some_and(|lease| (self.is_dead)(&lease.holder));
+        is_dead || remaining(record, clock) == Some(Duration::ZERO)
+    }
+}
+
+/// Why a question has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ViewError {
+    #[error("{}", .0.detail)]
+    Store(StoreError),
+    /// The question is about a job that does not exist, or about one that is not told apart from others.
+    #[error("{0}")]
+    Question(String),
+}
+
+impl From<StoreError> for ViewError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// How long a lease lasts at least, as far as the store's clock tells.
+pub fn remaining(record: &Record, clock: Option<&StoreClock>) -> Option<Duration> {
+    match Honest::standing(record, clock, &Facts::default(), Boot(0)) {
+        Standing::Held { remaining } => remaining,
+        Standing::Over(_) => Some(Duration::ZERO),
+        Standing::Free => None,
+    }
+}
+
+/// The schedule of a job's last run.
+pub fn recorded_schedule(record: &Record) -> Option<Schedule> {
+    let timing = record.timing.as_ref()?;
+    Schedule::parse(&timing.schedule, &Zone::parse(&timing.zone).ok()?).ok()
+}

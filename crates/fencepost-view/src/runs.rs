@@ -1,0 +1,120 @@
+//! How runs ended, newest slot first.
+
+use std::collections::BTreeMap;
+
+use fencepost_core::ledger::{Outcome, Status};
+use fencepost_core::name::Name;
+use fencepost_core::record::Record;
+use fencepost_core::time::{StoreClock, Wall};
+use fencepost_core::token::{RunId, Token};
+use fencepost_store::StoreError;
+use fencepost_store::records::history_and_details;
+
+use crate::answer::{ErrorDetail, RunAnswer};
+use crate::archive::Slots;
+use crate::moment::Range;
+use crate::unread::{Unread, each_record};
+use crate::{View, ViewError, text};
+
+/// Which runs are asked for.
+#[derive(Clone, Debug, Default)]
+pub struct RunsQuery {
+    pub job: Option<Name>,
+    /// Any status, if none is named.
+    pub statuses: Vec<Status>,
+    pub range: Range,
+    pub limit: usize,
+}
+
+/// `runs`: each run is one answer, newest slot first, then each record that cannot be read.
+#[derive(Clone, Debug)]
+pub struct RunList {
+    pub runs: Vec<RunAnswer>,
+    pub errors: Vec<ErrorDetail>,
+}
+
+impl View<'_> {
+    pub fn runs(&self, query: &RunsQuery) -> Result<RunList, ViewError> {
+        let mut list = List { query, lines: BTreeMap::new() };
+        let (mut records, mut unread) = (Vec::new(), Unread::default());
+        each_record(self.store, &mut unread, |_, record, clock| {
+            if query.job.as_ref().is_none_or(|name| record.job.name == *name) {
+                list.add_record(self, &record, clock);
+                records.push(record);
+            }
+            Ok(())
+        })?;
+        // All records first: they bound how far back the histories have to be read.
+        for record in &records {
+            list.add_history(self, record, &mut unread)?;
+        }
+        Ok(RunList { runs: list.lines.into_values().rev().collect(), errors: unread.into_errors() })
+    }
+}
+
+/// The newest runs that match the query, by slot.
+struct List<'a> {
+    query: &'a RunsQuery,
+    lines: BTreeMap<Spot, RunAnswer>,
+}
+
+/// Where a run stands in the list. The record and the history give the same attempt the same spot.
+type Spot = (Wall, Wall, Token, RunId, String);
+
+impl List<'_> {
+    /// Adds what a record holds, and the run behind its lease.
+    fn add_record(&mut self, view: &View<'_>, record: &Record, clock: Option<&StoreClock>) {
+        let run = RunAnswer::unrecorded(record, view.is_over(record, clock));
+        if let Some((lease, run)) = record.lease.as_ref().zip(run) {
+            let at = (lease.slot, lease.since, record.token, lease.run, record.job.to_string());
+            if self.wants(run.status) && self.query.range.meets(lease.slot, lease.slot, &run.slot.zone) {
+                self.add(at, run);
+            }
+        }
+        record.ledger.ring.iter().for_each(|outcome| self.add_outcome(record, outcome));
+    }
+
+    /// Adds what the record has no room for, as far back as it can matter. The history holds outcomes whole: they replace
+    /// those that the record had to cut.
+    fn add_history(&mut self, view: &View<'_>, record: &Record, unread: &mut Unread) -> Result<(), StoreError> {
+        let oldest = record.ledger.ring.iter().map(|outcome| outcome.slot).min().unwrap_or_default();
+        let (range, at_once) = (&self.query.range, self.threshold().max(oldest));
+        let mut slots = Slots::between(view.store, &record.job, range.floor(), range.ceiling(), at_once)?;
+        while let Some(slot) = slots.next_from(self.threshold())? {
+            let found = unread.noted_history(history_and_details(view.store, record, slot))?;
+            for outcome in found.unwrap_or_default() {
+                self.add_outcome(record, &outcome);
+            }
+        }
+        Ok(())
+    }
+
+    fn add_outcome(&mut self, record: &Record, outcome: &Outcome) {
+        let (from, to) = outcome.covers.map_or((outcome.slot, outcome.slot), |covers| (covers.from, covers.to));
+        let (first, last) = (from.min(outcome.slot), to.max(outcome.slot));
+        if self.wants(outcome.status) && self.query.range.meets(first, last, &text::zone(&outcome.zone)) {
+            let at = (outcome.slot, outcome.started, outcome.token, outcome.run, record.job.to_string());
+            self.add(at, RunAnswer::ended(record, outcome));
+        }
+    }
+
+    fn add(&mut self, at: Spot, run: RunAnswer) {
+        self.lines.insert(at, run);
+        if self.lines.len() > self.query.limit {
+            self.lines.pop_first();
+        }
+    }
+
+    fn wants(&self, status: Status) -> bool {
+        self.query.statuses.is_empty() || self.query.statuses.contains(&status)
+    }
+
+    /// No older slot can still get into the list.
+    fn threshold(&self) -> Wall {
+        match self.lines.first_key_value() {
+            Some((at, _)) if self.lines.len() >= self.query.limit => at.0,
+            None if self.query.limit == 0 => Wall(i64::MAX),
+            _ => Wall(i64::MIN),
+        }
+    }
+}

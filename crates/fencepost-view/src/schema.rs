@@ -1,0 +1,66 @@
+//! The JSON Schema of every answer, derived from the types.
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use crate::advise::AdviseAnswer;
+use crate::answer::*;
+use crate::gate::GateAnswer;
+use crate::graph::GraphAnswer;
+use crate::overdue::OverdueAnswer;
+use crate::plan::PlanAnswer;
+use crate::status::StatusAnswer;
+use crate::why::WhyAnswer;
+
+/// One object with a schema per answer. The answers are named like the verbs; `$defs` holds the types that they share.
+pub fn schema() -> Value {
+    let mut list = List { generator: SchemaSettings::draft2020_12().into_generator(), answers: Map::new() };
+    list.add::<ErrorAnswer>("error");
+    list.add::<StatusAnswer>("status");
+    list.add::<RunAnswer>("runs");
+    list.add::<WhyAnswer>("why");
+    list.add::<PlanAnswer>("plan");
+    list.add::<OverdueAnswer>("overdue");
+    list.add::<AdviseAnswer>("advise");
+    list.add::<GateAnswer>("gate");
+    list.add::<GraphAnswer>("graph");
+    list.add::<LogAnswer>("logs");
+    list.add::<DryRunAnswer>("run --dry-run");
+    list.add::<LeaseAnswer>("lease");
+    list.add::<HoldLine>("lease hold");
+    list.add::<PublishAnswer>("publish");
+    list.add::<GitHookAnswer>("publish git --install-hook");
+    list.add::<OnceAnswer>("once");
+    list.add::<RunAnswer>("record");
+    list.add::<SaidAnswer>("record, inside a run");
+    list.add::<PauseAnswer>("pause");
+    list.add::<PauseAnswer>("resume");
+    list.add::<StoreCheckAnswer>("store check");
+    list.add::<StoreUseAnswer>("store use");
+    list.add::<StoreMoveAnswer>("store move");
+    list.add::<StoreExportAnswer>("store export");
+    list.add::<StoreImportAnswer>("store import");
+    list.add::<StoreAcceptAnswer>("store accept");
+    list.add::<StoreRecoverAnswer>("store recover");
+    list.add::<ValidateAnswer>("validate");
+    list.add::<InitAnswer>("init");
+    list.add::<InstallAnswer>("install");
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "The answers of fencepost --json, and its events",
+        "answers": list.answers,
+        "$defs": list.generator.take_definitions(true),
+    })
+}
+
+struct List {
+    generator: SchemaGenerator,
+    answers: Map<String, Value>,
+}
+
+impl List {
+    fn add<T: JsonSchema>(&mut self, name: &str) {
+        self.answers.insert(name.to_string(), self.generator.subschema_for::<T>().to_value());
+    }
+}

@@ -1,0 +1,164 @@
+//! Words that programs branch on: each list is declared once, and is part of the schema.
+
+use std::borrow::Cow;
+use std::marker::PhantomData;
+
+use fencepost_core::barrier::Decision;
+use fencepost_core::fence::{Level, Mode, Reason};
+use fencepost_core::ledger::{EndedBy, Status, Trigger};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+/// Declares an enumeration with the word that each variant serialises as.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, schemars::JsonSchema)]
+        pub enum $name {
+            $($(#[$doc])* #[serde(rename = $word)] $variant,)*
+        }
+
+        impl $name {
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)*
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    };
+}
+pub(crate) use words;
+
+words! {
+    /// Why a command or a run came to nothing, failed, or would. Every `reason` that programs branch on is one of these.
+    ReasonCode {
+        /// The command line or the configuration is wrong.
+        Usage = "usage",
+        /// The store failed.
+        StoreFailed = "store_failed",
+        /// A record cannot be decoded.
+        Unreadable = "unreadable",
+        /// fencepost failed, or the slot has failed for good.
+        Failed = "failed",
+        /// Another holder has the lease.
+        Held = "held",
+        /// The lease is lost.
+        Lost = "lost",
+        /// The job is paused.
+        Paused = "paused",
+        /// A run for this slot is going.
+        Running = "running",
+        /// The slot is done.
+        Done = "done",
+        /// No slot is due.
+        NotDue = "not_due",
+        /// The trigger came before its slot.
+        Early = "early",
+        /// The slot is too old to be caught up.
+        TooOld = "too_old",
+        /// The barrier says skip.
+        Barred = "barred",
+        /// The barrier says halt.
+        Halted = "halted",
+        /// An earlier attempt died between its effect and its record.
+        Unknown = "unknown",
+        /// The item of work is known with other parameters.
+        OtherParameters = "other_parameters",
+        /// A declared artifact is missing or untouched.
+        NoOutput = "no_output",
+        /// A fenced write of the run was refused.
+        Fenced = "fenced",
+        /// The run exceeded its timeout.
+        Timeout = "timeout",
+        /// The keeper process died.
+        KeeperDied = "keeper_died",
+        /// The command does not exist.
+        NotFound = "not_found",
+        /// The command cannot be executed.
+        CannotExecute = "cannot_execute",
+        /// The job was started from inside its own run.
+        Nested = "nested",
+        /// The store's state does not allow a grant.
+        Refused = "refused",
+        /// The run ended, and its end could not be recorded.
+        Unrecorded = "unrecorded",
+        /// A signal ended fencepost before the command started.
+        Interrupted = "interrupted",
+        /// The lease is free: the run would start.
+        Free = "free",
+        /// The holder is dead: the run would take over.
+        TookOver = "took_over",
+        /// The run would ask the holder to stop.
+        Replace = "replace",
+        /// A newer token has written since.
+        Stale = "stale",
+        /// The token is good for one write and has made it.
+        Spent = "spent",
+        /// The token belongs to another run.
+        OtherRun = "other_run",
+        /// The resource belongs to another store or another job.
+        OtherLineage = "other_lineage",
+        /// There is nothing to say.
+        None = "none",
+    }
+}
+
+impl From<Reason> for ReasonCode {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Stale => Self::Stale,
+            Reason::Spent => Self::Spent,
+            Reason::OtherRun => Self::OtherRun,
+            Reason::OtherLineage => Self::OtherLineage,
+        }
+    }
+}
+
+/// Stands in a schema for an enumeration of the core, which knows nothing of schemas.
+#[derive(Debug)]
+pub(crate) struct Word<T>(PhantomData<T>);
+
+/// An enumeration of the core whose words appear in answers.
+pub(crate) trait Vocabulary {
+    const NAME: &'static str;
+    fn words() -> Vec<&'static str>;
+}
+
+macro_rules! vocabulary {
+    ($($type:ident: $($variant:ident)*;)*) => {
+        $(impl Vocabulary for $type {
+            const NAME: &'static str = stringify!($type);
+            fn words() -> Vec<&'static str> {
+                // A variant that the core adds is missing here until it is listed.
+                let listed = |value: $type| match value {
+                    $($type::$variant => value.as_str(),)*
+                };
+                vec![$(listed($type::$variant)),*]
+            }
+        })*
+    };
+}
+
+vocabulary! {
+    Status: Ok Empty Error Timeout Lost Fenced Halted Missed SkippedOverlap SkippedBarrier SkippedDuplicate SkippedPaused Running;
+    Trigger: Schedule CatchUp Manual;
+    EndedBy: Child Fencepost;
+    Decision: Proceed Skip Halt;
+    Level: Atomic Gated;
+    Mode: Many Once;
+}
+
+impl<T: Vocabulary> JsonSchema for Word<T> {
+    fn schema_name() -> Cow<'static, str> {
+        T::NAME.into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "enum": T::words() })
+    }
+}
