@@ -1,4 +1,4 @@
-//! What the ledger of a job suggests about its terms, each with the sentence that says why.
+//! Recommendations from a job's ledger, each with its reason.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -10,34 +10,34 @@ use serde::Serialize;
 use crate::ledger::{Outcome, Status};
 use crate::time::millis;
 
-/// The share of triggers that a healthy job sees skipped, in percent.
+/// The share of skipped triggers at a healthy site, in percent.
 pub const HEALTHY_SKIPS_PERCENT: u64 = 2;
 
-/// The fewest healthy runs that say anything.
+/// The fewest healthy runs from which advice is given.
 pub const RUNS_MIN: usize = 5;
 
-/// A lease that is renewed is as long as it may take to notice that its holder is gone, and long enough for a store to fail over.
+/// The recommended ttl of a renewed lease: long enough for a store's failover, short enough to notice a dead holder.
 const RENEWED_TTL: Duration = Duration::from_secs(300);
 
-/// What is known of a job's runs.
+/// Statistics of a job's runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advice {
-    /// How many runs ended well, and were measured.
+    /// How many runs ended well and have a duration.
     pub runs: usize,
     pub median_ms: u64,
     pub p95_ms: u64,
     pub worst_ms: u64,
-    /// The time-to-live that suits where the lease is renewed, as under `run`.
+    /// The recommended ttl for a renewed lease, as under `run`.
     pub ttl_ms: u64,
     pub renew_ms: u64,
-    /// The one that suits where nothing renews it, as with `lease acquire`.
+    /// The recommended ttl without renewals, as with `lease acquire`.
     pub ttl_without_renewal_ms: u64,
     pub skips_percent: u64,
     pub halts_percent: u64,
     pub sentences: Vec<String>,
 }
 
-/// How often triggers came to nothing.
+/// How many triggers were skipped or halted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub grants: u64,
@@ -45,7 +45,7 @@ pub struct Counts {
     pub halts: u64,
 }
 
-/// What the runs suggest; `None` if too few ended well. `period` is the time between two slots, where there is a schedule.
+/// The advice; `None` if too few runs ended well. `period` is the time between two slots, if there is a schedule.
 pub fn advise(outcomes: &[Outcome], counts: Counts, period: Option<Duration>) -> Option<Advice> {
     let healthy = outcomes.iter().filter(|outcome| matches!(outcome.status, Status::Ok | Status::Empty));
     let mut lengths: Vec<u64> = healthy.map(|outcome| millis(outcome.length())).collect();

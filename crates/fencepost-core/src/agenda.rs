@@ -1,12 +1,12 @@
-//! When jobs are started, for whoever schedules them on this machine.
+//! The scheduler of `up`: when this machine starts which job.
 //!
-//! An agenda is only a trigger: it starts `run JOB` at a slot's time, and the run plans and claims inside the lease, so
-//! that any number of machines may follow the same schedules. The agenda is told the time and what happened, and says
-//! what to do. It touches nothing.
+//! The agenda only triggers. It starts `run JOB` at a slot's time, and the run plans and claims inside its lease, so
+//! any number of machines may follow the same schedules. The agenda is told the time and what happened, and returns
+//! what to do. It performs no I/O.
 //!
-//! Before a start that is not at a slot's very time (when it begins, after a sleep or a step of the clock, when the store
-//! is back, when another machine was at it) it *looks*: it has the record read, and starts a run only if something is due.
-//! However many slots have passed, that is one run: what of them is caught up is the plan's to say.
+//! Any other start (at start-up, after a sleep or a clock step, when the store is back, or after another machine's run)
+//! is preceded by a *look*: the record is read, and a run is started only if something is due. However many slots have
+//! passed, one run is started; the plan decides which of them are caught up.
 
 mod look;
 
@@ -23,69 +23,69 @@ use crate::plan::AHEAD_MAX;
 use crate::schedule::Schedule;
 use crate::time::{Boot, Wall, millis};
 
-/// Whoever drives an agenda steps it at least this often, so that a sleep is noticed soon after it is over.
+/// The longest time between two steps. A sleep is noticed at most this long after it ends.
 pub const STEP_WITHIN: Duration = Duration::from_secs(2);
 
-/// Two steps further apart than this have a sleep between them, of the machine's or of ours.
+/// A longer gap between two steps means that the machine slept or this process was stopped.
 const SLEPT: Duration = Duration::from_secs(10);
 
-/// Clocks that come apart by more than this between two steps were not slewed: the wall clock was set.
+/// A larger difference between the two clocks means that the wall clock was set, not slewed.
 const STEPPED: Duration = Duration::from_secs(1);
 
-/// How many looks are out at once. They are made one after the other; more would only be in the way of a probe.
+/// The most looks at once. They run one after the other; more would delay a probe of the store.
 const LOOKS_MAX: usize = 16;
 
-/// How long a store that is away is left alone at first, and at most.
+/// The backoff after the store was unavailable: first value and maximum.
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
-/// A look that is due by the store's clock comes this much later, so that it is not early by a rounding.
+/// Added to a look that is due by the store's clock, against rounding.
 const AFTER_DUE: Duration = Duration::from_millis(50);
 
-/// How long a job that could not be started is left alone.
+/// How long to wait before a job that could not be started is tried again.
 const START_AGAIN: Duration = Duration::from_secs(5);
 
-/// A job, as far as it matters for when it is started.
+/// The properties of a job that decide when it is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     pub name: Name,
     pub schedule: Schedule,
-    /// How long another machine's run is left alone before it is looked at again.
+    /// How long another machine's run is left alone before the next look.
     pub ttl: Duration,
-    /// A start this much late is still on time.
+    /// A start at most this late counts as on time.
     pub slack: Duration,
-    /// It runs even if there is no store to claim it in.
+    /// The job runs even if the store is unavailable.
     pub runs_without_store: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How many runs go on at once.
+    /// The most runs at once.
     pub max_parallel: usize,
-    /// Over how long jobs of the same instant are spread.
+    /// The time over which jobs of the same instant are spread.
     pub spread: Duration,
 }
 
-/// Tells one start from another.
+/// Identifies one start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StartId(pub u64);
 
-/// What happened.
+/// What the agenda is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// Nothing but that time has passed.
+    /// Only time has passed.
     Tick,
-    /// The record was read. The next slot comes in this time, by the clock that slots are judged by.
+    /// A look returned. `next_in`: the time until the next slot, by the clock that judges slots.
     Looked { job: Name, look: Look, next_in: Option<Duration> },
-    /// A run has ended, or was not started at all.
+    /// A run has ended, or could not be started.
     Ended { id: StartId, end: End },
-    /// The configuration was read anew.
+    /// A new configuration.
     Reload { tasks: Vec<Task>, limits: Limits },
-    /// Nothing more is started.
+    /// Start nothing more.
     Stop,
 }
 
-/// What a look at a record came to.
+/// The result of a look at a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
     /// This slot would run.
@@ -94,31 +94,31 @@ pub enum Look {
     Nothing,
     /// The slot has failed, and its attempts are used up.
     Failed { exit_code: i32 },
-    /// Somebody is at it, and cannot be gone before this time is over.
+    /// Another run holds the job, for at least this long.
     Busy { remaining: Duration },
-    /// The store did not answer.
+    /// The store is unavailable.
     Away(String),
 }
 
-/// How a run ended, as far as it matters for what comes next.
+/// How a run ended, as far as the agenda needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// It ran.
     Done,
     /// It ran without a lease, because the store did not answer.
     WithoutLease,
-    /// There was nothing to run, by the clock that slots are judged by: nothing is due, or what is due is done.
+    /// Nothing was due by the clock that judges slots, or the due slot is done.
     NotDue,
-    /// Another run is at it.
+    /// Another run holds the job.
     Elsewhere,
-    /// It ended without a word.
+    /// It ended without a report.
     Died,
     NotStarted,
-    /// The store did not answer.
+    /// The store is unavailable.
     Away(String),
 }
 
-/// What is to be done.
+/// What the caller has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     Look(Name),
@@ -126,12 +126,12 @@ pub enum Output {
     Tell(Told),
 }
 
-/// What is worth a word.
+/// Something to report to people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// There was a sleep of this length.
+    /// The machine slept this long.
     Slept(Duration),
-    /// The wall clock was set by so many milliseconds.
+    /// The wall clock was set by this many milliseconds.
     Stepped(i64),
     StoreAway {
         error: String,
@@ -139,7 +139,7 @@ pub enum Told {
     StoreBack {
         away_for: Duration,
     },
-    /// As many jobs run as may.
+    /// The job waits because `max_parallel` runs are going.
     Queued(Name),
 }
 
@@ -150,7 +150,7 @@ pub struct Agenda {
     limits: Limits,
     queue: VecDeque<Name>,
     running: BTreeMap<StartId, Name>,
-    /// When it was last stepped.
+    /// The time of the last step.
     last: Option<Now>,
     away: Option<Away>,
     looks: usize,
@@ -163,21 +163,21 @@ pub struct Agenda {
 #[derive(Debug)]
 struct Entry {
     task: Task,
-    /// Every slot up to here was triggered, or looked at.
+    /// Every slot up to here was triggered or looked at.
     considered: Wall,
-    /// The next slot, and when it is started.
+    /// The next slot, and when its run is started.
     next: Option<(Wall, Wall)>,
-    /// To be looked at as soon as may be.
+    /// A look is wanted.
     wants_look: bool,
     is_looked_at: bool,
     look_at: Option<Boot>,
-    /// The clock that slots are judged by is another than ours, so that it is looked again after each run.
+    /// Another clock than this host's judges slots, so every run is followed by a look.
     follows_looks: bool,
     is_queued: bool,
     /// The newest slot that a run was started for.
     started: Option<Wall>,
-    /// The same, once such a run has ended. It has tried every slot up to there that was due, and a look does not start
-    /// it again. A halted slot would be tried without a pause otherwise.
+    /// The newest slot of a run that has ended. That run tried every due slot up to it, so a look does not start it
+    /// again: a halted slot would otherwise be tried without a pause.
     tried: Option<Wall>,
 }
 
@@ -186,7 +186,7 @@ struct Away {
     since: Boot,
     retry_at: Boot,
     backoff: Duration,
-    /// The job whose record is read to see whether the store is back.
+    /// The job whose record is read to see whether the store is available again.
     probe: Option<Name>,
 }
 
@@ -209,7 +209,7 @@ impl Agenda {
         agenda
     }
 
-    /// Only what is due now, each job once.
+    /// An agenda that starts each due job once and then ends.
     pub fn once(tasks: Vec<Task>, limits: Limits, now: Now) -> Self {
         let mut agenda = Self::new(tasks, limits, now);
         agenda.once = true;
@@ -217,7 +217,7 @@ impl Agenda {
         agenda
     }
 
-    /// Takes note of what happened, and says what to do.
+    /// Handles one input and returns what to do.
     pub fn step(&mut self, now: Now, input: Input) -> Vec<Output> {
         self.keep_time(now);
         match input {
@@ -235,7 +235,7 @@ impl Agenda {
         core::mem::take(&mut self.out)
     }
 
-    /// When it wants to be stepped at the latest, if anything is to come.
+    /// When to step next at the latest, if anything is planned.
     pub fn wake_at(&self, now: Now) -> Option<Boot> {
         if self.stopping {
             return None;
@@ -247,7 +247,7 @@ impl Agenda {
         moments.flatten().chain(retry).min()
     }
 
-    /// Whether nothing is going on.
+    /// Whether no run and no look is in progress.
     pub fn is_idle(&self) -> bool {
         let waits = |entry: &Entry| entry.wants_look || entry.is_looked_at;
         self.running.is_empty() && self.queue.is_empty() && (self.stopping || !self.entries.values().any(waits))
@@ -265,13 +265,13 @@ impl Agenda {
         self.entries.len()
     }
 
-    /// The job that is due next, and its slot.
+    /// The next due job and its slot.
     pub fn next(&self) -> Option<(&Name, Wall)> {
         let next = self.entries.values().filter_map(|entry| Some((entry.next?.1, entry)));
         next.min_by_key(|(start, _)| *start).and_then(|(_, entry)| Some((&entry.task.name, entry.next?.0)))
     }
 
-    /// Notices sleeps and steps of the clock. Afterwards it is looked before anything is started.
+    /// Detects sleeps and clock steps. Both are followed by looks before anything is started.
     fn keep_time(&mut self, now: Now) {
         let Some(last) = self.last.replace(now) else { return };
         let passed = now.boot.since(last.boot);
@@ -290,7 +290,7 @@ impl Agenda {
         }
     }
 
-    /// Starts what is due, at its time.
+    /// Starts due jobs at their time.
     fn trigger(&mut self, now: Now) {
         let due: Vec<Name> = self
             .entries
@@ -300,7 +300,7 @@ impl Agenda {
                 let newest = entry.task.schedule.at_or_before(now.wall);
                 let slot = entry.next.map(|(slot, _)| slot);
                 entry.considered = entry.considered.max(slot.max(newest).unwrap_or(now.wall));
-                // Where another clock judges slots, only a look knows which one is due.
+                // If another clock judges slots, only a look knows which slot is due.
                 if !entry.follows_looks {
                     entry.started = entry.started.max(slot.max(newest));
                 }
@@ -313,7 +313,7 @@ impl Agenda {
         }
     }
 
-    /// A job that is already in the queue is not put there again: its run finds whatever is due.
+    /// Queues a job once: its run finds every due slot.
     fn enqueue(&mut self, name: &Name) {
         let is_away = self.away.is_some();
         let is_full = self.running.len() + self.queue.len() >= self.limits.max_parallel;
@@ -390,7 +390,7 @@ impl Agenda {
         let once = self.once;
         let Some(entry) = self.entries.get_mut(job) else { return };
         entry.is_looked_at = false;
-        // The clock that slots are judged by may be another than ours. Where it comes first, it is looked then.
+        // The slot may come earlier by the clock that judges slots. Then the look comes earlier too.
         let by_us = entry.next.map(|(slot, _)| slot.since(now.wall));
         let next_in = next_in.filter(|_| !once);
         let sooner = next_in.filter(|next_in| by_us.is_none_or(|by_us| *next_in + STEPPED < by_us));
@@ -458,7 +458,7 @@ impl Agenda {
         }
     }
 
-    /// Takes a configuration over. What it has in common with the one before goes on as it was.
+    /// Replaces the configuration. Unchanged jobs keep their state.
     fn load(&mut self, tasks: Vec<Task>, limits: Limits, now: Now) {
         let mut before = core::mem::take(&mut self.entries);
         self.limits = limits;
@@ -500,9 +500,9 @@ impl Agenda {
 }
 
 impl Entry {
-    /// After a sleep or a step of the clock. What came due is looked at, once, and nothing is started for it unseen. A
-    /// clock that went back does not make a slot due again, unless it had been far ahead. A clock that was set may be
-    /// another than the one that slots are judged by.
+    /// Handles a sleep or a clock step: each job whose slot passed gets one look, and nothing is started without it. A
+    /// clock that was set back makes no slot due again, unless it had been far ahead. The clock that judges slots may
+    /// be another than the one that was set.
     fn woke(&mut self, now: Wall, is_stepped: bool, spread: Duration) {
         self.wants_look |= is_stepped;
         (self.started, self.tried) = (None, None);
@@ -521,8 +521,8 @@ impl Entry {
         self.next = next.map(|slot| (slot, slot + self.offset(slot, spread)));
     }
 
-    /// How long after its slot the job is started: always the same for the same job. It stays on time, and well within
-    /// its period.
+    /// The delay of a job's start after its slot, constant per job. It stays within the slack and well within the
+    /// period.
     fn offset(&self, slot: Wall, spread: Duration) -> Duration {
         if spread.is_zero() {
             return Duration::ZERO;

@@ -1,4 +1,4 @@
-//! Files that a run produced, known by the bytes they had when it ended.
+//! Artifacts: files that a run produced, identified by their bytes when it ended.
 
 use alloc::string::String;
 use core::fmt;

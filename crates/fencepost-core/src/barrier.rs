@@ -1,7 +1,7 @@
-//! The dependency barrier: whether a job may work on what its upstreams left.
+//! The dependency barrier: whether a job may start, given the outcomes of its upstreams.
 //!
-//! A job asks what became of its upstream for *this* slot. No record, or anything but a good one, halts it; a record of
-//! nothing skips it; a good one lets it through, on exactly the bytes that the record names.
+//! A job asks for its upstream's outcome of *this* slot. No record or a bad one halts the job, `empty` skips it, and
+//! `ok` lets it proceed, on exactly the bytes that the record names.
 
 mod need;
 mod words;
@@ -22,7 +22,7 @@ use crate::zone::Zone;
 
 pub use need::{Need, NeedError, OnEmpty, When};
 
-/// The slot that asks.
+/// The slot of the job that asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asker {
     pub slot: Wall,
@@ -32,23 +32,23 @@ pub struct Asker {
 /// Which slots of an upstream count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// This one and no other.
+    /// Exactly this slot.
     Exactly(Wall),
-    /// The newest from the first of these instants to just before the second.
+    /// The newest slot in `from..before`.
     Newest { from: Wall, before: Wall },
 }
 
-/// What is known of an upstream.
+/// The known state of an upstream.
 #[derive(Clone, Debug, Default)]
 pub struct Upstream {
     pub record: Option<Record>,
-    /// Its lease is over though nobody released it.
+    /// The lease is over, but was not released.
     pub lease_is_over: bool,
-    /// What the history has under the slots that [`slots_in_history`] named, oldest first.
+    /// Outcomes read from the history, under the slots that [`slots_in_history`] named, oldest first.
     pub history: Vec<Outcome>,
 }
 
-/// The newest slot of an upstream at or before an instant, where its schedule is known.
+/// The newest slot of an upstream at or before an instant, if its schedule is known.
 pub type Calendar<'a> = Option<&'a dyn Fn(Wall) -> Option<Wall>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -69,20 +69,20 @@ impl Decision {
     }
 }
 
-/// What one upstream says to one need.
+/// The verdict of one upstream on one need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub job: Job,
     pub slot: Option<Wall>,
-    /// What became of that slot; `None` if nothing is recorded.
+    /// The slot's status; `None` if nothing is recorded.
     pub status: Option<Status>,
     pub decision: Decision,
     pub reason: String,
-    /// The attempt that lets the job through.
+    /// The attempt on which the job proceeds.
     pub attempt: Option<Outcome>,
 }
 
-/// An artifact of an upstream, as it is found here.
+/// An upstream's artifact as found on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Here {
     Found(Artifact),
@@ -90,21 +90,21 @@ pub enum Here {
     Unreadable(String),
 }
 
-/// The rules of the barrier, one method each, so that the model can replace one at a time by a known bug.
+/// The rules of the barrier, one method each. The model replaces one at a time by a known bug.
 pub trait BarrierRules {
-    /// The day is that of the slot that asks, in its own zone: never today's, never the machine's.
+    /// The day of the asking slot in its own zone, never today's and never the machine's.
     fn day_of(asker: &Asker, _now: Wall) -> Wall {
         asker.slot
     }
 
-    /// What became of a slot is what became of its own newest attempt. A range of slots that one outcome stands for
-    /// counts only where the slot has no attempt of its own.
+    /// A slot's own newest attempt is its outcome. An outcome that covers a range counts only if the slot has no
+    /// attempt of its own.
     fn outcome_of<'a>(own: &[&'a Outcome], ranges: &[&'a Outcome]) -> Option<&'a Outcome> {
         own.last().or(ranges.last()).copied()
     }
 
-    /// The newest slot of a range that lies from the first instant to just before the second. Between its ends a range
-    /// stands for the slots of the schedule and for no other instant.
+    /// The newest slot of a range within `from..before`. Between its ends a range covers the slots of the schedule and
+    /// no other instant.
     fn newest_covered(range: Covered, from: Wall, before: Wall, calendar: Calendar<'_>) -> Option<Wall> {
         let last = range.to.min(Wall(before.0.saturating_sub(1)));
         let inner = calendar.and_then(|due| due(last));
@@ -112,12 +112,12 @@ pub trait BarrierRules {
         slots.filter(|slot| (from.max(range.from)..=last).contains(slot)).max()
     }
 
-    /// A run that is going is the newest attempt of its slot, whatever an earlier one left.
+    /// A running attempt is the newest of its slot and hides earlier outcomes.
     fn running_counts() -> bool {
         true
     }
 
-    /// Whether a status lets a job through, keeps it still, or is a reason for alarm.
+    /// Maps a status to proceed, skip or halt.
     fn decision(status: Status, on_empty: OnEmpty) -> Decision {
         match status {
             Status::Ok => Decision::Proceed,
@@ -127,7 +127,7 @@ pub trait BarrierRules {
         }
     }
 
-    /// The bytes here are those that were recorded. What was not recorded cannot be compared, and does not pass.
+    /// Compares the bytes here with the recorded ones. Unrecorded bytes do not pass.
     fn same(recorded: Option<&Artifact>, here: &Here) -> bool {
         match (recorded, here) {
             (Some(recorded), Here::Found(here)) => (recorded.size, recorded.sha256) == (here.size, here.sha256),
@@ -147,7 +147,7 @@ pub struct Strict;
 
 impl BarrierRules for Strict {}
 
-/// Which slots of an upstream a need is about.
+/// The slots of an upstream that a need refers to.
 pub fn wanted<R: BarrierRules>(when: When, asker: &Asker, now: Wall, calendar: Calendar<'_>) -> Wanted {
     match (when, calendar) {
         (When::LastDue, Some(due)) => due(asker.slot).map_or(NEVER, Wanted::Exactly),
@@ -165,19 +165,19 @@ pub fn wanted<R: BarrierRules>(when: When, asker: &Asker, now: Wall, calendar: C
     }
 }
 
-/// A schedule that has not had a slot yet.
+/// For a schedule that has had no slot yet.
 const NEVER: Wanted = Wanted::Newest { from: Wall(0), before: Wall(0) };
 
 fn after(at: Wall) -> Wall {
     at + Duration::from_millis(1)
 }
 
-/// The slots whose history has to be read besides the record: the wanted one if the ring may have given its attempts up,
-/// and those of ranges that stand for it and left the ring.
+/// The slots to read from the history besides the record: the wanted slot if its attempts may have left the ring, and
+/// ranges that cover it and left the ring.
 pub fn slots_in_history(wanted: Wanted, record: Option<&Record>) -> Vec<Wall> {
     let (Wanted::Exactly(slot), Some(record)) = (wanted, record) else { return Vec::new() };
     let ledger = &record.ledger;
-    // A slot beyond the newest was never given up.
+    // A slot newer than the newest evicted one was never evicted.
     let may_be_older = ledger.ring.iter().any(|known| known.slot > slot) || ledger.given_up >= Some(slot);
     if ledger.attempts(slot).next().is_some() || !may_be_older {
         return Vec::new();
@@ -189,7 +189,7 @@ pub fn slots_in_history(wanted: Wanted, record: Option<&Record>) -> Vec<Wall> {
     slots
 }
 
-/// What is known of the wanted slot: its own attempts and the ranges that stand for it, each oldest first.
+/// The known outcomes of the wanted slot: its own attempts and the ranges that cover it, each oldest first.
 #[derive(Debug, Default)]
 struct Known<'a> {
     slot: Option<Wall>,
@@ -198,7 +198,7 @@ struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    /// Finds the newest wanted slot that any of the outcomes is about, and everything they say about it.
+    /// Finds the newest wanted slot with an outcome, and all outcomes of it.
     fn of<R: BarrierRules>(wanted: Wanted, outcomes: &[&'a Outcome], calendar: Calendar<'_>) -> Self {
         let newest = |outcome: &Outcome| {
             let own = Some(outcome.slot).filter(|slot| is_attempt(outcome) && wanted.has_slot(*slot));
@@ -216,7 +216,7 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Whether the run behind this lease is newer than everything that is recorded about the slot it is at.
+    /// Whether the lease's run is newer than every recorded outcome of its slot.
     fn is_behind<R: BarrierRules>(&self, lease: &Lease, wanted: Wanted, calendar: Calendar<'_>) -> bool {
         if wanted.has_slot(lease.slot) && self.slot <= Some(lease.slot) {
             return true;
@@ -226,18 +226,18 @@ impl<'a> Known<'a> {
     }
 }
 
-/// Whether an outcome is of a run for its slot. Missed slots are recorded as a range, also where it is only one.
+/// Whether an outcome belongs to a run for its slot. Missed slots are recorded as ranges, even a single one.
 fn is_attempt(outcome: &Outcome) -> bool {
     outcome.status != Status::Missed
 }
 
-/// The range of slots that an outcome stands for.
+/// The range of slots that an outcome covers.
 fn range(outcome: &Outcome) -> Option<Covered> {
     let one = Covered { from: outcome.slot, to: outcome.slot, count: 1 };
     outcome.covers.or((!is_attempt(outcome)).then_some(one))
 }
 
-/// Judges one need by what became of its upstream. Artifacts are compared afterwards, by [`verify`].
+/// Judges one need by its upstream's outcome. [`verify`] compares artifacts afterwards.
 pub fn judge<R: BarrierRules>(
     need: &Need,
     wanted: Wanted,
@@ -266,7 +266,7 @@ pub fn judge<R: BarrierRules>(
         status: Some(outcome.status),
         decision,
         reason: words::ended(&need.job, known.slot.unwrap_or(outcome.slot), outcome, decision, &asker.zone),
-        // Where there was nothing new, the job reads what the last good run left.
+        // After `empty` the job reads the artifacts of the last good run.
         attempt: match outcome.status {
             _ if decision != Decision::Proceed => None,
             Status::Ok => Some(outcome.clone()),
@@ -275,7 +275,7 @@ pub fn judge<R: BarrierRules>(
     }
 }
 
-/// Compares one artifact, as it is here, with what the upstream recorded of it. `shown` is where it lies here, for people.
+/// Compares one artifact here with the upstream's record. `shown` is its path for messages.
 pub fn verify<R: BarrierRules>(verdict: &mut Verdict, path: &str, shown: &str, here: &Here) {
     let artifacts = verdict.attempt.as_ref().map_or(&[][..], |attempt| &attempt.artifacts);
     let recorded = artifacts.iter().find(|artifact| artifact.path == path);
@@ -285,12 +285,12 @@ pub fn verify<R: BarrierRules>(verdict: &mut Verdict, path: &str, shown: &str, h
     }
 }
 
-/// What all upstreams together let the job do.
+/// The combined decision of all upstreams.
 pub fn together<R: BarrierRules>(verdicts: &[Verdict]) -> Decision {
     R::together(&verdicts.iter().map(|verdict| verdict.decision).collect::<Vec<_>>())
 }
 
-/// The same, as a run is told it. What did not let it through is why.
+/// The combined decision as the run receives it, with the upstreams that prevented it.
 pub fn passage<R: BarrierRules>(verdicts: &[Verdict], needs: &[Need]) -> Passage {
     let barred = |wanted: Decision| {
         let those = verdicts.iter().filter(move |verdict| verdict.decision == wanted);
@@ -310,7 +310,7 @@ impl Verdict {
         Self { job: need.job.clone(), slot, status, decision: Decision::Halt, reason, attempt: None }
     }
 
-    /// The ledger cannot be read, which is never taken for "no record".
+    /// A halt because the ledger cannot be read. That is never treated as "no record".
     pub fn unreadable(need: &Need, why: &str) -> Self {
         Self::halt(need, None, None, words::unreadable(&need.job, why))
     }
@@ -323,7 +323,7 @@ impl Verdict {
         }
     }
 
-    /// Which attempt was consumed, once for each artifact that was named.
+    /// The consumed attempt, once per named artifact.
     pub fn consumed(&self, need: &Need) -> Vec<Consumed> {
         let Some(attempt) = &self.attempt else { return Vec::new() };
         let consumed = |sha256| Consumed {
@@ -347,7 +347,7 @@ impl Wanted {
         }
     }
 
-    /// The newest slot of a range that counts.
+    /// The newest wanted slot of a range.
     fn newest_covered<R: BarrierRules>(self, range: Covered, calendar: Calendar<'_>) -> Option<Wall> {
         match self {
             Self::Exactly(slot) => R::newest_covered(range, slot, after(slot), calendar),
@@ -363,7 +363,7 @@ impl Wanted {
     }
 }
 
-/// The run behind the lease, if nothing is recorded of it. A lease by hand is not a run.
+/// The lease's run, if no outcome is recorded for it. A lease by hand is not a run.
 fn going<R: BarrierRules>(record: &Record) -> Option<&Lease> {
     let lease = record.lease.as_ref()?;
     let is_run = lease.holder.is_run() && record.ledger.of_run(lease.run).is_none();

@@ -1,6 +1,6 @@
-//! The outcome contract: what a run's exit code, its own words and its files make of it.
+//! The outcome contract: how exit code, the job's report and its artifacts determine the outcome.
 //!
-//! `ok` and `empty` are said by the job, never guessed from a file that lies about.
+//! The job reports `ok` and `empty`; they are never guessed from an existing file.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use crate::artifact::Artifact;
 use crate::ledger::{EndedBy, Status};
 
-/// The most artifacts one run may leave. More of them are one artifact that lists the others.
+/// The most artifacts of one run. A job with more publishes one artifact that lists them.
 pub const ARTIFACTS_MAX: usize = 256;
 
-/// The most bytes that their list may have, so that it fits into any store.
+/// The most bytes of the list of artifacts: it must fit into any store.
 const LIST_BYTES_MAX: usize = 32 * 1024;
 
-/// How a job may say that it ended.
+/// The outcomes a job may report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Word {
@@ -42,7 +42,7 @@ impl Word {
     }
 }
 
-/// What a job said of itself, by `fencepost record`.
+/// A report by `fencepost record`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Recorded {
     pub word: Word,
@@ -52,21 +52,21 @@ pub struct Recorded {
     pub artifacts: Vec<Artifact>,
 }
 
-/// What was found of one declared artifact when the run had ended.
+/// The state of one declared artifact after the run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Produced {
-    /// As it was declared: a path, or a pattern.
+    /// The declared path or pattern.
     pub declared: String,
-    /// The files it stands for, as they are now.
+    /// The matching files.
     pub files: Vec<Seen>,
-    /// Why they are not what was declared, if they are not.
+    /// Why they do not fulfil the declaration, if they do not.
     pub lack: Option<Lack>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Seen {
     pub artifact: Artifact,
-    /// It was written since the run began, with the same bytes or with others.
+    /// Whether it was written since the run began, with the same bytes or others.
     pub touched: bool,
 }
 
@@ -79,7 +79,7 @@ pub enum Lack {
         size: u64,
         min_bytes: u64,
     },
-    /// It was written while it was hashed, and again when it was hashed anew.
+    /// It changed while it was hashed, twice.
     Unsteady {
         path: String,
     },
@@ -92,7 +92,7 @@ pub enum Lack {
 }
 
 impl Lack {
-    /// The words for it, after what was declared.
+    /// The description that follows the declared path.
     pub fn words(&self) -> String {
         match self {
             Self::Missing => "is missing".to_string(),
@@ -112,25 +112,24 @@ impl Lack {
         }
     }
 
-    /// Whether the job may say that it is so on purpose. What cannot be hashed cannot be vouched for.
+    /// Whether the job may declare it intended. A file that cannot be hashed may not.
     fn may_be_meant(&self) -> bool {
         matches!(self, Self::Missing | Self::Untouched | Self::TooSmall { .. })
     }
 }
 
-/// How a child that ended by itself is judged.
+/// The verdict on a child that ended by itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Judgement {
     pub status: Status,
     pub ended_by: EndedBy,
     pub note: Option<String>,
     pub artifacts: Vec<Artifact>,
-    /// The declared artifact is not there, or contradicts what was said.
+    /// The declared artifact is missing, untouched, or contradicts the report.
     pub breaks_contract: bool,
 }
 
-/// Judges a child by its exit code, the last thing it said, and its artifacts. `before` are the artifacts of the last
-/// good run.
+/// Judges a child by its exit code, its last report and its artifacts. `before`: the artifacts of the last good run.
 pub fn judge(
     exit_code: i32,
     empty_exit: Option<i32>,
@@ -155,7 +154,7 @@ pub fn judge(
     };
     let word = match said.map(|said| said.word) {
         _ if empty_exit == Some(exit_code) => Some(Word::Empty),
-        // A non-zero exit beats anything that was said.
+        // A non-zero exit code overrides any report.
         _ if exit_code != 0 => return plain(Status::Error, note),
         Some(Word::Error) => return plain(Status::Error, note.or(Some("the job said so".to_string()))),
         other => other,
@@ -178,7 +177,7 @@ pub fn judge(
     }
 }
 
-/// The first file that was written with other bytes than the last good run left, though there was said to be nothing.
+/// The first file that differs from the last good run's although the job reported `empty`.
 fn changed<'a>(produced: &'a [Produced], said: Option<&'a Recorded>, before: &[Artifact]) -> Option<&'a str> {
     let files = produced.iter().flat_map(|produced| &produced.files).filter(|seen| seen.touched);
     let files = files.map(|seen| &seen.artifact).chain(said.iter().flat_map(|said| &said.artifacts));
@@ -190,8 +189,8 @@ fn changed<'a>(produced: &'a [Produced], said: Option<&'a Recorded>, before: &[A
     other.next().map(|artifact| artifact.path.as_str()).or(unsteady)
 }
 
-/// What the run left: the declared files that it wrote, and what it named itself. Where it said `ok` without writing
-/// any, the files that it vouches for.
+/// The artifacts of the run: declared files that it wrote and files it named itself. If it reported `ok` without
+/// writing, the declared files as they are.
 fn artifacts(produced: &[Produced], said: Option<&Recorded>) -> Result<Vec<Artifact>, Lack> {
     let mut artifacts: Vec<Artifact> = Vec::new();
     for produced in produced {
@@ -200,7 +199,7 @@ fn artifacts(produced: &[Produced], said: Option<&Recorded>) -> Result<Vec<Artif
         artifacts.extend(left.map(|seen| seen.artifact.clone()));
     }
     artifacts.extend(said.iter().flat_map(|said| said.artifacts.iter().cloned()));
-    // The last word on a path is the one that counts; declared files are hashed last of all, but may be named twice.
+    // The last entry for a path counts. Declared files are hashed last, but may be named twice.
     let mut kept: Vec<Artifact> = Vec::new();
     for artifact in artifacts {
         if kept.iter().all(|known| known.path != artifact.path) {
@@ -216,7 +215,7 @@ pub fn fits(artifacts: &[Artifact]) -> bool {
     artifacts.len() <= ARTIFACTS_MAX && bytes <= LIST_BYTES_MAX
 }
 
-/// What an artifact takes in the list besides its path.
+/// The size of a list entry besides its path.
 const LINE_BYTES: usize = 120;
 
 fn artifacts_count(produced: &[Produced], said: Option<&Recorded>) -> usize {

@@ -21,17 +21,17 @@ use crate::name::Job;
 #[serde(transparent)]
 pub struct Format(u32);
 
-/// The format this code writes. It also reads [`OLDEST`].
+/// The format this version writes. It also reads [`OLDEST`].
 pub const FORMAT: Format = Format(2);
 
-/// The oldest format this code reads.
+/// The oldest format this version reads.
 pub const OLDEST: Format = Format(1);
 
-/// How every value in the current format begins.
+/// The first bytes of every value in the current format.
 const BEGINNING: &[u8] = br#"{"v":2,"#;
 
 impl Format {
-    /// The number as it is written.
+    /// The format number.
     pub const fn number(self) -> u32 {
         self.0
     }
@@ -69,7 +69,7 @@ impl Unknown {
     }
 }
 
-/// Why stored bytes cannot be understood. None of these is ever taken for "no record".
+/// Why stored bytes cannot be decoded. It is never treated as "no record".
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Unreadable {
     #[error("it was written in format {0}, which this fencepost does not know. Upgrade fencepost on this host.")]
@@ -90,17 +90,17 @@ pub fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, Unreadabl
     decode_up_to(FORMAT, bytes)
 }
 
-/// Decodes a value in any format up to the newest one that is known for it. The number is checked first, to tell a value
-/// of a newer fencepost from a damaged one.
+/// Decodes a value in any format up to `newest`. Checks the number first, to tell a newer fencepost's value from a
+/// damaged one.
 pub fn decode_up_to<T: for<'de> Deserialize<'de>>(newest: Format, bytes: &[u8]) -> Result<T, Unreadable> {
     #[derive(Deserialize)]
     struct Numbered {
         v: u64,
     }
     let damaged = |error: serde_json::Error| Unreadable::Damaged(format!("{error}"));
-    // One UTF-8 check of the whole is cheaper than one for every string in it.
+    // One UTF-8 check of the whole is cheaper than one per string.
     let text = core::str::from_utf8(bytes).map_err(|error| Unreadable::Damaged(format!("{error}")))?;
-    // The number is written first. A value that begins with the current one is parsed only once.
+    // The number comes first. A value in the current format is parsed only once.
     if newest != FORMAT || !bytes.starts_with(BEGINNING) {
         let Numbered { v } = serde_json::from_str(text).map_err(damaged)?;
         if !(u64::from(OLDEST.0)..=u64::from(newest.0)).contains(&v) {

@@ -1,7 +1,7 @@
-//! What no longer fits into a job's record, under keys of its own: one per slot, read by its exact key.
+//! Outcomes that no longer fit into a job's record, under one key per slot, read by exact key.
 //!
-//! An attempt is written here before the record gives it up, and never changes afterwards. A slot that was tried very
-//! often has several pages.
+//! An attempt is written here before the record evicts it, and never changes afterwards. A slot with very many attempts
+//! has several pages.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -13,30 +13,29 @@ use crate::ledger::{Attempt, Ledger, Outcome};
 use crate::name::Job;
 use crate::time::Wall;
 
-/// How long the history of a slot is kept at least.
+/// The minimum retention of a slot's history.
 pub const RETENTION: Duration = Duration::from_secs(60 * 24 * 3600);
 
-/// Whether the history of a slot may be given up: it is older by far than the oldest outcome of the record, and than
-/// the present.
+/// Whether a slot's history may be deleted: it is much older than the oldest outcome in the record, and than now.
 ///
-/// The record is what counts, so that one wrong clock erases nothing: it moves one outcome of many. The last good
-/// outcome stays whole for ever, for others may still read what it left.
+/// The record decides, so one wrong clock erases nothing: it moves one outcome of many. The last good outcome is kept
+/// whole for ever, because others may still read its artifacts.
 pub fn is_spent(ledger: &Ledger, slot: Wall, now: Wall) -> bool {
     let Some(oldest) = ledger.ring.iter().map(|outcome| outcome.slot).min() else { return false };
     let is_last_ok = ledger.last_ok.as_ref().is_some_and(|last| last.slot == slot);
     !is_last_ok && oldest.min(now).since(slot) > RETENTION
 }
 
-/// How far the history is with what the record gives up.
+/// Which evicted outcomes the history already has.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Aside<'a> {
-    /// What is there already.
+    /// Attempts already in the history.
     pub done: &'a [Attempt],
-    /// Whether it may be waited for that more than must be is put there.
+    /// Whether the caller may wait for more evictions than necessary.
     pub has_time: bool,
 }
 
-/// A page with this many bytes is full. The next attempt begins another.
+/// A page with this many bytes is full. The next attempt starts a new page.
 const PAGE_BYTES_FULL: usize = 32 * 1024;
 
 /// One page of the attempts of one slot, oldest first.
@@ -45,8 +44,8 @@ pub struct Page {
     pub v: Format,
     pub job: Job,
     pub attempts: Vec<Outcome>,
-    /// The whole of attempts that the record shows in short. What of them counts is for the record to say: it may
-    /// never have come to know of one.
+    /// The full form of attempts that the record keeps shortened. The record decides which of them count: it may never
+    /// have learned of one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<Outcome>,
     #[serde(flatten)]
@@ -56,20 +55,20 @@ pub struct Page {
 /// Why an attempt is written here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// The record gives it up.
+    /// The record evicts it.
     Attempt,
-    /// The record keeps it, in short.
+    /// The record keeps a shortened form.
     Detail,
 }
 
-/// What becomes of a page when an attempt is added to it.
+/// The result of adding an attempt to a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// Write this.
+    /// Write these bytes.
     Page(Vec<u8>),
-    /// It is there already.
+    /// The page already has it.
     Known,
-    /// There is no room left: it belongs on the next page.
+    /// The page is full; the attempt belongs on the next one.
     Full,
 }
 
@@ -82,12 +81,12 @@ impl Page {
         Ok(page)
     }
 
-    /// Whether there may be another page behind these bytes of one.
+    /// Whether another page may follow this one.
     pub fn is_full(bytes: &[u8]) -> bool {
         bytes.len() >= PAGE_BYTES_FULL
     }
 
-    /// Adds an attempt to the page that stands there now, if there is one.
+    /// Adds an attempt to the current page, if there is one.
     pub fn add(bytes: Option<&[u8]>, job: &Job, outcome: &Outcome, kind: Kind) -> Result<Added, Unreadable> {
         let mut page = match bytes {
             None => Self {
@@ -105,7 +104,7 @@ impl Page {
         }
         match (kind, page.details.iter().position(is_same)) {
             (Kind::Detail, Some(_)) => return Ok(Added::Known),
-            // It stays whole, unless it ended otherwise in the record: whoever wrote it died before the record did.
+            // Keeps the stored form, unless the record has another ending: then the writer died before its swap.
             (Kind::Attempt, Some(known)) => {
                 let whole = page.details.remove(known);
                 page.attempts.push(if whole.status == outcome.status { whole } else { outcome.clone() });

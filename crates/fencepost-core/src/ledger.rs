@@ -1,4 +1,4 @@
-//! How runs end: the outcome of each, and the ring of the most recent ones in a job's record.
+//! The ledger: the outcome of each run, and the ring of recent outcomes in a job's record.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -14,14 +14,14 @@ use crate::said::Published;
 use crate::time::{Wall, as_millis_if_any};
 use crate::token::{RunId, Token};
 
-/// How many outcomes a job's record keeps, if they are not too long for it.
+/// How many outcomes a record keeps after an eviction, if they fit.
 pub const RING_OUTCOMES_KEPT: usize = 32;
 
-/// How many it has room for. Where one has to go, all go that it does not keep: one by one they would cost every run a
-/// write more.
+/// The capacity of the ring. A full ring evicts down to [`RING_OUTCOMES_KEPT`] at once: evicting one at a time would
+/// cost every run a write.
 pub const RING_OUTCOMES_MAX: usize = 40;
 
-/// The most ranges of slots that a record keeps after their outcomes left the ring.
+/// The most ranges that a record keeps after their outcomes left the ring.
 pub const RANGES_MAX: usize = 16;
 
 /// The most bytes of a note kept in the record.
@@ -41,7 +41,7 @@ pub enum Status {
     Empty,
     Error,
     Timeout,
-    /// The run lost its lease, or died without a word.
+    /// The run lost its lease, or died without a report.
     Lost,
     Fenced,
     Halted,
@@ -72,18 +72,18 @@ impl Status {
         }
     }
 
-    /// Whether a run ended so, rather than that there was none.
+    /// Whether this is the end of a run. `missed` and skips are not.
     pub fn is_of_a_run(self) -> bool {
         let skipped = matches!(self, Self::SkippedOverlap | Self::SkippedDuplicate | Self::SkippedPaused);
         !skipped && self != Self::Missed
     }
 
-    /// Whether a command ended so. A halt has none, and of a lost run it is not known how its command ended.
+    /// Whether this is the end of a command. A halt starts none, and the command of a lost run has an unknown end.
     fn is_of_a_command(self) -> bool {
         matches!(self, Self::Ok | Self::Empty) || self.is_failure()
     }
 
-    /// Whether a command failed so.
+    /// Whether this is a failure of the command.
     pub fn is_failure(self) -> bool {
         matches!(self, Self::Error | Self::Timeout | Self::Fenced)
     }
@@ -162,11 +162,11 @@ pub struct Ending {
     pub cut_short: bool,
     pub note: Option<String>,
     pub artifacts: Vec<Artifact>,
-    /// What it read of other jobs.
+    /// The upstream attempts it read.
     pub upstreams: Vec<Consumed>,
-    /// The upstreams that kept it from working.
+    /// The upstreams that halted or skipped it.
     pub barred: Vec<Barred>,
-    /// What the run published, or tried to.
+    /// Publishes of the run, accepted or refused.
     pub published: Vec<Published>,
 }
 
@@ -199,7 +199,7 @@ impl Ending {
     }
 }
 
-/// An attempt of an upstream that a run was let through by, and the bytes it was to read.
+/// An upstream attempt on which a run proceeded, and the bytes it was to read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Consumed {
     pub job: String,
@@ -211,11 +211,11 @@ pub struct Consumed {
     pub unknown: Unknown,
 }
 
-/// An upstream that kept a run from working.
+/// An upstream that halted or skipped a run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Barred {
     pub job: String,
-    /// It halted the run; otherwise the run was skipped.
+    /// Whether it halted the run; otherwise it skipped it.
     pub halt: bool,
     pub reason: String,
 }
@@ -253,17 +253,17 @@ pub struct Outcome {
     pub artifacts: Vec<Artifact>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub upstreams: Vec<Consumed>,
-    /// More slots that this outcome stands for.
+    /// Further slots that this outcome covers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub covers: Option<Covered>,
-    /// The note or a list is longer than shown here. The history has it whole.
+    /// The note or a list is shortened here. The history has it in full.
     #[serde(default, skip_serializing_if = "is_false")]
     pub clipped: bool,
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
-/// A stretch of slots: those that were missed, or that one run stood for.
+/// A range of slots: missed ones, or those that one run covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Covered {
@@ -276,28 +276,28 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// What tells one outcome from every other.
+/// Identifies an outcome.
 pub type Attempt = (Wall, Token, RunId);
 
 impl Outcome {
-    /// Which attempt this is.
+    /// Identifies this attempt.
     ///
-    /// What a run found missed is written down by it as well, under another slot.
+    /// Slots that a run found missed are recorded under its token too, with another slot.
     pub fn attempt(&self) -> Attempt {
         (self.slot, self.token, self.run)
     }
 
-    /// How long the run took: by the boot clock, or by the wall clock where only that was read.
+    /// The duration of the run by the boot clock, or by the wall clock if only that was read.
     pub fn length(&self) -> Duration {
         self.took.unwrap_or_else(|| self.finished.since(self.started))
     }
 
-    /// When the run ended, as its start and its length say. The wall clock may have been wrong when it ended.
+    /// When the run ended: its start plus its duration. The wall clock may have been wrong at the end.
     pub fn ended(&self) -> Wall {
         self.took.map_or(self.finished, |took| self.started + took)
     }
 
-    /// The exit code of a run that failed so. It is never 0.
+    /// The exit code of a failed run, never 0.
     pub fn failure_code(&self) -> i32 {
         match (self.status, self.exit_code) {
             (Status::Timeout, _) => 124,
@@ -308,26 +308,26 @@ impl Outcome {
         }
     }
 
-    /// Whether it stands for a slot of this stretch: its own, or one that it covers.
+    /// Whether it covers a slot of this stretch: its own or one of its range.
     pub fn is_within(&self, from: Wall, to: Wall) -> bool {
         let covered = self.covers.is_some_and(|covers| covers.from <= to && from <= covers.to);
         covered || (from..=to).contains(&self.slot)
     }
 
-    /// How many attempts it adds where that was not counted when it was written.
+    /// The attempts it adds if it was written before attempts were counted.
     fn uncounted(&self) -> u32 {
         let never_started = self.ended_by == EndedBy::Fencepost && matches!(self.exit_code, Some(126 | 127));
         u32::from(self.status.is_of_a_command() && !never_started)
     }
 
-    /// What became of its slot, and no more.
+    /// The outcome without note, artifacts and upstreams.
     pub fn bare(mut self) -> Self {
         self.clipped |= self.note.is_some() || !self.artifacts.is_empty() || !self.upstreams.is_empty();
         (self.note, self.artifacts, self.upstreams) = (None, Vec::new(), Vec::new());
         self
     }
 
-    /// As much of it as a record keeps.
+    /// The outcome shortened for the record.
     pub fn clipped(mut self) -> Self {
         let long_note = self.note.as_ref().is_some_and(|note| note.len() > NOTE_BYTES_MAX);
         self.clipped |= long_note || self.artifacts.len() > LISTED_MAX || self.upstreams.len() > LISTED_MAX;
@@ -338,14 +338,14 @@ impl Outcome {
     }
 }
 
-/// The recent outcomes of a job, the last good one, and how many there ever were of each status.
+/// The recent outcomes of a job, the last good one, and the total of each status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ledger {
     /// Oldest first, at most [`RING_OUTCOMES_MAX`].
     pub ring: Vec<Outcome>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_ok: Option<Outcome>,
-    /// The newest slot that the ring has given up. Of a slot up to here that is not in the ring, only the history knows.
+    /// The newest slot evicted from the ring. For slots up to here that are not in the ring, ask the history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_up: Option<Wall>,
     /// The ranges of slots whose outcomes left the ring, oldest first, at most [`RANGES_MAX`]. The history has each
@@ -358,11 +358,11 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Writes an outcome down, once: a grant that is in the ring already stays as it is. A run that lost its lease
-    /// before it started may have got a second one, and ends under that as well.
+    /// Records an outcome once: a grant that is already in the ring stays as it is. A run that lost its lease before it
+    /// started may have got a second grant, and ends under that one too.
     ///
-    /// The ring may be longer than [`RING_OUTCOMES_MAX`] after it: what is too much is written into the history before
-    /// it is given up, by whoever swaps the record.
+    /// Afterwards the ring may exceed [`RING_OUTCOMES_MAX`]. The caller that swaps the record writes the excess to the
+    /// history first.
     pub fn push(&mut self, outcome: Outcome) {
         if self.has(outcome.attempt()) {
             return;
@@ -375,7 +375,7 @@ impl Ledger {
         self.ring.push(outcome);
     }
 
-    /// Removes an outcome from the ring. It belongs into the history first.
+    /// Removes an outcome from the ring. Write it to the history first.
     pub fn give_up(&mut self, place: usize) -> Outcome {
         let outcome = self.ring.remove(place);
         self.given_up = self.given_up.max(Some(outcome.slot));
@@ -405,7 +405,7 @@ impl Ledger {
         self.ring.iter().filter(move |outcome| outcome.slot == slot && outcome.status != Status::Missed)
     }
 
-    /// How many attempts were made, as the outcomes tell that count.
+    /// The number of attempts made, as counted in the outcomes.
     pub fn tries(&self, counts: impl Fn(&Outcome) -> bool) -> u32 {
         let counted = self.ring.iter().filter(|outcome| outcome.status != Status::Missed && counts(outcome));
         counted.fold(0, |before, outcome| match outcome.tries {
@@ -414,13 +414,13 @@ impl Ledger {
         })
     }
 
-    /// How many good runs in a row, up to the newest, left these very artifacts.
+    /// How many good runs in a row, up to the newest, left exactly these artifacts.
     pub fn repeats(&self, artifacts: &[Artifact]) -> u64 {
         let good = self.ring.iter().rev().filter(|outcome| outcome.status == Status::Ok);
         good.take_while(|outcome| !artifacts.is_empty() && outcome.artifacts == artifacts).count() as u64
     }
 
-    /// Whether this run is written down with this very ending.
+    /// Whether this run is recorded with exactly this ending.
     pub fn shows(&self, token: Token, run: RunId, ending: &Ending) -> bool {
         let note = ending.note.as_deref().map(|note| cut(note, NOTE_BYTES_MAX));
         self.ring.iter().rev().any(|outcome| {
@@ -430,7 +430,7 @@ impl Ledger {
         })
     }
 
-    /// The status of the last outcome, and how many of it came in a row.
+    /// The status of the last outcome, and how many in a row have it.
     pub fn streak(&self) -> Option<(Status, u64)> {
         let status = self.last()?.status;
         let count = self.ring.iter().rev().take_while(|outcome| outcome.status == status).count();
@@ -438,7 +438,7 @@ impl Ledger {
     }
 }
 
-/// The beginning of a text, at most so many bytes of it.
+/// The first `bytes_max` bytes of a text, cut at a character boundary.
 pub fn cut(note: &str, bytes_max: usize) -> String {
     if note.len() <= bytes_max {
         return note.to_string();

@@ -1,4 +1,4 @@
-//! What a job may be called, and the one encoding of names into store keys.
+//! Job names, and their encoding into store keys.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,16 +11,16 @@ use thiserror::Error;
 /// The most characters a name may have.
 pub const NAME_CHARS_MAX: usize = 128;
 
-/// The most characters of a job's name and its host together, so that the encoded key still fits into a file name.
+/// The most characters of a job's name and host together: the encoded key must fit into a file name.
 const JOB_CHARS_MAX: usize = 160;
 
-/// How a slot is written in a key of the history, so that keys sort by slot until the year 33,000.
+/// Digits of a slot in a history key: keys sort by slot until the year 33,000.
 const HISTORY_SLOT_DIGITS: usize = 15;
 const HISTORY_SLOTS_END: i64 = 999_999_999_999_999;
 const HISTORY_PAGES_END: u32 = 999_999;
 
-/// A name that a person gave: 1 to 128 ASCII letters, digits and `. _ - / :`, without a leading dot or dash and
-/// without `..`. It is checked once, here, and is harmless everywhere after.
+/// A name given by a person: 1 to 128 ASCII letters, digits and `. _ - / :`, without a leading dot or dash and without
+/// `..`. It is validated here and safe to use everywhere after.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Name(String);
@@ -70,7 +70,7 @@ impl From<Name> for String {
     }
 }
 
-/// Why a text is not a name. The text itself is escaped, for it may hold control characters.
+/// Why a text is not a valid name. The text is escaped, because it may contain control characters.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "{name} is not a name: {reason}. A name has 1 to 128 letters (a-z, A-Z), digits and the signs . _ - / : \
@@ -81,13 +81,13 @@ pub struct NameError {
     reason: String,
 }
 
-/// A job as the store knows it: its name and, where the job is each host's own (`--per-host`), the host.
+/// A job in the store: its name and, with `--per-host`, its host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Job {
     pub name: Name,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     host: Option<String>,
-    /// It is the key of an item of work that is done once, which is a job with one slot.
+    /// A `once` key, which is a job with one slot.
     #[serde(default, skip_serializing_if = "is_false")]
     once: bool,
 }
@@ -101,12 +101,12 @@ impl Job {
         Self { name, host: None, once: false }
     }
 
-    /// The item of work with this key, apart from every job of that name.
+    /// The `once` item with this key. It is separate from every job of that name.
     pub fn once(key: Name) -> Self {
         Self { name: key, host: None, once: true }
     }
 
-    /// The job of one host. Host names are not ours to choose, so that what a name may not hold becomes a dash.
+    /// The job of one host. Characters of the host name that a name may not contain become dashes.
     pub fn of_host(name: Name, host: &str) -> Result<Self, NameError> {
         let host: String = host
             .chars()
@@ -123,7 +123,7 @@ impl Job {
         Ok(Self { name, host: Some(host.to_string()), once: false })
     }
 
-    /// Reads what [`Display`](fmt::Display) wrote: a name, or a name and a host.
+    /// Parses the output of [`Display`](fmt::Display): a name, or a name and a host.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         if let Some(key) = text.strip_prefix(ONCE) {
             return Name::new(key).map(Self::once);
@@ -134,7 +134,7 @@ impl Job {
         }
     }
 
-    /// Its name without the mark of an item of work, which keys tell by where they stand.
+    /// The name without the `once` mark; keys tell the two apart by their first component.
     fn unmarked(&self) -> String {
         let text = self.to_string();
         text.strip_prefix(ONCE).map_or(text.clone(), String::from)
@@ -149,7 +149,7 @@ impl Job {
     }
 }
 
-/// What the name of an item of work begins with, which no name of a job can.
+/// The prefix of a `once` item's name, which no job name can have.
 const ONCE: &str = "once=";
 
 impl fmt::Display for Job {
@@ -164,8 +164,8 @@ impl fmt::Display for Job {
     }
 }
 
-/// Where a value lives in a store: components of `a-z 0-9 = _ -` joined by single slashes, at most 255 bytes a
-/// component. That is legal as a file name on a file system that folds case, as a git ref and as a Redis key.
+/// A key in a store: components of `a-z 0-9 = _ -` joined by single slashes, at most 255 bytes each. Legal as a file
+/// name on a case-insensitive file system, as a git ref and as a Redis key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(String);
 
@@ -183,39 +183,39 @@ impl Key {
         Self(format!("job/{}", encode(&job.to_string())))
     }
 
-    /// A job's skipped triggers, apart from its record so that a skip never disturbs a renewal.
+    /// A job's skip counters, separate from its record: a skip never disturbs a renewal.
     pub fn skips(job: &Job) -> Self {
         let space = if job.once { "once-skips" } else { "skips" };
         Self(format!("{space}/{}", encode(&job.unmarked())))
     }
 
-    /// Outcomes of one slot that a job's record has no room for. A page that is full has another behind it. The keys of
-    /// a job sort by slot.
+    /// Outcomes of one slot that do not fit into the job's record. A full page is followed by another. The keys of a
+    /// job sort by slot.
     pub fn history(job: &Job, slot: crate::time::Wall, page: u32) -> Self {
         let page = if page == 0 { String::new() } else { format!("_{page:06}") };
         Self(format!("{}{:0width$}{page}", Self::histories(job), slot.0.max(0), width = HISTORY_SLOT_DIGITS))
     }
 
-    /// What all keys of a job's history begin with.
+    /// The prefix of all history keys of a job.
     pub fn histories(job: &Job) -> String {
         let space = if job.once { "once-history" } else { "history" };
         format!("{space}/{}/", encode(&job.unmarked()))
     }
 
-    /// A place in a job's history just before a slot, for a scan that begins with it. There is none before the first.
+    /// The key just before a slot's history, to start a scan. None before the first slot.
     pub fn before_history(job: &Job, slot: crate::time::Wall) -> Option<Self> {
         let slot = slot.0.min(HISTORY_SLOTS_END);
         (slot > 0).then(|| Self::history(job, crate::time::Wall(slot - 1), HISTORY_PAGES_END))
     }
 
-    /// The slot that a key of a history is about.
+    /// The slot of a history key.
     pub fn slot(&self) -> Option<crate::time::Wall> {
         let last = self.0.strip_prefix("history/")?.rsplit('/').next()?;
         last.get(..HISTORY_SLOT_DIGITS)?.parse().ok().map(crate::time::Wall)
     }
 
-    /// A resource that commands are run on. People call resources anything: what is a name is encoded as one, and
-    /// any other text stands under a hash, apart from the names. Its record says which text that is.
+    /// A resource of `publish exec`. A text that is a valid name is encoded as one; any other text is hashed, under a
+    /// separate prefix. Its record contains the text.
     pub fn resource(text: &str) -> Self {
         match Name::new(text) {
             Ok(name) => Self(format!("resource/{}", encode(name.as_str()))),
@@ -223,12 +223,12 @@ impl Key {
         }
     }
 
-    /// A key of the conformance suite and of `store check`, apart from everything that matters.
+    /// A key of the conformance suite and `store check`, separate from all data.
     pub fn probe(space: &str, name: &str) -> Self {
         Self(format!("probe/{}/{}", encode(space), encode(name)))
     }
 
-    /// Whether it is the key of a job's record or of an item of work, which names its store.
+    /// Whether this is the key of a job's or `once` item's record, which names its store.
     pub fn is_record(&self) -> bool {
         self.0.starts_with(Self::JOBS) || self.0.starts_with("once/")
     }
@@ -238,10 +238,10 @@ impl Key {
         self.0.starts_with("probe/")
     }
 
-    /// What all keys of jobs begin with, for [`scan`](crate::register#scan).
+    /// The prefix of all job keys, for [`scan`](crate::register#scan).
     pub const JOBS: &'static str = "job/";
 
-    /// Takes a key back from a store, refusing what this encoding cannot have made.
+    /// Validates a key read from a store: rejects any text that this encoding cannot produce.
     pub fn from_stored(text: &str) -> Option<Self> {
         let sound = |part: &str| {
             !part.is_empty()
@@ -262,9 +262,9 @@ impl fmt::Display for Key {
     }
 }
 
-/// The injective, lower-case encoding. Plain characters (`a-z 0-9 - _`) stand for themselves and each other one is
-/// `=` and its stand-in. A name with more of the others is written the other way round, behind `==`: they stand
-/// bare and the plain ones are escaped. Whichever is shorter wins, so that 160 characters never need more than 242.
+/// The injective, lower-case encoding. Plain characters (`a-z 0-9 - _`) stand for themselves; every other character is
+/// `=` and a stand-in. A name with more special than plain characters is written inverted, behind `==`. The shorter
+/// form is used, so 160 characters never need more than 242 bytes.
 fn encode(text: &str) -> String {
     let others = text.chars().filter(|&c| stand_in(c).is_some()).count();
     let inverted = others > text.len() - others + 2;

@@ -1,14 +1,14 @@
-//! The nearest right word to a wrong one, for errors that say what was meant.
+//! The nearest valid word to a mistyped one, for error messages.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// How many letters a word needs for each one of them that may be wrong.
+/// One letter in this many may be wrong.
 const LETTERS_PER_MISTAKE: usize = 3;
 
-/// The word that was probably meant: the one that differs least, if no more than every third letter is wrong, or one that
-/// begins as what was typed.
+/// The word that was probably meant: the one with the smallest distance, if at most every third letter is wrong, or one
+/// that starts with the typed text.
 pub fn nearest<'a>(wrong: &str, right: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wrong = folded(wrong);
     let letters = wrong.chars().count();
@@ -21,17 +21,17 @@ pub fn nearest<'a>(wrong: &str, right: impl IntoIterator<Item = &'a str>) -> Opt
     (apart <= letters / LETTERS_PER_MISTAKE).then_some(word)
 }
 
-/// `Did you mean "…"?`, where there is such a word.
+/// `Did you mean "…"?`, if a similar word exists.
 pub fn did_you_mean<'a>(wrong: &str, right: impl IntoIterator<Item = &'a str>) -> Option<String> {
     nearest(wrong, right).map(|word| format!("Did you mean {word:?}?"))
 }
 
-/// Nobody remembers whether it was a dash or an underscore.
+/// Treats dash and underscore as equal.
 fn folded(word: &str) -> String {
     word.to_lowercase().replace('-', "_")
 }
 
-/// How many letters must be added, dropped, changed or swapped with their neighbour.
+/// The edit distance: letters added, dropped, changed or swapped with their neighbour.
 pub fn distance(left: &str, right: &str) -> usize {
     let right: Vec<u8> = right.bytes().map(|byte| byte.to_ascii_lowercase()).collect();
     let mut before: Vec<usize> = Vec::new();

@@ -1,4 +1,4 @@
-//! Slots that passed with nothing recorded by any machine: somebody or something that starts the job is gone.
+//! Slots that passed with nothing recorded by any machine: the trigger of the job is gone.
 
 use crate::ledger::Outcome;
 use crate::plan::{AHEAD_MAX, Gap};
@@ -7,11 +7,11 @@ use crate::schedule::Schedule;
 use crate::slot::Standing;
 use crate::time::Wall;
 
-/// The slots up to `by` that nothing is recorded for, since the newest for which something is.
+/// The slots up to `by` with nothing recorded, after the newest slot with a record.
 ///
-/// Who runs writes down what came before, so that older gaps are not looked for. A slot is accounted for that is running,
-/// ended in whatever way, was missed, or passed while a run was going. Of a job that the record does not know by this very
-/// schedule, nothing from before `floor` is expected.
+/// A run records the slots missed before it, so older gaps are not searched. A slot is accounted for if it is running,
+/// has ended, was missed, or passed while a run was going. If the record does not know this schedule, no slot before
+/// `floor` is expected.
 pub fn overdue(schedule: &Schedule, record: Option<&Record>, lease: Standing, floor: Wall, by: Wall) -> Option<Gap> {
     let held = record.is_some_and(|record| record.lease.is_some());
     if held && lease == Standing::Stands {
@@ -21,7 +21,7 @@ pub fn overdue(schedule: &Schedule, record: Option<&Record>, lease: Standing, fl
     let known = record.and_then(|record| record.timing.as_ref()).filter(|timing| timing.fingerprint == fingerprint);
     let since = known.map_or(floor, |timing| timing.since);
     let evaluated = known.and_then(|timing| timing.evaluated);
-    // A mark that is far in the future comes from a clock that was wrong, and says nothing.
+    // A mark far in the future comes from a wrong clock and is ignored.
     let marks = [Some(just_before(since)), evaluated].into_iter().flatten().filter(|mark| *mark <= by + AHEAD_MAX);
     let ring = record.into_iter().flat_map(|record| &record.ledger.ring);
     let ring = ring.filter_map(|outcome| covered(schedule, outcome, by));
@@ -30,8 +30,8 @@ pub fn overdue(schedule: &Schedule, record: Option<&Record>, lease: Standing, fl
     Some(Gap { from, to: schedule.at_or_before(by)?, count: schedule.count(accounted, by) })
 }
 
-/// The newest slot of the schedule that an outcome accounts for. A run that seems to end far in the future was timed by a
-/// clock that was wrong, and no slot passed while it was running.
+/// The newest slot of the schedule that an outcome accounts for. A run that seems to end far in the future was timed by
+/// a wrong clock; it accounts for no later slot.
 fn covered(schedule: &Schedule, outcome: &Outcome, by: Wall) -> Option<Wall> {
     let newest = outcome.covers.map_or(outcome.slot, |covers| covers.to.max(outcome.slot));
     let own = Some(newest).filter(|slot| schedule.at_or_before(*slot) == Some(*slot));

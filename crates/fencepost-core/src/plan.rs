@@ -1,10 +1,10 @@
-//! Which slots run now, which are dropped, and why: bounded catch-up.
+//! Bounded catch-up: which slots run now, which are dropped, and why.
 //!
-//! The plan walks backwards from now and never enumerates what it will not run, so that ten years of missed minutes cost
-//! what an hour does. It is computed inside the lease, from the record alone; otherwise two machines would both catch up.
+//! The plan walks backwards from now and never enumerates slots it will not run, so ten years of missed minutes cost as
+//! much as an hour. It is computed inside the claim, from the record alone; otherwise two machines would both catch up.
 //!
-//! [`PlanRules`] is the list of the rules, one method each. The methods are the shipped code; the model replaces one at a
-//! time by a known bug and shows that it is found.
+//! [`PlanRules`] lists the rules, one method each. The default methods are the shipped code. The model replaces one at
+//! a time by a known bug and shows that it is found.
 
 mod planner;
 mod words;
@@ -22,23 +22,23 @@ use crate::time::Wall;
 
 use planner::Planner;
 
-/// The most slots that may be caught up one by one. Who wants more wants [`Mode::Collapse`].
+/// The most slots that may be caught up one by one. For more, use [`Mode::Collapse`].
 pub const CATCH_UP_MAX: u32 = 1000;
 
-/// The most slots that may be caught up with the newest first: until the oldest is done, only the record's ring of
-/// outcomes knows the others, and other runs take places in it too.
+/// The most slots that may be caught up with the newest first. Until the oldest is done, only the ring of outcomes
+/// knows the newer ones, and other runs take places in the ring too.
 pub const NEWEST_FIRST_MAX: u32 = RING_OUTCOMES_KEPT as u32 * 3 / 4;
 
-/// A record of slots this far in the future is not the fault of two clocks that differ, but of one that was wrong.
+/// Marks further in the future than this come from a wrong clock, not from skew.
 pub const AHEAD_MAX: Duration = Duration::from_secs(3600);
 
-/// Something that names instants: a schedule.
+/// A source of instants: a schedule.
 pub trait Occurrences {
     /// The first instant after `at`.
     fn after(&self, at: Wall) -> Option<Wall>;
-    /// The last instant that is not after `at`.
+    /// The last instant at or before `at`.
     fn at_or_before(&self, at: Wall) -> Option<Wall>;
-    /// How many instants there are after `after` and up to `to`, without walking over them.
+    /// The number of instants after `after` up to `to`, without enumerating them.
     fn count(&self, after: Wall, to: Wall) -> u64;
 }
 
@@ -56,20 +56,20 @@ impl Occurrences for Schedule {
     }
 }
 
-/// How much is caught up, and how.
+/// The catch-up settings of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Terms {
-    /// Of all slots that are due and not done, this many of the most recent run. The current slot counts among them.
-    /// With 0 only a slot that is on time runs, a late one never.
+    /// After a gap, run at most this many of the newest open slots, including the current one. With 0, only a slot that
+    /// is on time runs.
     pub catch_up: u32,
-    /// No slot older than this runs late. Without it, as many periods as `catch_up` says: the most recent slots,
-    /// whether they were done or not. With [`Mode::Collapse`], without it the run covers the whole gap.
+    /// No slot older than this runs late. Default: `catch_up` periods. With [`Mode::Collapse`] the default is the whole
+    /// gap.
     pub within: Option<Duration>,
     pub mode: Mode,
     pub order: Order,
-    /// How long to wait between the starts of two runs of one plan.
+    /// The pause between the starts of two runs of one plan.
     pub spacing: Duration,
-    /// A trigger this much early or late is on time.
+    /// A trigger this early or late counts as on time.
     pub slack: Duration,
 }
 
@@ -87,7 +87,7 @@ impl Default for Terms {
 }
 
 impl Terms {
-    /// Refuses what cannot be kept.
+    /// Validates the settings.
     pub fn check(&self) -> Result<(), TermsError> {
         let one_by_one = self.mode == Mode::Each;
         if one_by_one && self.catch_up > CATCH_UP_MAX {
@@ -100,7 +100,7 @@ impl Terms {
     }
 }
 
-/// Why terms cannot be kept.
+/// Why settings are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TermsError {
     #[error("a catch-up of {0} is more than {CATCH_UP_MAX}. To make up for all of a gap in one run, use collapse.")]
@@ -122,15 +122,15 @@ pub enum Order {
     NewestFirst,
 }
 
-/// What the record says about the slots of a job.
+/// What the record contains about the slots of a job.
 #[derive(Clone, Copy, Debug)]
 pub struct State<'a> {
-    /// When the job was first seen, resumed, or its schedule last edited. No slot before it is ever due, but for one
-    /// that is on time at that very moment.
+    /// When the job was first seen, resumed, or its schedule edited. No earlier slot is due, except one that was on
+    /// time at that moment.
     pub since: Wall,
     /// Every slot up to here is accounted for.
     pub evaluated: Option<Wall>,
-    /// What is known about single slots, in any order: one entry each, its last.
+    /// The last state of each known slot, in any order.
     pub known: &'a [(Wall, SlotState)],
 }
 
@@ -140,23 +140,22 @@ impl State<'_> {
     }
 }
 
-/// How a slot stands of which something is known.
+/// The state of a known slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SlotState {
-    /// It needs no run any more.
+    /// No run is needed.
     Done,
-    /// It ended badly, and its attempts are used up.
+    /// It failed and its attempts are used up.
     Failed,
-    /// It ended badly, and has attempts left. It is tried again within the bounds of catch-up.
+    /// It failed and has attempts left. It is tried again within the bounds of catch-up.
     Open,
-    /// Its run died without a word. It is tried again within the bounds of catch-up.
+    /// Its run died. It is tried again within the bounds of catch-up.
     Lost,
     Running,
 }
 
 impl SlotState {
-    /// A skip is the end of a slot, and so is what was written down as missed. Any other slot is open until its attempts
-    /// are used up.
+    /// A skip or a recorded miss ends a slot. Any other slot is open until its attempts are used up.
     pub fn of(status: Status, is_spent: bool) -> Self {
         match status {
             Status::Ok | Status::Empty | Status::Missed => Self::Done,
@@ -179,22 +178,22 @@ impl SlotState {
 
 /// The rules. Each is a function of its arguments alone.
 pub trait PlanRules: Clone + fmt::Debug + PartialEq + Eq + core::hash::Hash {
-    /// The first slot that may ever run: the one that was on time when the job was first seen, resumed or edited, or
-    /// else none from before that.
+    /// The first slot that may run: the one on time when the job was first seen, resumed or edited, else the first
+    /// after that.
     fn floor<O: Occurrences + ?Sized>(schedule: &O, since: Wall, slack: Duration) -> Wall {
         let last = schedule.at_or_before(since);
         last.filter(|slot| Self::is_on_time(*slot, since, slack)).unwrap_or(since)
     }
 
-    /// From when on slots are due of which nothing is known. A slot from before the job was seen is not caught up: it
-    /// runs on time or not at all.
+    /// The instant from which unknown slots are due. A slot from before the job was seen is not caught up: it runs on
+    /// time or never.
     fn opening(floor: Wall, since: Wall, now: Wall, slack: Duration) -> Wall {
         if Self::is_on_time(floor, now, slack) { floor } else { floor.max(since) }
     }
 
-    /// The slot that a trigger at `now` is for: the last one, or the next if that is due within the slack. A trigger
-    /// that may be either is late for a slot that is still open rather than early for another, and a trigger of a
-    /// frequent job is early only in the last quarter of the period.
+    /// The slot of a trigger at `now`: the last one, or the next if it is due within the slack. A trigger that fits
+    /// both is late for an open slot rather than early for the next. A trigger of a frequent job is early only in the
+    /// last quarter of the period.
     fn current<O: Occurrences + ?Sized>(
         schedule: &O,
         now: Wall,
@@ -212,12 +211,12 @@ pub trait PlanRules: Clone + fmt::Debug + PartialEq + Eq + core::hash::Hash {
         now.since(slot) <= slack
     }
 
-    /// How many late slots may run: as many as were asked for. Zero is none, not all.
+    /// How many late slots may run. Zero means none, not all.
     fn most(terms: &Terms) -> usize {
         terms.catch_up as usize
     }
 
-    /// Whether a slot is due, from what is known about it.
+    /// Whether a slot is due, given its known state.
     fn is_due(known: Option<SlotState>) -> bool {
         match known {
             None | Some(SlotState::Lost | SlotState::Open) => true,
@@ -225,17 +224,17 @@ pub trait PlanRules: Clone + fmt::Debug + PartialEq + Eq + core::hash::Hash {
         }
     }
 
-    /// Whether a slot has had its attempts: the first, and its retries.
+    /// Whether a slot has used up its first attempt and its retries.
     fn is_spent(tries: u32, retries: u32) -> bool {
         tries > retries
     }
 
-    /// Whether an outcome counts for a slot of this stretch: its own, and each that a collapsed run covers.
+    /// Whether an outcome counts for a slot in this stretch: the slot's own outcome, or a collapsed run that covers it.
     fn counts_for(outcome: &Outcome, from: Wall, to: Wall) -> bool {
         outcome.is_within(from, to)
     }
 
-    /// Whether a slot comes after one that the same trigger has tried. One trigger tries each slot once.
+    /// Whether a slot follows the one that the same trigger has tried. One trigger tries each slot once.
     fn follows(slot: Wall, tried: Wall, order: Order) -> bool {
         match order {
             Order::OldestFirst => slot > tried,
@@ -248,12 +247,12 @@ pub trait PlanRules: Clone + fmt::Debug + PartialEq + Eq + core::hash::Hash {
         slot > now
     }
 
-    /// Until when a run was going. The wall clock may have been wrong for a moment when it ended.
+    /// When a run ended. The wall clock may have been wrong at that moment.
     fn ended(outcome: &Outcome) -> Wall {
         outcome.ended()
     }
 
-    /// Whether a late slot is recent enough. Unless an age is given, it is among the most recent slots.
+    /// Whether a late slot is recent enough. Without an age limit: whether it is among the newest slots.
     fn reaches<O: Occurrences + ?Sized>(schedule: &O, slot: Wall, current: Wall, now: Wall, terms: &Terms) -> bool {
         match terms.within {
             Some(within) => now.since(slot) <= within,
@@ -261,8 +260,8 @@ pub trait PlanRules: Clone + fmt::Debug + PartialEq + Eq + core::hash::Hash {
         }
     }
 
-    /// Whether an attempt may have had its effect though it did not end well: one that failed by its own exit code says
-    /// that it did not, and so does one whose command never started. One that died, or was ended, says nothing.
+    /// Whether a failed attempt may have had its effect. An attempt that failed by its own exit code, or whose command
+    /// never started, had none. One that died or was terminated is unknown.
     fn is_unknown(attempt: Option<&Outcome>) -> bool {
         let failed_by_itself = |attempt: &Outcome| {
             attempt.status == Status::Error && attempt.exit_code.is_some_and(|code| (1..=128).contains(&code))
@@ -270,8 +269,8 @@ pub trait PlanRules: Clone + fmt::Debug + PartialEq + Eq + core::hash::Hash {
         !attempt.is_some_and(|attempt| attempt.unstarted || failed_by_itself(attempt))
     }
 
-    /// What is made of a mark in the record that lies in the future. One that is far away comes from a clock that was
-    /// wrong; to wait for it would be never to run.
+    /// Judges a mark in the record that lies in the future. A distant one comes from a wrong clock; waiting for it
+    /// would silence the job.
     fn trust(mark: Wall, now: Wall, slack: Duration) -> Trust {
         if mark <= now + slack {
             Trust::Sound
@@ -285,37 +284,37 @@ pub trait PlanRules: Clone + fmt::Debug + PartialEq + Eq + core::hash::Hash {
 
 impl PlanRules for Honest {}
 
-/// What a mark in the record is worth.
+/// The verdict on a mark in the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Trust {
     Sound,
-    /// Another machine's clock is ahead of ours. Nothing is due before the mark.
+    /// Another machine's clock is ahead. Nothing is due before the mark.
     Ahead,
-    /// The mark is put back to now, as if the job were seen for the first time.
+    /// The mark is reset to now, as if the job were seen for the first time.
     Wrong,
 }
 
-/// What is to be done now.
+/// The slots to run now, and those dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// In the order in which they run.
+    /// In execution order.
     pub run: Vec<Due>,
-    /// Slots that will never run, to be written down as missed.
+    /// Slots that will never run; they are recorded as missed.
     pub dropped: Option<Gap>,
     /// The next slot after those of this plan.
     pub next: Option<Wall>,
-    /// Takes the place of [`State::since`], which it differs from only if that was in the future.
+    /// Replaces [`State::since`]; different only if that was in the future.
     pub since: Wall,
-    /// Once `dropped` is written down, every slot up to here is accounted for. It takes the place of
-    /// [`State::evaluated`], even if it is less.
+    /// When `dropped` is recorded, every slot up to here is accounted for. Replaces [`State::evaluated`], even if it is
+    /// lower.
     pub evaluated: Option<Wall>,
     pub why: Why,
-    /// A mark in the record that lies in the future, and what was made of it.
+    /// A mark in the record that lies in the future, and the verdict on it.
     pub ahead: Option<(Wall, Trust)>,
 }
 
 impl Plan {
-    /// The next slot that will start, which may be one that a trigger now waits for.
+    /// The next slot that will start, possibly one that a trigger waits for now.
     pub fn upcoming(&self, now: Wall) -> Option<Wall> {
         let awaited = self.run.iter().map(|due| due.slot).filter(|slot| *slot > now).min();
         awaited.or(self.next)
@@ -328,14 +327,13 @@ pub struct Due {
     pub slot: Wall,
     pub trigger: Trigger,
     pub late: Duration,
-    /// How long to wait after the start of the run before this one.
+    /// The pause after the start of the previous run.
     pub wait: Duration,
-    /// The slots that this run makes up for, its own among them. When it has ended well, every slot up to its own is
-    /// accounted for.
+    /// The slots that this run covers, including its own. When it ends well, every slot up to its own is accounted for.
     pub covers: Option<Gap>,
 }
 
-/// Slots from one to another, both included. Those in between of which something is known do not count.
+/// A range of slots, both ends included. Known slots inside it do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     pub from: Wall,
@@ -343,23 +341,23 @@ pub struct Gap {
     pub count: u64,
 }
 
-/// Why the plan is what it is.
+/// Why the plan is as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// The current slot is on time.
     OnTime(Wall),
-    /// The current slot has attempts left, and is tried again.
+    /// The current slot has attempts left and is tried again.
     Again(Wall),
     /// Late slots are caught up.
     CatchUp,
-    /// The current slot is late, and may not run late.
+    /// The current slot is late, and late slots may not run.
     TooLate(Wall),
     /// The current slot is done.
     Done(Wall),
-    /// The current slot failed, and its attempts are used up.
+    /// The current slot failed and its attempts are used up.
     Failed(Wall),
     Running(Wall),
-    /// There was no slot yet since the job was first seen, resumed or edited.
+    /// No slot since the job was first seen, resumed or edited.
     NoneYet,
 }
 

@@ -1,6 +1,6 @@
-//! What a store answers: the vocabulary of a linearizable register per key.
+//! The answers of a store: the vocabulary of a linearizable register per key.
 //!
-//! The trait itself is in `fencepost-store`; its three methods are `read`, `swap` and `scan`.
+//! The trait is in `fencepost-store`; its three methods are `read`, `swap` and `scan`.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,40 +9,40 @@ use thiserror::Error;
 
 use crate::time::StoreClock;
 
-/// A store's name for one state of one key. Opaque, and never given twice for the same key, not even after the key
-/// was removed and made again.
+/// A store's identifier for one state of one key. Opaque, and never reused for the key, not even after it was removed
+/// and created again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Version(pub Vec<u8>);
 
-/// What stands under a key.
+/// The value under a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     pub bytes: Vec<u8>,
     pub version: Version,
 }
 
-/// How a swap ended.
+/// The result of a swap.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Swapped {
-    /// The new value stands, durably, under this version. `None` where the key was removed.
+    /// The new value is stored, durably, under this version. `None` if the key was removed.
     Won(Option<Version>),
-    /// The key was not as expected, nothing was changed, and this is how it is.
+    /// The key was not as expected and nothing was changed. Contains the current entry.
     Lost(Option<Entry>),
 }
 
-/// Every answer carries the store's clock, where the store has one.
+/// An answer with the store's clock, if the store has one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Answer<T> {
     pub value: T,
     pub clock: Option<StoreClock>,
 }
 
-/// Whether a call that failed may have happened all the same.
+/// Whether a failed call may have taken effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fate {
-    /// It certainly did not happen, and never will.
+    /// It did not take effect and never will.
     NotDone,
-    /// It may have happened, or may still happen: a timeout, a broken connection, a failed flush.
+    /// It may have taken effect, or may still: a timeout, a broken connection, a failed flush.
     Unknown,
 }
 
@@ -59,15 +59,15 @@ impl Fate {
 /// Why a call failed, as far as a person's next step depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trouble {
-    /// Out of reach or overloaded now; it may answer later.
+    /// Unreachable or overloaded; it may answer later.
     Unavailable,
-    /// Reached, but it will not do this: read-only, full, or no permission.
+    /// Reached, but it refuses: read-only, full, or no permission.
     Refused,
-    /// What it holds is not what fencepost wrote. Nothing is repaired or reset behind anyone's back.
+    /// It contains data that fencepost did not write. Nothing is repaired or reset.
     Corrupt,
 }
 
-/// A call that failed. `detail` is a sentence for people and names the store without any password.
+/// A failed call. `detail` is a sentence for people and names the store without any password.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Error)]
 #[error("{detail}")]
 pub struct StoreError {

@@ -1,4 +1,4 @@
-//! Triggers that were waved off. They are counted under a key of their own, so that a skip never disturbs a renewal.
+//! Skipped triggers, counted under a key of their own: a skip never disturbs a renewal.
 
 use alloc::string::String;
 
@@ -15,7 +15,7 @@ pub struct Skips {
     pub nonce: Nonce,
     /// Another run was going.
     pub overlap: u64,
-    /// The slot was done already, or somebody was at it.
+    /// The slot was done, or another run was working on it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub duplicate: u64,
     /// The job was paused.
@@ -32,18 +32,18 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Why a trigger was waved off.
+/// Why a trigger was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Skip {
-    /// The run with this token was in the way.
+    /// The run with this token was going.
     Overlap(Token),
     Duplicate,
     Paused,
 }
 
 impl Skip {
-    /// What a trigger with this status is counted as. One that finds nothing due is not counted; an overlap needs the
-    /// token of the run in the way.
+    /// How a trigger with this status is counted. A trigger that finds nothing due is not counted; an overlap needs the
+    /// token of the going run.
     pub fn of(status: Status) -> Option<Self> {
         match status {
             Status::SkippedDuplicate => Some(Self::Duplicate),
@@ -57,16 +57,16 @@ impl Skip {
 pub struct LastSkip {
     pub at: Wall,
     pub host: String,
-    /// The token of the run that was in the way.
+    /// The token of the run that was going.
     pub token: Token,
-    /// How many triggers in a row that run has turned away.
+    /// How many triggers in a row that run has caused to skip.
     pub in_a_row: u64,
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
 impl Skips {
-    /// One more trigger was waved off.
+    /// Adds one skipped trigger.
     pub fn add(before: Option<&Self>, nonce: Nonce, at: Wall, host: String, skip: Skip) -> Self {
         let none =
             Self { v: FORMAT, nonce, overlap: 0, duplicate: 0, paused: 0, last: None, unknown: Unknown::default() };
@@ -84,12 +84,12 @@ impl Skips {
         skips
     }
 
-    /// How many triggers in a row were skipped, if the newest grant is still the one that was in the way.
+    /// How many triggers in a row were skipped, if the newest grant is still the going run's.
     pub fn streak(&self, newest: Token) -> Option<u64> {
         self.last.as_ref().filter(|last| last.token == newest).map(|last| last.in_a_row)
     }
 
-    /// Skips among all triggers.
+    /// The share of skips among all triggers.
     pub fn rate(&self, grants: u64) -> f64 {
         self.overlap as f64 / (self.overlap + grants).max(1) as f64
     }

@@ -1,5 +1,5 @@
-//! Which slot a run is for, decided inside the claim from the record alone: two machines that fire at one instant, or
-//! come back from one outage, do not both run it.
+//! Which slot a run is for, decided inside the claim from the record alone. Two machines that fire at one instant, or
+//! come back after one outage, therefore never both run it.
 
 mod known;
 
@@ -20,31 +20,30 @@ use crate::schedule::Schedule;
 use crate::time::Wall;
 use crate::token::Token;
 
-/// How the slot of a run is found.
+/// How a run finds its slot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Choice {
-    /// This instant, which is no slot of anything: a run that somebody started.
+    /// This instant, which is not a slot: a run started by hand.
     At(Wall),
     /// This slot, unless it is done or its attempts are used up.
     Slot(Named),
     /// The slot that is due by a schedule.
     Due(Box<Scheduled>),
-    /// The only slot of an item of work that is done once.
+    /// The single slot of a `once` item.
     Once { params: Option<Fingerprint>, on_unknown: OnUnknown },
 }
 
-/// The one slot of an item of work that is done once.
+/// The single slot of a `once` item.
 pub const ONCE: Wall = Wall(0);
 
-/// What to do about an item of work whose last attempt ended between its effect and its record.
+/// What to do about a `once` item whose last attempt ended between its effect and its record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnUnknown {
-    /// Somebody has to look.
+    /// Halt: a person has to check.
     #[default]
     Halt,
     Retry,
-    /// Somebody has looked, and found no effect of the attempts up to the one with this token. A later one is another
-    /// matter.
+    /// A person checked, and found no effect of the attempts up to this token. A later attempt is not covered.
     RetryAfter(Token),
 }
 
@@ -58,15 +57,15 @@ impl OnUnknown {
     }
 }
 
-/// A slot that was named.
+/// A slot given by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Named {
     pub slot: Wall,
     pub repeat: Repeat,
     pub on_lost: OnLost,
-    /// How many attempts the slot has after its first.
+    /// How many retries the slot has.
     pub retries: u32,
-    /// How long before its slot a trigger may come and wait for it. `None` if this host's own clock has reached the slot.
+    /// How early a trigger may come and wait for its slot. `None` if this host's clock has reached the slot.
     pub slack: Option<Duration>,
 }
 
@@ -76,38 +75,38 @@ pub enum Repeat {
     /// Until it is done or its attempts are used up.
     #[default]
     No,
-    /// The same, as one more attempt of the trigger that made the last one.
+    /// The same, as a retry by the same trigger.
     Retry,
-    /// Once more, however it ended.
+    /// Once more, regardless of its outcome.
     Again,
 }
 
-/// A job that has a schedule, and what of it is asked for.
+/// A scheduled job, and which slot is requested.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Scheduled {
     pub schedule: Schedule,
     pub terms: plan::Terms,
     pub asked: Asked,
     pub on_lost: OnLost,
-    /// How many attempts each slot has after its first.
+    /// How many retries each slot has.
     pub retries: u32,
 }
 
-/// What a trigger asks for.
+/// Which slot a trigger requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Asked {
     /// The first slot that is due.
     Due,
-    /// The first slot that is due after this one, which the same trigger has tried.
+    /// The first due slot after this one, which the same trigger has tried.
     DueAfter(Wall),
     /// A run now, which satisfies the slot it replaces.
     Now,
-    /// The newest slot once more, done or not.
+    /// The newest slot once more, whether done or not.
     Again,
 }
 
 impl Asked {
-    /// Whether the schedule alone says which slot it is.
+    /// Whether the schedule alone determines the slot.
     pub fn is_by_schedule(self) -> bool {
         matches!(self, Self::Due | Self::DueAfter(_))
     }
@@ -124,10 +123,10 @@ pub enum OnLost {
 /// How far the schedule of a job has been evaluated.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Timing {
-    /// As it is written, with its zone, for whoever has no configuration.
+    /// The schedule as written, with its zone, for readers without the configuration.
     pub schedule: String,
     pub zone: String,
-    /// Tells an edit of it.
+    /// Detects an edit of the schedule.
     pub fingerprint: String,
     /// When the job was first seen, resumed, or its schedule edited.
     pub since: Wall,
@@ -141,34 +140,34 @@ pub struct Timing {
     pub unknown: Unknown,
 }
 
-/// What a run is for.
+/// The slot a run is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
     pub slot: Wall,
     pub trigger: Trigger,
-    /// The slots that the run stands for, where there is more than one.
+    /// The slots this run covers, if more than one.
     pub covers: Option<Covered>,
     /// Slots that will never run.
     pub missed: Option<Covered>,
     pub timing: Option<Timing>,
 }
 
-/// Why there is nothing to run.
+/// Why nothing runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NotNow {
-    /// The slot is done, or somebody is at it.
+    /// The slot is done, or another run is working on it.
     Duplicate {
         slot: Wall,
         state: Status,
         exit_code: Option<i32>,
     },
-    /// The attempts of the slot are used up, and the last of them failed so.
+    /// The attempts of the slot are used up; the last one failed like this.
     Failed {
         slot: Wall,
         state: Status,
         exit_code: i32,
     },
-    /// The slot comes after this time.
+    /// The slot is later than this time.
     Early {
         slot: Wall,
         wait: Duration,
@@ -179,13 +178,13 @@ pub enum NotNow {
         missed: Option<Covered>,
         reason: String,
     },
-    /// An earlier run of the slot died between its effect and its record, and is not to be repeated by itself.
+    /// An earlier run of the slot died between its effect and its record, and `on_lost` forbids a repeat.
     Lost {
         slot: Wall,
     },
-    /// The item of work is known with other parameters.
+    /// The `once` item is recorded with other parameters.
     OtherParameters,
-    /// The slot is so old that the record may have forgotten it.
+    /// The slot is older than the record remembers.
     TooOld {
         slot: Wall,
     },
@@ -197,7 +196,7 @@ pub enum NotNow {
 }
 
 impl NotNow {
-    /// What it is counted as, or would be.
+    /// The status under which this is counted.
     pub fn status(&self) -> Status {
         match self {
             Self::Duplicate { .. } | Self::TooOld { .. } => Status::SkippedDuplicate,
@@ -209,7 +208,7 @@ impl NotNow {
         }
     }
 
-    /// A sentence without the job's name and without times.
+    /// One sentence, without the job's name and without times.
     pub fn words(&self) -> String {
         match self {
             Self::Duplicate { state: Status::Running, .. } => "a run of this very slot is going.".to_string(),
@@ -235,7 +234,7 @@ impl NotNow {
 }
 
 impl Choice {
-    /// Finds the slot, from what the record says about slots at `now`.
+    /// Finds the slot by the record at `now`.
     pub fn choose<R: PlanRules>(&self, record: Option<&Record>, lease: Standing, now: Wall) -> Result<Chosen, NotNow> {
         match self {
             Self::At(slot) => Ok(Chosen::at(*slot, Trigger::Manual)),
@@ -245,7 +244,7 @@ impl Choice {
         }
     }
 
-    /// The slot that a trigger has come too early for, and may wait for.
+    /// The slot that an early trigger may wait for.
     pub fn early<R: PlanRules>(&self, record: Option<&Record>, now: Wall) -> Option<NotNow> {
         let slot = match self {
             Self::Due(scheduled) if scheduled.asked.is_by_schedule() => {
@@ -258,7 +257,8 @@ impl Choice {
         R::is_early(slot, now).then(|| NotNow::Early { slot, wait: slot.since(now) })
     }
 
-    /// Whether the record has to learn something though nothing runs: that the schedule was seen, or what was missed.
+    /// Whether the record must be updated although nothing runs: the schedule was seen for the first time, or slots
+    /// were missed.
     pub fn accounts<R: PlanRules>(&self, record: Option<&Record>, lease: Standing, now: Wall) -> bool {
         let Self::Due(scheduled) = self else { return false };
         let (timing, plan) = scheduled.plan::<R>(record, lease, now);
@@ -268,10 +268,10 @@ impl Choice {
             || seen.is_none_or(|seen| (seen.since, &seen.fingerprint) != (settled.since, &settled.fingerprint))
     }
 
-    /// The slot that a trigger now would be for, to tell a second trigger of one slot from an overlap.
+    /// The slot of a trigger at `now`. Distinguishes a second trigger of one slot from an overlap.
     pub fn current<R: PlanRules>(&self, record: &Record, now: Wall) -> Option<Wall> {
         match self {
-            // Whoever comes second to an item of work is told that it is in progress.
+            // The second caller of a `once` item is told that it is in progress.
             Self::At(_) | Self::Once { .. } => None,
             Self::Slot(named) => Some(named.slot),
             Self::Due(scheduled) => scheduled.newest(&scheduled.plan::<R>(Some(record), Standing::Stands, now).1, now),
@@ -286,7 +286,7 @@ impl Choice {
     }
 }
 
-/// How the lease in a record stands.
+/// The state of the lease in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     Stands,
@@ -307,7 +307,7 @@ impl Scheduled {
             }
             Asked::Now => {
                 let replaced = self.replaced(&plan, now, state).ok_or_else(nothing)?;
-                // A slot that was replaced before is repeated only by asking for it again.
+                // A slot that was already replaced is repeated only by `--again`.
                 match (state(replaced), record) {
                     (Some(SlotState::Done), Some(record)) => {
                         let state = done(record, replaced).unwrap_or(Status::SkippedDuplicate);
@@ -318,7 +318,7 @@ impl Scheduled {
                 }
             }
             Asked::Again => {
-                // The next one may have been run before its time.
+                // The next slot may have run before its time.
                 let is_tried =
                     |slot: &Wall| record.is_some_and(|record| record.ledger.attempts(*slot).next().is_some());
                 let newest = self.schedule.after(now).filter(is_tried).or_else(|| self.newest(&plan, now));
@@ -328,7 +328,7 @@ impl Scheduled {
         if state(slot) == Some(SlotState::Lost) && self.on_lost == OnLost::Halt && self.asked.is_by_schedule() {
             return Err(NotNow::Lost { slot });
         }
-        // A slot that is done long before its time stays in the ring until then: what is accounted for is not ahead.
+        // A slot completed before its time stays in the ring until then, because `evaluated` is never ahead.
         let is_here = |slot: &Wall| *slot <= now + self.terms.slack;
         let settles = Some(slot).filter(is_here).filter(|slot| self.schedule.before(*slot) <= plan.evaluated);
         let timing = Timing { since: plan.since, evaluated: plan.evaluated, settles, ..timing };
@@ -343,7 +343,7 @@ impl Scheduled {
         })
     }
 
-    /// The plan from what the record says.
+    /// The plan by the record.
     pub fn plan<R: PlanRules>(&self, record: Option<&Record>, lease: Standing, now: Wall) -> (Timing, Plan) {
         let timing = self.timing(record, now);
         let known = known::<R>(record, lease, &self.schedule, self.retries);
@@ -373,7 +373,7 @@ impl Scheduled {
         }
     }
 
-    /// What the record says, unless the schedule was edited since or is seen for the first time.
+    /// The timing in the record, or a new one if the schedule was edited or is seen for the first time.
     fn timing(&self, record: Option<&Record>, now: Wall) -> Timing {
         let fingerprint = self.schedule.fingerprint();
         let kept = record.and_then(|record| record.timing.as_ref()).filter(|kept| kept.fingerprint == fingerprint);
@@ -388,8 +388,7 @@ impl Scheduled {
         })
     }
 
-    /// A second trigger of a slot comes at its time. Who looks every few minutes whether something is due finds that
-    /// nothing is.
+    /// Tells a duplicate trigger, which comes at the slot's time, from a poll that finds nothing due.
     fn nothing(&self, plan: &Plan, missed: Option<Covered>, record: Option<&Record>, now: Wall) -> NotNow {
         let reason = plan.reason(&self.terms, self.schedule.zone());
         match plan.why {
@@ -444,20 +443,20 @@ impl Named {
         }
     }
 
-    /// The slot, if it has not come and is near enough to wait for.
+    /// The slot, if it is ahead and near enough to wait for.
     fn awaited(&self, record: Option<&Record>, now: Wall) -> Option<Wall> {
         let is_near = self.slack.is_some_and(|slack| self.slot <= now + slack);
         (is_near && self.is_ahead(record, now)).then_some(self.slot)
     }
 
-    /// Whether the slot has not come. One that was run before its time may be repeated before it.
+    /// Whether the slot is ahead. A slot that ran before its time may be repeated before it.
     fn is_ahead(&self, record: Option<&Record>, now: Wall) -> bool {
         let is_tried = || record.is_some_and(|record| record.ledger.attempts(self.slot).next().is_some());
         self.slack.is_some() && self.slot > now && !(self.repeat != Repeat::No && is_tried())
     }
 }
 
-/// An item of work. What is done is not done again; what failed by itself may be; of what died nobody knows.
+/// Chooses for a `once` item: a done item is not repeated, a failed one may be, and a died one is unknown.
 fn once<R: PlanRules>(
     params: Option<Fingerprint>,
     on_unknown: OnUnknown,

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub struct Wall(pub i64);
 
 impl Wall {
-    /// How long ago `earlier` was; zero where the clock has stepped back since.
+    /// The time since `earlier`; zero if the clock was set back.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
@@ -29,13 +29,13 @@ impl Add<Duration> for Wall {
     }
 }
 
-/// Milliseconds on this host's boot clock, which goes on while the machine sleeps.
+/// Milliseconds on this host's boot clock, which runs through suspend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Boot(pub u64);
 
 impl Boot {
-    /// How long ago `earlier` was; zero if it lies ahead.
+    /// The time since `earlier`; zero if it lies ahead.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
@@ -53,10 +53,10 @@ impl Add<Duration> for Boot {
     }
 }
 
-/// A stretch of time in which a store's clock runs steadily.
+/// A period in which a store's clock runs steadily.
 ///
-/// A database server has one era for ever. The embedded store's era is the machine's boot: whatever held a lease
-/// in an earlier one is certainly gone.
+/// A database server has one era for ever. The embedded store's era is the machine's boot: every holder of an earlier
+/// era is dead.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Era(pub String);
@@ -64,23 +64,23 @@ pub struct Era(pub String);
 /// A store's reading of its own clock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StoreClock {
-    /// The date, for tokens and for people.
+    /// The date, for tokens and people.
     pub wall: Wall,
     pub era: Era,
-    /// Milliseconds that never step within an era, for judging leases.
+    /// Milliseconds for judging leases, which never step within an era.
     pub tick: u64,
 }
 
-/// The last reading of the store's clock, and a moment that was certainly not after it.
+/// The last reading of the store's clock, and a local instant before it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reference {
     pub clock: StoreClock,
-    /// This host's boot clock before the reading was asked for.
+    /// This host's boot clock before the reading was requested.
     pub asked: Boot,
 }
 
 impl Reference {
-    /// The latest the store's clock can possibly show at `now`.
+    /// An upper bound of the store's clock at `now`.
     pub fn at_most(&self, now: Boot) -> StoreClock {
         let elapsed = now.since(self.asked);
         StoreClock {
@@ -96,7 +96,7 @@ pub fn millis(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Lengths of time in records are whole milliseconds.
+/// Serialises durations as whole milliseconds.
 pub mod as_millis {
     use core::time::Duration;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -110,7 +110,7 @@ pub mod as_millis {
     }
 }
 
-/// The same where there may be none.
+/// The same for an optional duration.
 pub mod as_millis_if_any {
     use core::time::Duration;
     use serde::{Deserialize, Deserializer, Serializer};

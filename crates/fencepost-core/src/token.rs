@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 /// A number greater than every number granted before for its job. Order comes from it, never from a clock.
 ///
-/// It stays below 2^53, so that JavaScript, Lua and every JSON reader hold it exactly.
+/// It stays below 2^53, exact in JavaScript, Lua and every JSON reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u64", into = "u64")]
 pub struct Token(u64);
@@ -24,7 +24,7 @@ impl Token {
         self.0
     }
 
-    /// The next number, or `None` at the end of the numbers.
+    /// The next token, or `None` at the maximum.
     pub fn next(self) -> Option<Self> {
         Self::new(self.0 + 1)
     }
@@ -49,14 +49,14 @@ impl From<Token> for u64 {
     }
 }
 
-/// One run of a job, or one holder of a lease by hand. Minted once, at random, and handed on: never derived again
-/// from a host name and a process id.
+/// One run of a job, or one holder of a lease by hand. Generated once, at random, and passed on: never derived again
+/// from host name and pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RunId(pub Uuid);
 
 impl RunId {
-    /// A number below 256 by which runs that do the same at the same time differ.
+    /// A number below 256 that spreads out runs that act at the same time.
     pub fn spread(self) -> u32 {
         u32::from(self.0.as_bytes()[9])
     }
@@ -75,7 +75,7 @@ impl FromStr for RunId {
     }
 }
 
-/// The store that a record, and later a fence, belongs to. Tokens of two stores are not comparable.
+/// The store that a record or a fence belongs to. Tokens of two stores are not comparable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StoreId(pub Uuid);
@@ -86,9 +86,9 @@ impl fmt::Display for StoreId {
     }
 }
 
-/// Makes every write of a record unlike every other, even where all else is equal.
+/// Makes every write of a record unique, even if all else is equal.
 ///
-/// Some stores name a version by the hash of its content; without this, an old expectation could match again.
+/// Some stores derive a version from the content; without a nonce an old expectation could match again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Nonce {
     pub by: RunId,

@@ -1,6 +1,6 @@
-//! Time zones by name, from a database that is part of the program.
+//! Time zones by name, from a database compiled into the program.
 //!
-//! The machine's own database is never asked: two machines with different ones would compute different slots.
+//! The machine's own database is not used: two machines with different versions would compute different slots.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -26,12 +26,12 @@ pub struct Zone {
 }
 
 impl Zone {
-    /// Needs no database.
+    /// UTC, which needs no database.
     pub fn utc() -> Self {
         Self { name: "UTC".to_string(), rules: TimeZone::UTC }
     }
 
-    /// Reads the name of a zone, in any case of letters.
+    /// Parses a zone name, ignoring case.
     pub fn parse(text: &str) -> Result<Self, ZoneError> {
         if text.eq_ignore_ascii_case("UTC") {
             return Ok(Self::utc());
@@ -41,7 +41,7 @@ impl Zone {
         named.ok_or_else(|| ZoneError { text: text.to_string(), reason: why_not(text) })
     }
 
-    /// The zone that a machine is set to, which may be an abbreviation of the database (`EST`).
+    /// The zone a machine is set to, which may be an abbreviation in the database (`EST`).
     pub fn of_machine(name: &str) -> Result<Self, ZoneError> {
         let place = ABBREVIATIONS.iter().find(|(short, _)| short.eq_ignore_ascii_case(name));
         Self::parse(place.map_or(name, |(_, place)| place))
@@ -57,17 +57,17 @@ impl Zone {
         &self.name
     }
 
-    /// The date that a calendar on the wall shows in this zone.
+    /// The civil date in this zone.
     pub fn date(&self, at: Wall) -> Date {
         Date(self.rules.to_datetime(timestamp(at)).date())
     }
 
-    /// The first instant of a day. A day that the zone left out begins with the day after it.
+    /// The first instant of a day. A day that the zone skipped starts with the next day.
     pub fn start_of_day(&self, date: Date) -> Wall {
         self.instant(date.0.to_datetime(civil::Time::midnight()))
     }
 
-    /// RFC 3339 with the offset that is in force then, in whole seconds unless there is more to say.
+    /// RFC 3339 with the offset in force, with fractions of a second only if there are any.
     pub fn show(&self, at: Wall) -> String {
         let at = timestamp(at);
         at.display_with_offset(self.rules.to_offset(at)).to_string()
@@ -78,11 +78,11 @@ impl Zone {
         show_time(self.rules.to_datetime(timestamp(at)).time())
     }
 
-    /// Reads an instant (`2026-03-08T07:30:00Z`, `2026-03-08T02:30-05:00`), a local date and time in this zone
-    /// (`2026-03-08T02:30`), or a date, which is its first instant.
+    /// Parses an instant (`2026-03-08T07:30:00Z`, `2026-03-08T02:30-05:00`), a local date and time in this zone
+    /// (`2026-03-08T02:30`), or a date, meaning its first instant.
     ///
-    /// Of a local time that the clocks show twice it is the first. A local time that the clocks skip and a day that the
-    /// zone left out are refused: the slot of another time is not the one that was meant.
+    /// A local time that occurs twice means the first. A skipped local time and a skipped day are refused: another slot
+    /// than the intended one would be used.
     pub fn parse_time(&self, text: &str) -> Result<Wall, TimeError> {
         match self.read_time(text)? {
             Read::Instant(at) => Ok(at),
@@ -96,8 +96,8 @@ impl Zone {
         }
     }
 
-    /// The same, but a local time that the clocks skip is the first instant after the gap, and a day that the zone left
-    /// out begins with the day after it.
+    /// Like `parse_time`, but a skipped local time means the first instant after the gap, and a skipped day starts with
+    /// the next day.
     pub fn parse_time_or_next(&self, text: &str) -> Result<Wall, TimeError> {
         Ok(match self.read_time(text)? {
             Read::Instant(at) => at,
@@ -117,7 +117,7 @@ impl Zone {
         }
     }
 
-    /// The first instant of a day and the first after it. A day that the zone left out has neither.
+    /// The first instant of a day and of the next one. A skipped day has neither.
     pub fn day(&self, date: Date) -> Result<(Wall, Wall), TimeError> {
         let (first, end) = (self.start_of_day(date), self.start_of_day(date.tomorrow()));
         if first < end { Ok((first, end)) } else { Err(self.skipped(&date.to_string(), first)) }
@@ -129,13 +129,13 @@ impl Zone {
         TimeError { text: text.trim().to_string(), reason }
     }
 
-    /// The first instant after the gap that a local time falls into.
+    /// The first instant after the gap that contains a local time.
     fn gap(&self, local: DateTime) -> Option<Wall> {
         let is_gap = matches!(self.rules.to_ambiguous_timestamp(local).offset(), AmbiguousOffset::Gap { .. });
         is_gap.then(|| self.instant(local))
     }
 
-    /// The instant of a local time: right after the gap if it is skipped, the first if it comes twice.
+    /// The instant of a local time: after the gap if it is skipped, the first if it occurs twice.
     fn instant(&self, local: DateTime) -> Wall {
         let at = |offset: Offset| offset.to_timestamp(local).unwrap_or(Timestamp::MAX);
         let first = match self.rules.to_ambiguous_timestamp(local).offset() {
@@ -149,7 +149,7 @@ impl Zone {
         Wall(first.as_millisecond())
     }
 
-    /// The stretch of time around an instant in which the clocks keep their offset. All in seconds.
+    /// The period around an instant in which the offset is constant, in seconds.
     pub(crate) fn stretch(&self, second: i64) -> Stretch {
         let at = from_second(second);
         let offset = seconds(self.rules.to_offset(at));
@@ -168,9 +168,9 @@ impl Zone {
 
     /// The last change of the offset at or before a second, and the offset before it.
     ///
-    /// Some changes are of the name alone. Looking back, jiff 0.2.39 skips a last change that its rule for the future
-    /// does not explain (America/Ciudad_Juarez, 2022-11-30), so that from where it leads one goes forward again. Only
-    /// whole seconds are asked for: of an instant before 1970 it cuts the fraction off in the wrong direction.
+    /// Some changes affect the name alone. Looking backwards, jiff 0.2.39 skips a last change that its rule for the
+    /// future does not explain (America/Ciudad_Juarez, 2022-11-30), so the search goes forward again from its answer.
+    /// It is called with whole seconds only: before 1970 it truncates fractions in the wrong direction.
     fn change_up_to(&self, second: i64) -> Option<(i64, i64)> {
         let offset_at = |second: i64| seconds(self.rules.to_offset(from_second(second)));
         let changed =
@@ -230,27 +230,27 @@ impl From<Zone> for String {
     }
 }
 
-/// A time in which a zone's clocks keep one offset from UTC. Everything is in seconds; a stretch without a beginning
-/// or an end reaches to the end of the numbers.
+/// A period in which a zone has one offset from UTC, in seconds. A period without start or end extends to the limits of
+/// the number type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
     pub start: i64,
-    /// Not part of it.
+    /// Exclusive.
     pub end: i64,
     pub offset: i64,
-    /// The offset that was in force before it.
+    /// The offset before it.
     pub before: i64,
-    /// The offset that comes after it.
+    /// The offset after it.
     pub after: i64,
 }
 
-/// A day of the calendar, in no zone.
+/// A calendar date without a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Date(civil::Date);
 
 impl Date {
-    /// Reads `2026-03-08`.
+    /// Parses `2026-03-08`.
     pub fn parse(text: &str) -> Result<Self, TimeError> {
         let shaped = text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
         match text.parse() {
@@ -294,7 +294,7 @@ impl From<Date> for String {
     }
 }
 
-/// Why a text is not a zone.
+/// Why a text is not a zone name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{text:?} is not a time zone: {reason}")]
 pub struct ZoneError {
@@ -302,7 +302,7 @@ pub struct ZoneError {
     reason: String,
 }
 
-/// Why a text is not a time: it cannot be read, or the clocks of the zone skip it.
+/// Why a text is not a time: unreadable, or skipped by the clocks of the zone.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{text:?} {reason}")]
 pub struct TimeError {
@@ -318,7 +318,7 @@ impl TimeError {
     }
 }
 
-/// A time as it is written.
+/// A time as written.
 enum Read {
     Instant(Wall),
     Local(DateTime),
@@ -327,11 +327,11 @@ enum Read {
 /// The length of `2026-03-08`.
 const DATE_BYTES: usize = 10;
 
-/// Names in the database that stand for the lack of a zone.
+/// Names in the database that mean "no zone".
 const NO_PLACES: [&str; 3] = ["Etc/Unknown", "Factory", "localtime"];
 
-/// Abbreviations and rules that the database has for old systems, each with the place whose clocks they name there.
-/// They are refused like those that it does not have: `EST` is not where the reader of a schedule thinks it is.
+/// Abbreviations and rules that the database keeps for old systems, each with the place it stands for. They are refused
+/// like unknown ones: readers of a schedule take `EST` for different places.
 const ABBREVIATIONS: [(&str, &str); 17] = [
     ("CET", "Europe/Brussels"),
     ("CST6CDT", "America/Chicago"),
@@ -357,7 +357,7 @@ fn is_a_place(name: &str) -> bool {
     !NO_PLACES.iter().chain(abbreviations).any(|other| name.eq_ignore_ascii_case(other))
 }
 
-/// Whether it is short for a zone, as `JST` and `CEST` are.
+/// Whether it looks like a zone abbreviation such as `JST` or `CEST`.
 fn is_abbreviation(text: &str) -> bool {
     text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
@@ -393,7 +393,7 @@ fn is_posix(text: &str) -> bool {
     rest.len() < text.len() && number.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// The zone with the most similar name, or the one that ends in the name of this city.
+/// The zone with the most similar name, or the one that ends in this city.
 fn meant(text: &str) -> Option<String> {
     let text = text.trim().replace(' ', "_");
     let names: alloc::vec::Vec<String> = Zone::names().collect();
@@ -402,7 +402,7 @@ fn meant(text: &str) -> Option<String> {
     whole.map(String::from).or_else(|| names.iter().find(|name| city(name)).cloned())
 }
 
-/// Instants beyond the calendar are its first or last.
+/// Clamps instants beyond the calendar to its first or last.
 fn timestamp(at: Wall) -> Timestamp {
     let end = if at.0 < 0 { Timestamp::MIN } else { Timestamp::MAX };
     Timestamp::from_millisecond(at.0).unwrap_or(end)

@@ -1,4 +1,4 @@
-//! Whether a run that is started now would find something to do, by the very code that it would claim with.
+//! Whether a run started now would find something due, by the code of the claim.
 
 use core::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::ledger::Status;
 use crate::record::Record;
 use crate::slot::{Choice, NotNow};
 
-/// What a look at a record comes to.
+/// The result of a look at a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub look: Look,
-    /// How long it is to the next slot, by the clock that slots are judged by.
+    /// The time until the next slot, by the clock that judges slots.
     pub next_in: Option<Duration>,
-    /// The record has to learn something though nothing runs.
+    /// The record must be updated although nothing runs.
     pub accounts: bool,
 }
 
@@ -36,7 +36,7 @@ fn judge<R: Rules>(claim: &Claim, record: Option<&Record>, context: &Context<'_>
     }
 }
 
-/// How long the lease lasts at least. Without a clock it is that of a whole time-to-live, unchanged.
+/// How long the lease lasts at least. Without a store clock: one whole time-to-live.
 fn remaining<R: Rules>(record: &Record, claim: &Claim, context: &Context<'_>) -> Duration {
     let ttl = record.lease.as_ref().map_or(claim.ttl, |lease| lease.ttl);
     match R::standing(record, context.reference.map(|reference| &reference.clock), context.facts, context.now.boot) {

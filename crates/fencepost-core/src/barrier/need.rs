@@ -1,4 +1,4 @@
-//! What a job needs of another, as people write it.
+//! The grammar of `needs`.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,25 +11,25 @@ use thiserror::Error;
 use crate::name::Job;
 use crate::nearest::nearest;
 
-/// One upstream, and what of it has to be there.
+/// One upstream, and which outcome and artifacts of it are required.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Need {
     pub job: Job,
     pub when: When,
-    /// The files that will be read, as their paths are recorded.
+    /// The artifacts that will be read, by their recorded paths.
     pub artifacts: Vec<String>,
     pub on_empty: OnEmpty,
 }
 
-/// Which slot of the upstream has to be good.
+/// Which slot of the upstream is required.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum When {
-    /// Its newest slot at or before mine. Without a known schedule: the newest of my day.
+    /// Its newest slot at or before the asking slot. If its schedule is unknown: the newest of the asking slot's day.
     #[default]
     LastDue,
     SameDay,
     SameSlot,
-    /// The newest slot that lies at most this long before mine.
+    /// The newest slot at most this long before the asking slot.
     Within(Duration),
     Any,
 }
@@ -37,7 +37,7 @@ pub enum When {
 impl When {
     const WORDS: [&'static str; 5] = ["last-due", "same-day", "same-slot", "within", "any"];
 
-    /// Reads what stands behind the `@`. How a length of time is written is the caller's to know.
+    /// Parses the text after `@`. The caller supplies the parser for durations.
     pub fn parse(text: &str, length: fn(&str) -> Result<Duration, String>) -> Result<Self, NeedError> {
         match text.split_once('=') {
             Some(("within", written)) => length(written).map(Self::Within).map_err(NeedError),
@@ -69,7 +69,7 @@ impl fmt::Display for When {
     }
 }
 
-/// What to do where the upstream had nothing.
+/// What to do if the upstream was `empty`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnEmpty {
     #[default]
@@ -96,7 +96,7 @@ impl Need {
         Self { job, when: When::default(), artifacts: Vec::new(), on_empty: OnEmpty::default() }
     }
 
-    /// Reads `NAME[@RULE][,artifact=PATH]…[,on-empty=proceed]`.
+    /// Parses `NAME[@RULE][,artifact=PATH]…[,on-empty=proceed]`.
     pub fn parse(text: &str, length: fn(&str) -> Result<Duration, String>) -> Result<Self, NeedError> {
         let mut parts = text.split(',');
         let mut need = Self::head(parts.next().unwrap_or_default(), length)?;
@@ -115,7 +115,7 @@ impl Need {
         Ok(need)
     }
 
-    /// A host may stand behind an `@` as well: what is not a rule is one, if a rule or nothing follows it.
+    /// A host may follow an `@` too: a part that is not a rule is a host, if a rule or nothing follows it.
     fn head(text: &str, length: fn(&str) -> Result<Duration, String>) -> Result<Self, NeedError> {
         let job = |text: &str| Job::parse(text).map_err(|error| NeedError(error.to_string()));
         let Some((name, rule)) = text.rsplit_once('@') else { return job(text).map(Self::of) };

@@ -1,4 +1,4 @@
-//! The sentences in which the barrier gives its reasons.
+//! The barrier's reasons as sentences.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -96,7 +96,7 @@ fn start(artifact: &Artifact) -> String {
     format!("{}…", &artifact.sha256.to_string()[..12])
 }
 
-/// A moment in the zone of whoever asks.
+/// An instant in the asking job's zone.
 fn moment(at: Wall, zone: &Zone) -> String {
     format!("{} {} ({zone})", zone.date(at), zone.show_time(at))
 }

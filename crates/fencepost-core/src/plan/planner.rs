@@ -1,4 +1,4 @@
-//! The walk backwards from now.
+//! The backwards walk of the plan.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -7,15 +7,15 @@ use super::{Due, Gap, Mode, Occurrences, Order, Plan, PlanRules, SlotState, Stat
 use crate::ledger::Trigger;
 use crate::time::Wall;
 
-/// Everything a plan is made of.
+/// The inputs of a plan.
 pub(super) struct Planner<'a, R, O: ?Sized> {
     pub(super) schedule: &'a O,
     pub(super) state: State<'a>,
     pub(super) terms: &'a Terms,
     pub(super) now: Wall,
-    /// No slot before this ever runs.
+    /// No slot before this runs.
     pub(super) floor: Wall,
-    /// Every slot up to here is accounted for, or before the job's time.
+    /// Every slot up to here is accounted for, or from before the job was seen.
     pub(super) accounted: Wall,
     pub(super) rules: core::marker::PhantomData<R>,
 }
@@ -50,13 +50,13 @@ impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
         plan
     }
 
-    /// The next slot that will run: one that was run before its time is not among them.
+    /// The next slot that will run, leaving out slots that ran before their time.
     fn next(&self, after: Wall) -> Option<Wall> {
         let mut slots = core::iter::successors(self.schedule.after(after), |slot| self.schedule.after(*slot));
         slots.find(|slot| R::is_due(self.state.of(*slot)))
     }
 
-    /// Walks backwards until no more may run: over the slots that are not accounted for, then over those that are but
+    /// Walks backwards until the limit is reached: over slots that are not accounted for, then over those that are but
     /// have attempts left or whose run died.
     fn choose(&self, current: Wall) -> Choice {
         let mut choice = Choice::default();
@@ -79,7 +79,7 @@ impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
         choice
     }
 
-    /// Slots that are accounted for, of which something is known, newest first.
+    /// Known slots that are accounted for, newest first.
     fn known_before(&self, current: Wall) -> impl Iterator<Item = Wall> {
         let is_slot = |slot: &Wall| self.schedule.at_or_before(*slot) == Some(*slot);
         let is_old = |slot: &Wall| (self.floor..=self.accounted.min(current)).contains(slot);
@@ -96,7 +96,7 @@ impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
         is_timely || (chosen < R::most(self.terms) && reaches())
     }
 
-    /// The newest slot that a run for `slot` does not cover, because it is too old.
+    /// The newest slot that is too old for a run of `slot` to cover.
     fn beyond_age(&self, slot: Wall) -> Option<Wall> {
         let newest = match (R::most(self.terms), self.terms.within) {
             (0, _) => just_before(slot),
@@ -152,7 +152,7 @@ impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
         Some(Due { covers, ..self.due(slot, current) })
     }
 
-    /// The slots that one run for `slot` makes up for.
+    /// The slots that one run for `slot` covers.
     fn covered(&self, slot: Wall, choice: &Choice) -> Option<Gap> {
         let after = choice.refused.unwrap_or(self.accounted).max(self.accounted);
         let older = self.gap(after, just_before(slot), R::is_due);
@@ -174,8 +174,8 @@ impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
         }
     }
 
-    /// The slots after `after` and up to `to` that count by what is known about them, by arithmetic: nothing is known
-    /// about most.
+    /// The slots after `after` up to `to` that count by their known state, computed arithmetically: most slots are
+    /// unknown.
     fn gap(&self, after: Wall, to: Wall, counts: impl Fn(Option<SlotState>) -> bool) -> Option<Gap> {
         let is_slot = |slot: Wall| self.schedule.at_or_before(slot) == Some(slot);
         let between = |slot: Wall| after < slot && slot <= to;

@@ -1,4 +1,4 @@
-//! The plan in words for people.
+//! The plan as sentences for people.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -9,7 +9,7 @@ use crate::time::Wall;
 use crate::zone::Zone;
 
 impl Plan {
-    /// What the plan does and why, in sentences.
+    /// What the plan does and why.
     pub fn reason(&self, terms: &Terms, zone: &Zone) -> String {
         let mut sentences = alloc::vec![self.about_slots(terms, zone)];
         sentences.extend(self.dropped.map(|gap| about_dropped(&gap, terms, zone)));

@@ -1,4 +1,4 @@
-//! What a record says about single slots: how each ended, and how many attempts it has had.
+//! The known slots of a record: how each ended, and how many attempts it has had.
 
 use alloc::vec::Vec;
 
@@ -9,22 +9,22 @@ use crate::record::Record;
 use crate::schedule::Schedule;
 use crate::time::Wall;
 
-/// The most slots that one run can be found to have overlapped, one by one. Older ones are accounted for otherwise.
+/// The most slots that one run is found to have overlapped. Older ones are accounted for by other means.
 const OVERLAPPED_MAX: usize = 64;
 
-/// How a slot was done, if it was.
+/// The status of a done slot.
 pub(super) fn done(record: &Record, slot: Wall) -> Option<Status> {
     let newest = record.ledger.attempts(slot).last().map(|newest| newest.status);
     newest.filter(|status| matches!(status, Status::Ok | Status::Empty))
 }
 
-/// The newest outcome of a slot: its own, or else that of a run which covered it.
+/// The newest outcome of a slot: its own, else that of a run that covered it.
 pub(super) fn newest(ledger: &Ledger, slot: Wall) -> Option<&Outcome> {
     let stands_for = |outcome: &&Outcome| outcome.status != Status::Missed && outcome.is_within(slot, slot);
     ledger.attempts(slot).last().or_else(|| ledger.ring.iter().rev().find(stands_for))
 }
 
-/// How a slot failed whose attempts are used up.
+/// The failure of a slot whose attempts are used up.
 pub(super) fn failed(record: &Record, slot: Wall) -> NotNow {
     let mut newest_first = record.ledger.ring.iter().rev();
     let newest = newest_first.find(|outcome| outcome.status.is_failure() && outcome.is_within(slot, slot));
@@ -32,16 +32,16 @@ pub(super) fn failed(record: &Record, slot: Wall) -> NotNow {
     NotNow::Failed { slot, state, exit_code }
 }
 
-/// How many attempts a slot has had, or that one of several slots which had the most.
+/// How many attempts a slot has had; of several slots, the highest count.
 pub(crate) fn tries<R: PlanRules>(ledger: &Ledger, slot: Wall, covers: Option<Covered>) -> u32 {
     let Some(covers) = covers else { return ledger.tries(|outcome| R::counts_for(outcome, slot, slot)) };
-    // A slot that was done before is not among those that the run covers.
+    // A slot that was already done is not covered by the run.
     let is_done = |slot| ledger.attempts(slot).last().is_some_and(|last| SlotState::of(last.status, true).is_done());
     let is_covered = |outcome: &Outcome| outcome.covers.is_some() || !is_done(outcome.slot);
     ledger.tries(|outcome| R::counts_for(outcome, covers.from, covers.to) && is_covered(outcome))
 }
 
-/// What the record knows about single slots, one entry each, its last.
+/// The last known state of each slot in the record.
 pub(super) fn known<R: PlanRules>(
     record: Option<&Record>,
     lease: Standing,
@@ -71,7 +71,7 @@ pub(super) fn known<R: PlanRules>(
 }
 
 /// The last slot of a collapsed run that failed for good, if every slot between it and `evaluated` is accounted for.
-/// Nothing else in the record says so of the slots that the run covered.
+/// Only this outcome accounts for the slots it covered.
 pub(super) fn past_failures<R: PlanRules>(
     ledger: &Ledger,
     schedule: &Schedule,
@@ -95,8 +95,8 @@ pub(super) fn past_failures<R: PlanRules>(
     past
 }
 
-/// The slots that passed while a run was going: their triggers were skipped, and that is final. Of a run that died it is
-/// known when that was found out, not until when it was going.
+/// The slots that passed while a run was going: their triggers were skipped, which is final. For a run that died, only
+/// the time of detection is known, so it overlaps none.
 fn overlapped<R: PlanRules>(outcome: &Outcome, schedule: &Schedule) -> Vec<Wall> {
     let ended = R::ended(outcome);
     if outcome.started >= ended || !outcome.status.is_of_a_run() || outcome.status == Status::Lost {
@@ -107,12 +107,12 @@ fn overlapped<R: PlanRules>(outcome: &Outcome, schedule: &Schedule) -> Vec<Wall>
     backwards.take_while(|slot| *slot > outcome.started && *slot > outcome.slot).take(OVERLAPPED_MAX).collect()
 }
 
-/// Whether what holds the lease is a run that nothing is recorded of yet.
+/// Whether the lease belongs to a run without an outcome yet.
 pub(super) fn is_run(record: &Record) -> bool {
     record.lease.as_ref().is_some_and(|lease| lease.holder.is_run() && record.ledger.of_run(lease.run).is_none())
 }
 
-/// Whether the run that holds the lease was for this slot, and has died.
+/// Whether the lease's run was for this slot and has died.
 pub(super) fn died(record: &Record, slot: Wall, lease: Standing) -> bool {
     record.lease.as_ref().is_some_and(|held| is_run(record) && held.slot == slot && lease == Standing::Over)
 }
