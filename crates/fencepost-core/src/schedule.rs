@@ -1,7 +1,7 @@
-//! When a job is due: the instants that a cron expression or `every 45m` names in a zone.
+//! Schedules: the instants of a cron expression or of `every 45m` in a zone.
 //!
-//! Instants are generated here and not by a cron library, because a daily job is to have exactly one of them on every
-//! civil day, whatever the clocks do, and because the plan goes backwards in time.
+//! Instants are generated here and not by a cron library: a daily job must have exactly one per civil day, also when
+//! the clocks change, and the plan walks backwards in time.
 
 mod cron;
 mod dst;
@@ -42,8 +42,8 @@ enum Kind {
 }
 
 impl Schedule {
-    /// Reads a cron expression of five fields, or six with the seconds first; `@daily` and its like; or `every 45m`,
-    /// which may go on with `from` and a time. What can never fire is refused.
+    /// Parses a cron expression of five fields, or six with seconds first; `@daily` and the like; or `every 45m`,
+    /// optionally with `from` and a time. Refuses a schedule that can never fire.
     pub fn parse(text: &str, zone: &Zone) -> Result<Self, ScheduleError> {
         let text = text.split_whitespace().collect::<alloc::vec::Vec<_>>().join(" ");
         let kind = Kind::parse(&text, zone);
@@ -53,7 +53,7 @@ impl Schedule {
         }
     }
 
-    /// The text it was read from, without superfluous blanks.
+    /// The text it was parsed from, without superfluous blanks.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -62,8 +62,8 @@ impl Schedule {
         &self.zone
     }
 
-    /// Whether it follows real time: `every 45m`, or a time of day that begins with a star. Fixed times follow the clock
-    /// on the wall.
+    /// Whether it follows real time: `every 45m`, or a time of day that starts with a star. Fixed times follow local
+    /// time.
     pub fn is_interval(&self) -> bool {
         match &self.kind {
             Kind::Every(_) => true,
@@ -82,11 +82,11 @@ impl Schedule {
         }
     }
 
-    /// The last instant that is not after `at`.
+    /// The last instant at or before `at`.
     pub fn at_or_before(&self, at: Wall) -> Option<Wall> {
         match &self.kind {
             Kind::Every(every) => every.at_or_before(at),
-            // An instant before the calendar is taken for its first second, which is after it.
+            // An instant before the calendar maps to the calendar's first second, which is later.
             Kind::Cron(cron) => {
                 Walk::new(cron, &self.zone, second(at)).last(second(at)).map(wall).filter(|found| *found <= at)
             }
@@ -108,7 +108,7 @@ impl Schedule {
         core::iter::successors(next(at), move |&last| next(last))
     }
 
-    /// The instants not after `at`, the last first.
+    /// The instants at or before `at`, the last first.
     pub fn backward(&self, at: Wall) -> impl Iterator<Item = Wall> {
         let mut walk = self.walk(at);
         let mut back = move |to: Wall| match &mut walk {
@@ -118,8 +118,8 @@ impl Schedule {
         core::iter::successors(back(at), move |&last| back(Wall(last.0.saturating_sub(1))))
     }
 
-    /// How many instants there are after `after` and up to `to`. It is exact and does not walk over them: ten years of
-    /// minutes cost a little per month.
+    /// The exact number of instants after `after` up to `to`, without enumerating them: ten years of minutes cost a
+    /// little per month.
     pub fn count(&self, after: Wall, to: Wall) -> u64 {
         match &self.kind {
             Kind::Every(every) => every.count(after, to),
@@ -130,14 +130,14 @@ impl Schedule {
         }
     }
 
-    /// The time between the last instant not after `at` and the one that follows.
+    /// The time between the last instant at or before `at` and the next one.
     pub fn period_hint(&self, at: Wall) -> Option<Duration> {
         let before = self.at_or_before(at)?;
         Some(self.after(at)?.since(before))
     }
 
-    /// A short text that changes when the instants do: two spellings of one schedule have the same, another zone or
-    /// another time has not.
+    /// A short text that changes with the instants: two spellings of one schedule share it, another zone or time does
+    /// not.
     pub fn fingerprint(&self) -> String {
         let canonical = match &self.kind {
             Kind::Cron(cron) => cron.canonical(),
@@ -147,7 +147,7 @@ impl Schedule {
         crate::hex::encode(&hash[..8])
     }
 
-    /// When it fires, in words.
+    /// A description in words.
     pub fn describe(&self) -> String {
         match &self.kind {
             Kind::Cron(cron) => format!("{}, {} time", cron.words(), self.zone),
@@ -194,7 +194,7 @@ pub struct ScheduleError {
     reason: String,
 }
 
-/// The second an instant lies in, kept within the calendar.
+/// The second of an instant, clamped to the calendar.
 fn second(at: Wall) -> i64 {
     at.0.div_euclid(1000).clamp(FIRST, END)
 }

@@ -1,9 +1,9 @@
-//! What opening a store may need beside its URL.
+//! What opening a store needs besides its URL.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// A password. It shows itself to nobody who does not ask for it by name.
+/// A password. Only [`Secret::reveal`] returns it; `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -12,7 +12,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The password itself. It belongs into a connection and nowhere else.
+    /// The password itself, for a connection only.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -24,13 +24,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What opening a store may need beside its URL.
+/// What opening a store needs besides its URL.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// Goes before a password in the URL.
+    /// Takes precedence over a password in the URL.
     pub password: Option<Secret>,
-    /// A directory for what can be fetched again, such as the clone of a git store. Without one the user's own is used.
+    /// A directory for data that can be fetched again, such as the clone of a git store. Default: the user's cache
+    /// directory.
     pub cache: Option<PathBuf>,
-    /// Opening and reading create nothing: a store that is missing is an error, or reads as empty.
+    /// Opening and reading create nothing: a missing store is an error, or reads as empty.
     pub must_exist: bool,
 }

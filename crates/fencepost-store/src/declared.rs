@@ -1,8 +1,8 @@
-//! What cannot be proved by using a store, but is said by its settings.
+//! Properties that using a store cannot prove but its settings show.
 
 use crate::{Store, StoreError};
 
-/// One thing that a store's settings say.
+/// One property shown by a store's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
     pub name: &'static str,
@@ -11,16 +11,16 @@ pub struct Declared {
     pub detail: String,
 }
 
-/// What a setting means for the promises.
+/// The effect of a setting on the promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// The promises hold.
     Sound,
-    /// They hold less firmly than with another setting, or only under an assumption that the detail names.
+    /// The promises hold under an assumption that the detail names, or less firmly than with another setting.
     Weak,
     /// A promise does not hold.
     Unsound,
-    /// It could not be found out.
+    /// It could not be determined.
     Unknown,
 }
 
@@ -30,7 +30,7 @@ impl Declared {
     }
 }
 
-/// A store that also tells what cannot be proved by using it, for `store check`.
+/// A store that also declares what using it cannot prove, for `store check`.
 pub trait Declaring: Store {
     fn declared(&self) -> Result<Vec<Declared>, StoreError>;
 }

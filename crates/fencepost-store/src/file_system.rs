@@ -1,4 +1,4 @@
-//! Which file systems can be trusted with a lock, and which folders with anything.
+//! Which file systems provide reliable locks, and which folders are synchronised.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::statfs::{Statfs, statfs};
 
-/// What sort of shared file system a directory is on, or `None` if it is this machine's own.
+/// The kind of shared file system a directory is on, or `None` if it is local.
 pub fn shared_file_system(directory: &Path) -> io::Result<Option<&'static str>> {
     Ok(kind(&statfs(directory)?))
 }
 
 #[cfg(target_os = "linux")]
 fn kind(found: &Statfs) -> Option<&'static str> {
-    // The type's width differs between architectures, and the upper half of it is sign at most.
+    // The type's width differs between architectures; the upper half is at most sign extension.
     shared_by_magic(found.filesystem_type().0 as u32)
 }
 
@@ -23,7 +23,7 @@ fn kind(found: &Statfs) -> Option<&'static str> {
     (!found.flags().contains(nix::mount::MntFlags::MNT_LOCAL)).then_some("a network file system")
 }
 
-/// The file systems that more than one kernel may write to, or that answer locks in a process of their own.
+/// File systems that several kernels may write to, or that handle locks in a process of their own.
 #[cfg(any(target_os = "linux", test))]
 fn shared_by_magic(magic: u32) -> Option<&'static str> {
     Some(match magic {
@@ -44,8 +44,8 @@ fn shared_by_magic(magic: u32) -> Option<&'static str> {
     })
 }
 
-/// Creates a private `directory` and the missing ones above it. Each new name is flushed, because a store that is gone
-/// after a power cut has forgotten its tokens.
+/// Creates a private `directory` and its missing parents. Flushes each new entry: a store that disappears in a power
+/// cut would lose its tokens.
 pub(crate) fn create_directories(directory: &Path) -> io::Result<()> {
     if directory.is_dir() {
         return Ok(());
@@ -59,7 +59,7 @@ pub(crate) fn create_directories(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Folders that are carried to other machines behind our back: there is no place where a check could be made.
+/// Folders that a service copies to other machines. No check can be atomic there.
 const SYNC_FOLDERS: [(&str, &str); 8] = [
     ("Dropbox", "Dropbox"),
     ("OneDrive", "OneDrive"),
@@ -71,7 +71,7 @@ const SYNC_FOLDERS: [(&str, &str); 8] = [
     ("CloudStorage", "a cloud provider"),
 ];
 
-/// What a folder holds if it is synchronised.
+/// Files that mark a synchronised folder.
 const SYNC_MARKS: [(&str, &str); 4] = [
     (".stfolder", "Syncthing"),
     (".dropbox", "Dropbox"),
@@ -79,7 +79,7 @@ const SYNC_MARKS: [(&str, &str); 4] = [
     (".849C9593-D756-4E56-8D6E-42412F2A707B", "OneDrive"),
 ];
 
-/// The service that carries the directory away, and by what it was recognised.
+/// The service that synchronises the directory, and the sign by which it was recognised.
 pub fn sync_folder(directory: &Path) -> Option<(&'static str, PathBuf)> {
     directory.ancestors().find_map(|above| {
         let name = above.file_name().unwrap_or_default().to_string_lossy();
@@ -96,7 +96,7 @@ pub fn sync_folder(directory: &Path) -> Option<(&'static str, PathBuf)> {
     })
 }
 
-/// A directory `.dropbox` is where Dropbox keeps its settings, in every home directory; the mark is a file.
+/// The mark is a file. A directory `.dropbox` holds Dropbox's settings and exists in every home directory.
 fn is_mark(mark: &Path) -> bool {
     fs::metadata(mark).is_ok_and(|found| found.is_file() || !mark.ends_with(".dropbox"))
 }

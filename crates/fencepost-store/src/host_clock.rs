@@ -1,7 +1,7 @@
-//! This machine's clock, as the stores that live on one machine report it.
+//! This machine's clock, for stores that live on one machine.
 //!
-//! Its era is the boot. Two readings of one era are comparable in every process of the machine; a lease from another
-//! era was held by something that a reboot has ended.
+//! Its era is the boot. Readings of one era are comparable in every process of the machine; the holder of a lease from
+//! another era was ended by a reboot.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::{Era, StoreClock, Wall};
 
-/// The reading now, or `None` where the boot cannot be told: a clock without its era would be worse than none.
+/// The current reading, or `None` if the boot id cannot be read: a clock without its era is worse than none.
 pub fn now() -> Option<StoreClock> {
     static AHEAD_MS: OnceLock<Option<i64>> = OnceLock::new();
     let era = Era(boot_id()?.to_string());
@@ -21,7 +21,7 @@ pub fn now() -> Option<StoreClock> {
     Some(StoreClock { wall: wall(), era, tick })
 }
 
-/// Which boot of the machine this is, asked once; `None` where it cannot be told.
+/// The boot id, read once; `None` if it cannot be read.
 pub fn boot_id() -> Option<&'static str> {
     static ID: OnceLock<Option<String>> = OnceLock::new();
     ID.get_or_init(|| platform::boot_id().map(|id| id.trim().to_string()).filter(|id| !id.is_empty())).as_deref()
@@ -44,12 +44,12 @@ mod platform {
         fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()
     }
 
-    /// How far this process's boot clock runs ahead of the machine's. A container in a time namespace of its own
-    /// shares the boot id but not the reading, and would otherwise expire the leases of its neighbours.
+    /// How far this process's boot clock is ahead of the machine's. A container in its own time namespace shares the
+    /// boot id but not the reading, and would otherwise expire its neighbours' leases.
     pub(super) fn ahead_ms() -> Option<i64> {
         match fs::read_to_string("/proc/self/timens_offsets") {
             Ok(text) => boottime_offset_ms(&text),
-            // A kernel without time namespaces has no such file.
+            // A kernel without time namespaces does not have this file.
             Err(_) => Some(0),
         }
     }
@@ -76,7 +76,7 @@ mod platform {
     use super::ClockId;
     use std::process::Command;
 
-    /// On macOS this one runs through sleep, unlike the clock behind `Instant`.
+    /// On macOS this clock runs through sleep, unlike the one behind `Instant`.
     pub(super) const CLOCK: ClockId = ClockId::CLOCK_MONOTONIC;
 
     /// Asked of the system's own tool, because the call behind it cannot be made without `unsafe`. The boot time

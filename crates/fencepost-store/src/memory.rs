@@ -1,4 +1,4 @@
-//! A store in memory, for tests and for the model: stricter than any real one.
+//! A store in memory for tests and the model, stricter than any real one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::{
 /// A store that lives as long as its last handle. A clone is another handle of the same store.
 ///
 /// It is stricter than any real one: no two states of any key of any `MemoryStore` in the process share a version,
-/// the order of versions tells nothing, and a read with an unsound key is refused like a swap.
+/// versions have no order, and a read with an invalid key is refused like a swap.
 #[derive(Clone)]
 pub struct MemoryStore {
     entries: Arc<Mutex<BTreeMap<String, Entry>>>,
@@ -26,13 +26,13 @@ impl MemoryStore {
         Self { entries: Arc::default(), clock: None }
     }
 
-    /// A store whose clock is whatever `clock` says, like a database server.
+    /// A store with the given clock, like a database server.
     pub fn with_clock(clock: impl Fn() -> StoreClock + Send + Sync + 'static) -> Self {
         Self { entries: Arc::default(), clock: Some(Arc::new(clock)) }
     }
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
-        // No operation here can panic half-way, so that what a panicking test thread left behind is whole.
+        // No operation here panics half-way, so the map behind a poisoned lock is intact.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -93,8 +93,8 @@ impl Store for MemoryStore {
     }
 }
 
-/// Eight bytes that were never given before in this process. The multiplication by an odd number keeps them distinct
-/// and takes their order away, for nobody may rely on one.
+/// Eight bytes that are unique in this process. Multiplying by an odd number keeps them distinct and removes their
+/// order, which callers must not rely on.
 fn fresh_version() -> Version {
     static GIVEN: AtomicU64 = AtomicU64::new(1);
     let number = GIVEN.fetch_add(1, Ordering::Relaxed);

@@ -1,16 +1,16 @@
-//! Connections that wait for their next call.
+//! A pool of idle connections.
 //!
-//! A call takes a connection for itself and brings it back if it is still sound, so that a call which hangs hangs only
-//! its caller. An old one is not used again: what stands between client and server forgets idle connections, and a swap
-//! on such a one would have an unknown fate.
+//! A call takes a connection for itself and returns it if it is still usable, so a call that hangs blocks only its
+//! caller. An old connection is not reused: proxies drop idle connections, and a swap on a dropped one has an unknown
+//! fate.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a connection may lie idle.
+/// How long a connection may be idle.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
-/// How many may.
+/// How many idle connections are kept.
 const IDLE_CONNECTIONS_MAX: usize = 4;
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl<C> Pool<C> {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// The connection that was used last, if it is young enough. Older ones are closed.
+    /// The most recently used connection, if it is young enough. Older ones are closed.
     pub(crate) fn take(&self) -> Option<C> {
         let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let closed: Vec<_> = idle.extract_if(.., |(_, since)| since.elapsed() > IDLE_MAX).collect();

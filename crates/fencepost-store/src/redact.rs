@@ -1,7 +1,7 @@
-//! Taking passwords out of what is shown. A token is as often the user's name as the password in a URL, so that
-//! everything before the `@` goes, except the plain user of ssh.
+//! Removes passwords from messages. In a URL a token is as often the user name as the password, so everything before
+//! the `@` is removed, except a plain ssh user.
 
-/// A text in which URLs may stand anywhere.
+/// Redacts every URL in a text.
 pub fn redacted_text(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;

@@ -25,14 +25,14 @@ use crate::{
 use failure::{Stage, failure, foreign_content};
 use place::{FileId, file_id};
 
-/// How long a call waits for other processes before it fails. Nothing is held meanwhile.
+/// How long a call waits for other processes before it fails. It holds no lock meanwhile.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// The log begins anew past 64 frames. It is replayed by whoever opens the database first, so that it must stay short.
+/// The log starts over past this many frames. The first process to open the database replays it, so it must stay short.
 const LOG_FRAMES_MAX: u64 = 64;
 
-/// How long it is as a file with so many frames. One that is shorter need not be counted, and one that came to be much
-/// longer, because somebody was in the way for long, is cut.
+/// The file size of a log with so many frames. A shorter log is not counted. A much longer one, left by a long reader,
+/// is truncated.
 const LOG_BYTES: u64 = log_bytes(LOG_FRAMES_MAX);
 const LOG_BYTES_MAX: u64 = log_bytes(LOG_FRAMES_MAX * 3 / 2);
 
@@ -45,7 +45,7 @@ const fn log_bytes(frames: u64) -> u64 {
 pub struct SqliteStore {
     path: PathBuf,
     log_path: PathBuf,
-    /// What was opened. The path may come to mean another file, and a swap into a removed one is lost.
+    /// The identity of the opened files. If the path is replaced, a swap into the removed file would be lost.
     opened: OpenedFiles,
     connection: Mutex<Connection>,
 }
@@ -57,8 +57,8 @@ struct OpenedFiles {
 }
 
 impl SqliteStore {
-    /// Opens the database at `path`, making it and its directory where there is none. What is there and was not
-    /// written by fencepost is refused and left as it is.
+    /// Opens the database at `path`, creating it and its directory if missing. A file that fencepost did not write is
+    /// refused and left as it is.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let path = place::prepare(path)?;
         let connection = setup::connect(&path)?;
@@ -70,9 +70,9 @@ impl SqliteStore {
         Ok(Self { path, log_path, opened, connection: Mutex::new(connection) })
     }
 
-    /// The connection, if it still leads to the files that the path names.
+    /// The connection, if the path still names the opened files.
     fn connection(&self) -> Result<MutexGuard<'_, Connection>, StoreError> {
-        // A panic ends a transaction by rolling it back, so that the connection behind a poisoned lock is sound.
+        // A panic rolls a transaction back, so the connection behind a poisoned lock is usable.
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_replaced() { Err(place::replaced(&self.path)) } else { Ok(connection) }
     }
@@ -85,7 +85,7 @@ impl SqliteStore {
         move |error| failure(&self.path, stage, &error)
     }
 
-    /// Commits, and says `Unknown` of a commit whose files were replaced before it was through.
+    /// Commits. The fate of a commit whose files were replaced meanwhile is `Unknown`.
     fn commit(&self, transaction: Transaction<'_>) -> Result<(), StoreError> {
         transaction.commit().map_err(self.failed(Stage::Commit))?;
         if self.is_replaced() {
@@ -99,8 +99,8 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// Moves the log into the database if it has grown long, so that the next commit begins it anew. It waits for
-    /// nobody. A reader in its way or a full disk is no matter: the log goes on, and the next swap tries again.
+    /// Checkpoints the log if it has grown long, so the next commit starts it over. Never waits. A reader in the way or
+    /// a full disk does no harm: the log grows, and the next swap tries again.
     fn shorten_log(&self, connection: &Connection) {
         if !std::fs::metadata(&self.log_path).is_ok_and(|log| log.len() > LOG_BYTES) {
             return;
@@ -126,8 +126,8 @@ impl Store for SqliteStore {
         let new = new.map(Stored::new).transpose()?;
         let mut connection = self.connection()?;
         self.shorten_log(&connection);
-        // A transaction that reads first and writes later fails as soon as another one does the same; this one takes
-        // the write lock at once and waits for it.
+        // Takes the write lock at once and waits for it: a transaction that reads first and writes later fails as soon
+        // as another does the same.
         let transaction =
             Transaction::new(&mut connection, TransactionBehavior::Immediate).map_err(self.failed(Stage::Before))?;
         let clock = host_clock::now();
@@ -176,21 +176,20 @@ fn entry(connection: &Connection, key: &str) -> rusqlite::Result<Option<Entry>> 
         .optional()
 }
 
-/// A version and a value as a row holds them.
+/// A version and a value as stored in a row.
 ///
-/// A value that does not fit beside its key is filled up to whole pages, and its version ends with how long it is. Over one
-/// of the same length SQLite writes it in place: pages that stay as they were are not written, none is freed, and none is
-/// looked for.
+/// A value that does not fit beside its key is padded to whole pages, and its version ends with its length. SQLite
+/// overwrites a value of the same length in place: unchanged pages are not written, none is freed or allocated.
 struct Stored<'a> {
     version: Version,
     value: Cow<'a, [u8]>,
 }
 
-/// How much SQLite puts beside the key at most, and into each page that follows.
+/// How many bytes SQLite stores beside the key, and on each following page.
 const BESIDE_THE_KEY_BYTES: usize = 900;
 const PAGE_BYTES: usize = 4096 - 4;
 
-/// How much of a version tells it from others. What follows is a length.
+/// The random part of a version. A length follows.
 const VERSION_BYTES: usize = 16;
 
 impl<'a> Stored<'a> {
@@ -214,7 +213,7 @@ impl<'a> Stored<'a> {
     }
 }
 
-/// Writes the new entry where the expected one stands, and says whether it did.
+/// Replaces the expected entry, and returns whether it did.
 fn write(
     connection: &Connection,
     key: &Key,
@@ -234,13 +233,13 @@ fn write(
             "INSERT INTO entries (key, version, value) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
             params![key, new.version.0, new.value],
         ),
-        // There is nothing to write: what has to be is that nothing stands there.
+        // A removal of a missing key writes nothing; it only checks that the key is missing.
         (None, None) => Ok(usize::from(entry(connection, key)?.is_none())),
     };
     Ok(changed? > 0)
 }
 
-/// Keys are ASCII, so that the greatest character of all bounds those with a prefix from above.
+/// Keys are ASCII, so the greatest character is an upper bound for all keys with a prefix.
 fn keys(connection: &Connection, prefix: &str, after: &str, limit: usize) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare(
         "SELECT key FROM entries WHERE key >= ?1 AND key < ?1 || char(0x10ffff) AND key > ?2 ORDER BY key LIMIT ?3",

@@ -1,18 +1,18 @@
-//! How bytes travel between this host and a store, and which ways are refused.
+//! The transport between this host and a store, and which transports are refused.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::declared::{Declared, Standing};
 use crate::{OpenError, StoreError, Trouble};
 
-/// How bytes travel between this host and a server.
+/// The transport to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     /// The server is on this machine.
     Local,
-    /// TLS, and the server's certificate is good for its name.
+    /// TLS with a verified certificate.
     Verified,
-    /// TLS, without asking who the server is.
+    /// TLS without verification of the server.
     Encrypted,
     /// Plain text to another host, which the URL allows explicitly.
     Plain,
@@ -47,7 +47,7 @@ pub(crate) fn is_loopback(host: &str) -> bool {
     host == "localhost" || is_address
 }
 
-/// Why plain text to another host is refused. `remedy` says how to write the URL instead, and which option allows it.
+/// Why plain text to another host is refused. `remedy` says how to write the URL, and which option allows plain text.
 pub(crate) fn refusal(shown: &str, host: &str, remedy: &str) -> String {
     format!(
         "{shown} is not encrypted: every host on the way to {host} could read the password and change the data. Nothing \
@@ -55,7 +55,7 @@ pub(crate) fn refusal(shown: &str, host: &str, remedy: &str) -> String {
     )
 }
 
-/// A store that is refused before anything is sent.
+/// The error for a store that is refused before anything is sent.
 pub(crate) fn refused(text: String) -> OpenError {
     OpenError::Store(StoreError::not_done(Trouble::Refused, text))
 }

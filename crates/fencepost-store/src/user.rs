@@ -1,4 +1,4 @@
-//! The user that this process runs as.
+//! The user this process runs as.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use nix::unistd::{Uid, geteuid};
 
-/// A user, as the passwd database knows them.
+/// A user of the passwd database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     pub name: String,
@@ -15,19 +15,19 @@ pub struct User {
 }
 
 impl User {
-    /// Whom this process acts for. The database may be on the network, so that it is asked once.
+    /// The user this process acts for. Looked up once, because the database may be on the network.
     pub fn current() -> Option<&'static Self> {
         static CURRENT: OnceLock<Option<User>> = OnceLock::new();
         CURRENT.get_or_init(|| system::user(geteuid())).as_ref()
     }
 
-    /// A user's name and number for a message, or the number alone where the database does not have it.
+    /// A user's name and uid for messages, or the uid alone if the database does not have it.
     pub fn shown(number: u32) -> String {
         let user = system::user(Uid::from_raw(number));
         user.map_or(format!("uid {number}"), |user| format!("{} (uid {number})", user.name))
     }
 
-    /// The user with this number among lines of `/etc/passwd`.
+    /// The user with this uid in lines of `/etc/passwd`.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "there the file does not know the people"))]
     fn among(passwd: &[u8], user: Uid) -> Option<Self> {
         let mut lines =
@@ -39,9 +39,8 @@ impl User {
     }
 }
 
-/// Who stands in this machine's own file is found there. The others are asked for by the program that comes with the
-/// system's C library: it may ask a daemon or directories on the network, by modules that are loaded into whoever asks
-/// and do not fit a program which has a C library of its own.
+/// Looks in `/etc/passwd` first. Other users are looked up with `getent`: the C library may ask a daemon or the network
+/// through modules that it loads into the calling process, which a static binary cannot do.
 #[cfg(target_os = "linux")]
 mod system {
     use std::fs;
@@ -55,8 +54,8 @@ mod system {
         User::among(&here, user).or_else(|| User::among(&asked(user).ok()?, user))
     }
 
-    /// What the whole database says. How the asked one ended is not known where our children are reaped by the system, as
-    /// somebody who ignores SIGCHLD has it, and does not matter.
+    /// The whole passwd database. The exit status of `getent` is not checked: if SIGCHLD was inherited as ignored, it
+    /// is not available.
     fn asked(user: Uid) -> io::Result<Vec<u8>> {
         let mut ask = Command::new("getent");
         ask.args(["passwd", &user.to_string()]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -1,6 +1,6 @@
-//! Which local times a cron expression names, on a calendar without zones.
+//! The local times of a cron expression, on a calendar without zones.
 //!
-//! Local times are seconds since 1970-01-01 00:00 on the clock on the wall.
+//! Local times are seconds since 1970-01-01 00:00 local time.
 
 use alloc::format;
 use alloc::string::String;
@@ -10,24 +10,24 @@ use jiff::tz::Offset;
 
 pub const DAY: i64 = 24 * 3600;
 
-/// The calendar that is searched: the years 1 to 8999.
+/// The searched calendar: the years 1 to 8999.
 pub const FIRST: i64 = -719_162 * DAY;
 pub const END: i64 = 2_567_655 * DAY;
 
 /// After this many months the calendar repeats itself, weekdays included.
 const CYCLE_MONTHS: usize = 400 * 12;
 
-/// A cron expression, read.
+/// A parsed cron expression.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Cron {
     pub times: Times,
     pub days: Days,
-    /// Whether the field of seconds, minutes or hours begins with a star: then it follows real time.
+    /// Whether the field of seconds, minutes or hours starts with a star: then the schedule follows real time.
     pub is_interval: bool,
 }
 
 impl Cron {
-    /// The first match from `from` on and below `below`.
+    /// The first match in `from..below`.
     pub fn first(&self, from: i64, below: i64) -> Option<i64> {
         let (from, below) = bounded(from, below)?;
         let (today, now) = (from.div_euclid(DAY), from.rem_euclid(DAY));
@@ -50,7 +50,7 @@ impl Cron {
         None
     }
 
-    /// The last match from `from` on and below `below`.
+    /// The last match in `from..below`.
     pub fn last(&self, from: i64, below: i64) -> Option<i64> {
         let (from, below) = bounded(from, below)?;
         let (today, now) = ((below - 1).div_euclid(DAY), (below - 1).rem_euclid(DAY));
@@ -74,13 +74,13 @@ impl Cron {
         None
     }
 
-    /// How many matches there are from `from` on and below `below`, by arithmetic over months.
+    /// The number of matches in `from..below`, by arithmetic over months.
     pub fn count(&self, from: i64, below: i64) -> u64 {
         let Some((from, below)) = bounded(from, below) else { return 0 };
         self.count_below(below, from) - self.count_below(from, from)
     }
 
-    /// How many matches there are below `below`, counted from the beginning of the month of `from`.
+    /// The number of matches below `below`, counted from the start of the month of `from`.
     fn count_below(&self, below: i64, from: i64) -> u64 {
         let today = below.div_euclid(DAY);
         let mut month = Month::of(from.div_euclid(DAY));
@@ -195,7 +195,7 @@ impl Times {
     }
 }
 
-/// The days of a calendar: those of the months that match both fields or, if neither is a star, either.
+/// The days of a calendar: days in the given months that match both day fields or, if neither is a star, either.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Days {
     pub months: u64,
@@ -203,7 +203,7 @@ pub struct Days {
     pub of_week: OfWeek,
 }
 
-/// The field of the day of the month. Bit 1 is the first day.
+/// The day-of-month field. Bit 1 is the first day.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OfMonth {
     pub days: u64,
@@ -216,7 +216,7 @@ pub struct OfMonth {
     pub is_star: bool,
 }
 
-/// The field of the day of the week. Bit 0 is Sunday.
+/// The day-of-week field. Bit 0 is Sunday.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OfWeek {
     pub days: u64,
@@ -314,7 +314,7 @@ impl Month {
     }
 }
 
-/// Keeps a search within the calendar; nothing if there is nothing to search.
+/// Clamps a search to the calendar; `None` if nothing remains.
 fn bounded(from: i64, below: i64) -> Option<(i64, i64)> {
     let (from, below) = (from.max(FIRST), below.min(END));
     (from < below).then_some((from, below))

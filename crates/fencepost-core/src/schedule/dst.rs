@@ -1,4 +1,4 @@
-//! What a change of the clocks does to a schedule, told before it happens.
+//! The effect of a coming clock change on a schedule.
 
 use core::fmt;
 use core::time::Duration;
@@ -8,18 +8,18 @@ use super::{Kind, Schedule, second, wall};
 use crate::time::Wall;
 use crate::zone::{Date, Stretch, Zone};
 
-/// A change of the clocks that a schedule meets.
+/// A clock change that affects a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClockChange {
     /// The first instant after the change.
     pub at: Wall,
-    /// The civil date of the local times that are skipped or shown twice.
+    /// The civil date of the skipped or repeated local times.
     pub date: Date,
     pub kind: ChangeKind,
     pub effect: Effect,
     zone: Zone,
-    /// The first local time that is skipped or shown twice, and the first after it that is not, as UTC would show them:
-    /// local times in a gap have no instant of their own.
+    /// The first local time that is skipped or repeated, and the first after it that is not, shown as UTC: local times
+    /// in a gap have no instant.
     from: Wall,
     to: Wall,
 }
@@ -28,28 +28,27 @@ pub struct ClockChange {
 pub enum ChangeKind {
     /// Local times are skipped.
     Gap,
-    /// Local times are shown twice.
+    /// Local times are repeated.
     Repeat,
 }
 
-/// What becomes of the slots in a gap or in repeated time.
+/// The effect on slots in a gap or in repeated time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Fixed times in a gap come once, at this instant.
+    /// Fixed times in a gap fire once, at this instant.
     Moved(Wall),
-    /// Fixed times that are shown twice come once, the first of them at this instant.
+    /// Repeated fixed times fire once, the first at this instant.
     Once(Wall),
-    /// This many times of an interval do not come.
+    /// This many times of an interval do not fire.
     Skipped(u64),
-    /// This many times of an interval come twice.
+    /// This many times of an interval fire twice.
     Twice(u64),
     /// The whole day does not exist, and neither does its slot.
     NoDay,
 }
 
 impl Schedule {
-    /// The first change of the clocks after `now` and no later than `length` from then that meets a slot. `every` looks
-    /// at no clock and meets none.
+    /// The first clock change after `now`, within `length`, that affects a slot. `every` is never affected.
     pub fn dst_within(&self, now: Wall, length: Duration) -> Option<ClockChange> {
         let Kind::Cron(_) = &self.kind else { return None };
         let end = second(now + length);
@@ -63,7 +62,7 @@ impl Schedule {
         None
     }
 
-    /// What happens to this schedule at the end of a stretch of constant offset.
+    /// The effect on this schedule at the end of a period of constant offset.
     fn change_at(&self, stretch: &Stretch) -> Option<ClockChange> {
         let Kind::Cron(cron) = &self.kind else { return None };
         let (old, new) = (stretch.end + stretch.offset, stretch.end + stretch.after);

@@ -1,4 +1,4 @@
-//! `every 45m from T`: one instant after the other, in real time, whatever the clocks on the wall do.
+//! `every 45m from T`: instants at a constant distance in real time, independent of clock changes.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -19,7 +19,7 @@ pub struct Every {
 }
 
 impl Every {
-    /// Reads what follows the word `every`. Without a beginning, it counts from 1970-01-01T00:00:00Z.
+    /// Parses the text after `every`. Without `from` it counts from 1970-01-01T00:00:00Z.
     pub fn parse(text: &str, zone: &Zone) -> Result<Self, String> {
         let (length, from) = match text.split_once(" from ") {
             None => (text, Wall(0)),

@@ -1,4 +1,4 @@
-//! Reading the fields of a cron expression, with errors that say what was expected.
+//! The parser of cron fields, with errors that say what was expected.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,7 +11,7 @@ use crate::zone::Zone;
 const MONTHS: [&str; 12] = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
 const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
 
-/// Reads five fields, or six with the seconds first.
+/// Parses five fields, or six with seconds first.
 pub fn cron(text: &str) -> Result<Cron, String> {
     let fields: alloc::vec::Vec<&str> = text.split_whitespace().collect();
     let (seconds, rest) = match fields.len() {
@@ -68,7 +68,7 @@ fn never(days: &str, field: &Field, months: u64) -> String {
     format!("it can never fire, for {} never has the day-of-month {days:?}", months.join(", "))
 }
 
-/// A field of the expression: what it is called and what it may hold.
+/// A field of the expression: its name and its range.
 struct Field {
     name: &'static str,
     low: u32,
@@ -85,11 +85,11 @@ const DAY_OF_MONTH: Field = Field { name: "day-of-month", low: 1, high: 31, star
 const MONTH: Field = Field { name: "month", low: 1, high: 12, star: 12, names: &MONTHS };
 const DAY_OF_WEEK: Field = Field { name: "day-of-week", low: 0, high: 7, star: 6, names: &WEEKDAYS };
 
-/// The numbers that a field names.
+/// The numbers selected by a field.
 #[derive(Default)]
 struct Set {
     bits: u64,
-    /// Whether it begins with a star. A stepped range (`0-22/2`) names fixed times, as in every cron.
+    /// Whether it starts with a star. A stepped range (`0-22/2`) means fixed times, as in every cron.
     is_interval: bool,
 }
 
@@ -99,7 +99,7 @@ impl Field {
         Ok(Set { bits, is_interval: is_star(text) })
     }
 
-    /// Reads one part of a list: `*`, `7`, `1-5`, `*/10`, `1-31/2`.
+    /// Parses one item of a list: `*`, `7`, `1-5`, `*/10`, `1-31/2`.
     fn item(&self, item: &str) -> Result<u64, String> {
         let (base, step) = match item.split_once('/') {
             None => (item, None),
@@ -272,7 +272,7 @@ fn days_of_week(text: &str) -> Result<OfWeek, String> {
     Ok(days)
 }
 
-/// Reads `@daily` and its like.
+/// Parses `@daily` and the like.
 pub fn alias(text: &str) -> Result<&'static str, String> {
     const KNOWN: [(&str, &str); 8] = [
         ("@yearly", "0 0 1 1 *"),

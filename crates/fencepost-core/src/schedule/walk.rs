@@ -8,17 +8,18 @@
 use super::cron::{Cron, DAY, END, FIRST};
 use crate::zone::{Stretch, Zone};
 
-/// What a stretch holds: local times between two bounds, and at its ends the times that fell into a gap.
+/// The instants of one period of constant offset: local times between two bounds, and at its ends the times that fell
+/// into a gap.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     stretch: Stretch,
-    /// The first local time that counts here.
+    /// The first local time that counts in this period.
     from: i64,
-    /// The end of the local times that count here.
+    /// The end of the local times that count in this period.
     below: i64,
-    /// The instant right after a gap, if fixed times come then.
+    /// The instant right after a gap, if fixed times fire then.
     pub after_gap: Option<i64>,
-    /// The last second before a gap, if fixed times come then.
+    /// The last second before a gap, if fixed times fire then.
     pub before_gap: Option<i64>,
 }
 
@@ -49,7 +50,7 @@ impl Window {
         second.saturating_add(self.stretch.offset)
     }
 
-    /// The first instant here at or after `second`.
+    /// The first instant of this period at or after `second`.
     pub fn first(&self, cron: &Cron, second: i64) -> Option<i64> {
         let from = self.from.max(self.local(second));
         let inner = cron.first(from, self.below).map(|local| local - self.stretch.offset);
@@ -57,7 +58,7 @@ impl Window {
         gaps.chain(inner).min()
     }
 
-    /// The last instant here at or before `second`.
+    /// The last instant of this period at or before `second`.
     pub fn last(&self, cron: &Cron, second: i64) -> Option<i64> {
         let below = self.below.min(self.local(second).saturating_add(1));
         let inner = cron.last(self.from, below).map(|local| local - self.stretch.offset);
@@ -65,7 +66,7 @@ impl Window {
         gaps.chain(inner).max()
     }
 
-    /// How many instants there are here from `from` to `to`, both included.
+    /// The number of instants of this period from `from` to `to`, both included.
     fn count(&self, cron: &Cron, from: i64, to: i64) -> u64 {
         let (low, high) = (self.from.max(self.local(from)), self.below.min(self.local(to).saturating_add(1)));
         let is_inner =
@@ -80,8 +81,7 @@ impl Window {
     }
 }
 
-/// A place in time from which one goes to the next or the previous instant. It remembers its stretch, for most steps
-/// stay in it.
+/// A cursor over the instants of a schedule. It caches its period, because most steps stay in it.
 #[derive(Clone, Debug)]
 pub struct Walk<'a> {
     cron: &'a Cron,
@@ -121,7 +121,7 @@ impl<'a> Walk<'a> {
             if let Some(found) = self.window.last(self.cron, second) {
                 return Some(found);
             }
-            // Never stays where it is, whatever the database says.
+            // Always moves, even if the zone database has an empty period.
             second = self.window.stretch.start.saturating_sub(1).min(second - 1);
             if !(FIRST..END).contains(&second) {
                 return None;
@@ -129,7 +129,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// How many instants there are from `from` to `to`, both included. Costs a little per month, nothing per instant.
+    /// The number of instants from `from` to `to`, both included. Costs a little per month, nothing per instant.
     pub fn count(&mut self, mut from: i64, to: i64) -> u64 {
         let mut count = 0;
         while from <= to.min(END) {

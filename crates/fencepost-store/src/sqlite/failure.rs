@@ -1,4 +1,4 @@
-//! What SQLite's failures mean: the one place where they are told apart.
+//! Classifies SQLite's errors.
 
 use std::path::Path;
 
@@ -12,13 +12,13 @@ use crate::{Fate, StoreError, Trouble};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Open,
-    /// Before the commit was asked for: whatever was written is rolled back.
+    /// Before the commit: everything is rolled back.
     Before,
     /// In the commit itself.
     Commit,
 }
 
-/// Says of a failure whether the call may have happened, whose trouble it is, and what to do.
+/// The fate of a failed call, the kind of trouble, and the next step.
 pub(super) fn failure(path: &Path, stage: Stage, error: &rusqlite::Error) -> StoreError {
     let (trouble, step) = meaning(error);
     let limit = file_size_limit(error).map_or(String::new(), |bytes| {
@@ -34,14 +34,14 @@ pub(super) fn failure(path: &Path, stage: Stage, error: &rusqlite::Error) -> Sto
     StoreError { fate, trouble, detail: format!("{} {doing} ({error}); {outcome}. {step}{limit}", path.display()) }
 }
 
-/// The limit that a failed write may have met. SQLite tells an error of the disk and not which one it was.
+/// The file size limit that a failed write may have hit. SQLite reports only a disk error.
 fn file_size_limit(error: &rusqlite::Error) -> Option<u64> {
     let is_io = error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure);
     let (soft, _) = getrlimit(Resource::RLIMIT_FSIZE).ok().filter(|_| is_io)?;
     (soft != RLIM_INFINITY).then_some(soft)
 }
 
-/// The refusal of a file that holds something else than fencepost wrote.
+/// The error for a file that fencepost did not write.
 pub(super) fn foreign_content(path: &Path, found: &str) -> StoreError {
     let detail = format!(
         "{} is not a sound fencepost store: {found}. Nothing was changed. Restore a backup, or move the file aside \
@@ -51,9 +51,8 @@ pub(super) fn foreign_content(path: &Path, found: &str) -> StoreError {
     StoreError::not_done(Trouble::Corrupt, detail)
 }
 
-/// A failed commit has usually been undone, but not surely: when the flush of the log fails its last frame may be on
-/// the disk all the same, and is taken for good by whoever replays the log. Only a commit that never got to write is
-/// certain.
+/// A failed commit is usually rolled back, but not surely: if flushing the log failed, its last frame may be on disk,
+/// and the next replay accepts it. Only a commit that never wrote is certain.
 fn fate(stage: Stage, error: &rusqlite::Error) -> Fate {
     let never_wrote = matches!(
         error.sqlite_error_code(),
@@ -66,7 +65,7 @@ fn meaning(error: &rusqlite::Error) -> (Trouble, &'static str) {
     const FOREIGN: (Trouble, &str) =
         (Trouble::Corrupt, "Restore a backup, or move the file aside by hand and start afresh.");
     let rusqlite::Error::SqliteFailure(code, _) = error else {
-        // The rest are columns of another type or name than ours.
+        // The rest are columns of another type or name.
         return FOREIGN;
     };
     if code.extended_code == ffi::SQLITE_READONLY_DBMOVED {

@@ -1,4 +1,4 @@
-//! Where a database may live, and the making of that place.
+//! Where a database may live, and its creation.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions, Permissions};
@@ -11,32 +11,32 @@ use super::failure::foreign_content;
 use crate::file_system::shared_file_system;
 use crate::{StoreError, Trouble};
 
-/// A file's device and number: what a path means at one moment.
+/// A file's device and inode: what a path names at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileId {
     device: u64,
     inode: u64,
 }
 
-/// What `path` means now. It is asked for without opening the file, because closing any descriptor of a database
-/// drops all locks that SQLite holds on it in this process.
+/// What `path` names now. Does not open the file: closing any descriptor of a database drops all of this process's
+/// SQLite locks on it.
 pub(super) fn file_id(path: &Path) -> Option<FileId> {
     let metadata = fs::metadata(path).ok()?;
     Some(FileId { device: metadata.dev(), inode: metadata.ino() })
 }
 
-/// Where SQLite keeps the write-ahead log of the database at `path`.
+/// The path of the database's write-ahead log.
 pub(super) fn log_path(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push("-wal");
     PathBuf::from(name)
 }
 
-/// Makes sure that there is a file to open, in a place where locks can be trusted, and returns its real path: SQLite
-/// names the log after it, not after a symbolic link.
+/// Ensures that a file exists in a place with reliable locks, and returns its real path: SQLite names the log after it,
+/// not after a symbolic link.
 pub(super) fn prepare(path: &Path) -> Result<PathBuf, StoreError> {
     let path = &std::path::absolute(path).map_err(|error| unusable(path, &error))?;
-    // Another thread may hold the new file open for an instant, and closing it would drop this one's locks: `create`.
+    // One creation at a time: closing a new file in another thread would drop this thread's locks (see `create`).
     let _one_at_a_time = CREATION.lock().unwrap_or_else(PoisonError::into_inner);
     let real = match fs::canonicalize(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -51,7 +51,7 @@ pub(super) fn prepare(path: &Path) -> Result<PathBuf, StoreError> {
     Ok(real)
 }
 
-/// The failure of a call whose database is no longer the one that was opened.
+/// The error of a call whose database file was replaced.
 pub(super) fn replaced(path: &Path) -> StoreError {
     let detail = format!(
         "{} or its log was removed or replaced since it was opened; nothing was changed. Find out what removes it, \
@@ -63,7 +63,7 @@ pub(super) fn replaced(path: &Path) -> StoreError {
 
 static CREATION: Mutex<()> = Mutex::new(());
 
-/// Makes the empty file, readable for its owner alone; the log and the index take their modes from it.
+/// Creates the empty file with mode 0600; the log and the index inherit its mode.
 fn create(path: &Path) -> io::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
@@ -75,7 +75,7 @@ fn nearest_directory(path: &Path) -> &Path {
     path.ancestors().skip(1).find(|above| above.is_dir()).unwrap_or(path)
 }
 
-/// Refuses what is no regular file, has two names, is mounted by itself, or has lost its content.
+/// Refuses a file that is not regular, has two names, is a mount point, or has lost its content.
 fn refuse_unfit(path: &Path) -> Result<(), StoreError> {
     let stat = || fs::metadata(path).map_err(|error| unusable(path, &error));
     let found = stat()?;
@@ -94,20 +94,20 @@ fn refuse_unfit(path: &Path) -> Result<(), StoreError> {
     if is_mount_point(path) {
         return Err(mounted(path));
     }
-    // Who makes a store fills the database before there is a log, so that a log beside a file which is empty even
-    // afterwards has lost its database. SQLite would delete it.
+    // A new store has content before it has a log. A log beside an empty file means that the database was lost. SQLite
+    // would delete the log.
     if found.len() == 0 && log_path(path).exists() && stat()?.len() == 0 {
         return Err(foreign_content(path, "it is empty, but there is a write-ahead log beside it"));
     }
-    // An empty file that others may read or write becomes a store, whose log and index take their modes from it.
+    // An empty file that others can access would become a store with that mode.
     if found.len() == 0 && found.mode() & 0o077 != 0 {
         return fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(|error| unusable(path, &error));
     }
     Ok(())
 }
 
-/// The refusal of a database that is bind-mounted without its directory: SQLite keeps the log in the directory that the
-/// path names, so each name of the file would have a log of its own.
+/// The error for a database that is bind-mounted without its directory: SQLite keeps the log beside the path, so each
+/// name of the file would have its own log.
 fn mounted(path: &Path) -> StoreError {
     let directory = path.parent().unwrap_or(path);
     let detail = format!(
@@ -120,8 +120,8 @@ fn mounted(path: &Path) -> StoreError {
     StoreError::not_done(Trouble::Refused, detail)
 }
 
-/// Whether something is mounted on the file itself. Kernels before 5.8, and sandboxes that forbid `statx`, do not say;
-/// there the list of mounts is searched.
+/// Whether the file itself is a mount point. Kernels before 5.8, and sandboxes that forbid `statx`, do not say; there
+/// the mount list is searched.
 #[cfg(target_os = "linux")]
 fn is_mount_point(path: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
