@@ -5,6 +5,8 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use fencepost_core::history::RETENTION;
+
 use crate::exit::Failure;
 
 /// World-readable: the scraper of metrics usually runs as another user.
@@ -66,6 +68,17 @@ fn write(draft: &Path, text: &str, mode: u32) -> io::Result<()> {
 fn settle(directory: PathBuf) -> io::Result<()> {
     let _ = File::open(directory).and_then(|directory| directory.sync_all());
     Ok(())
+}
+
+/// Removes files that a killed process left behind: those that were not written for as long as the outcome of a run is kept. A file
+/// that cannot be removed now is removed by a later run.
+pub fn forget_old(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let written = entry.metadata().and_then(|file| file.modified());
+        if written.is_ok_and(|written| written.elapsed().is_ok_and(|age| age > RETENTION)) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use nix::unistd::{Pid, setsid};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::config::{COPY_VARIABLE, host_only};
+use crate::config::{EXCERPT_VARIABLE, host_only};
 use crate::exit::{Code, Failure};
 use crate::notify::{Brief, News, Way, log, open_log};
 use crate::password;
@@ -194,7 +194,7 @@ impl Notifier {
         let mut command = Command::new(program);
         command.args(arguments).envs(&self.brief.environment).process_group(0);
         password::keep_from(&mut command);
-        command.env_remove(COPY_VARIABLE);
+        command.env_remove(EXCERPT_VARIABLE);
         command.stdin(Stdio::piped()).stdout(out()).stderr(out());
         for (name, key) in VARIABLES {
             match object.get(key) {

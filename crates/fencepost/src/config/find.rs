@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use fencepost_store::User;
 use nix::libc::O_NONBLOCK;
 
+use super::excerpt;
 use super::mistake::Source;
 use crate::args::Global;
 use crate::exit::Failure;
@@ -19,9 +20,9 @@ pub const FILE_NAME: &str = "fencepost.toml";
 /// Variable that names the configuration; set to nothing, there is none.
 pub const VARIABLE: &str = "FENCEPOST_CONFIG";
 
-/// Variable that names a copy of the configuration, as it was when `up` accepted it: its runs go by that, whatever is
-/// being written into the file meanwhile.
-pub const COPY_VARIABLE: &str = "FENCEPOST_UP_CONFIG";
+/// Variable that names an excerpt of the configuration, as `up` accepted it. A run that `up` started reads that: the file may be
+/// in the middle of an edit, and reading all of it would make each run slower with each job.
+pub const EXCERPT_VARIABLE: &str = "FENCEPOST_UP_CONFIG";
 
 /// The most bytes a configuration may have.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
@@ -94,18 +95,20 @@ pub fn home() -> Option<PathBuf> {
     User::current().map(|user| user.home.clone()).filter(|home| home.is_absolute())
 }
 
-/// Whether `up` started this run. It has nobody else to end what does not end when it is asked to.
+/// Whether `up` started this run. Then SIGKILL follows a signal that asks the run to end: no person is there to send it.
 pub fn is_under_up() -> bool {
-    std::env::var_os(COPY_VARIABLE).is_some_and(|copy| !copy.is_empty())
+    excerpt_path().is_some()
 }
 
-/// Reads the file, or the copy of it that `up` made, unless somebody else could have written it: it says what is run in
-/// our name.
+fn excerpt_path() -> Option<PathBuf> {
+    std::env::var_os(EXCERPT_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// Reads the file, or the excerpt of it that `up` made. Refuses a file that other users could have written: it decides which
+/// commands run in the user's name.
 pub fn read(path: &Path) -> Result<Source, Failure> {
-    match std::env::var_os(COPY_VARIABLE) {
-        Some(copy) if !copy.is_empty() => Ok(Source::new(path.to_path_buf(), read_file(Path::new(&copy))?.text)),
-        _ => read_file(path),
-    }
+    let Some(excerpt_path) = excerpt_path() else { return read_file(path) };
+    Ok(excerpt::read(path.to_path_buf(), read_file(&excerpt_path)?.text))
 }
 
 fn read_file(path: &Path) -> Result<Source, Failure> {

@@ -74,6 +74,8 @@ pub struct Source {
     lines: Vec<usize>,
     /// How many characters come before each multiple of `STRIDE`: a line may be as long as the file.
     chars: Vec<usize>,
+    /// The number of each line in the file, if the text is an excerpt of it.
+    numbers: Vec<usize>,
     /// The text is not TOML, so its lines are not shown: it may be another kind of file, reached by a link.
     is_hidden: bool,
 }
@@ -87,7 +89,12 @@ impl Source {
             Some(*total)
         });
         let chars = std::iter::once(0).chain(counts).collect();
-        Self { path, text, lines, chars, is_hidden: false }
+        Self { path, text, lines, chars, numbers: Vec::new(), is_hidden: false }
+    }
+
+    /// An excerpt, whose lines have these numbers in the file, in ascending order.
+    pub fn numbered(self, numbers: Vec<usize>) -> Self {
+        Self { numbers, ..self }
     }
 
     /// The same source, none of whose lines is shown.
@@ -105,7 +112,7 @@ impl Source {
         let end = self.text[start..end].trim_end().len() + start;
         Located {
             value: (),
-            line,
+            line: self.numbers.get(line - 1).copied().unwrap_or(line),
             column: self.chars_before(start) - self.chars_before(line_start) + 1,
             width: (self.chars_before(end) - self.chars_before(start)).max(1),
         }
@@ -148,9 +155,26 @@ impl Source {
         format!("{head}\n  {} | {line}\n  {gutter} | {caret}", at.line)
     }
 
+    /// The lines that a part of the text, counted in bytes, stands in. They count from 0.
+    pub fn lines_of(&self, span: &Range<usize>) -> Range<usize> {
+        let line = |byte: usize| self.lines.partition_point(|begins| *begins <= byte);
+        line(span.start) - 1..line(span.end.saturating_sub(1).max(span.start))
+    }
+
+    /// The text of these lines, with their ends.
+    pub fn text_of(&self, lines: &Range<usize>) -> &str {
+        let begin = |line: usize| self.lines.get(line).copied().unwrap_or(self.text.len());
+        &self.text[begin(lines.start)..begin(lines.end)]
+    }
+
+    /// The line with this number in the file.
     fn line(&self, number: usize) -> &str {
-        let begins = self.lines.get(number - 1).copied().unwrap_or(self.text.len());
-        let ends = self.lines.get(number).map_or(self.text.len(), |next| next - 1);
+        let index = match self.numbers.as_slice() {
+            [] => number - 1,
+            numbers => numbers.partition_point(|other| *other < number),
+        };
+        let begins = self.lines.get(index).copied().unwrap_or(self.text.len());
+        let ends = self.lines.get(index + 1).map_or(self.text.len(), |next| next - 1);
         self.text[begins..ends].trim_end_matches('\r')
     }
 

@@ -1,6 +1,7 @@
 //! `fencepost.toml`: what was written, found, read and checked before anything runs.
 
 mod check;
+mod excerpt;
 mod find;
 mod job;
 mod mistake;
@@ -21,8 +22,9 @@ use serde::Serialize;
 use toml::de::DeTable;
 
 pub use check::{GRACE, GRACES_PER_TTL, TTL};
+pub use excerpt::Sections;
 pub use find::{
-    COPY_VARIABLE, FILE_NAME, FOUND_VARIABLE, Location, Scope, VARIABLE, candidates, find, home, is_under_up,
+    EXCERPT_VARIABLE, FILE_NAME, FOUND_VARIABLE, Location, Scope, VARIABLE, candidates, find, home, is_under_up,
 };
 pub use job::{CatchUpMode, CatchUpOrder, JobConfig, OnLost, SlotUnit};
 pub use mistake::{Located, Mistake, SHOWN_MISTAKES_MAX, Source, shown_count};
@@ -135,9 +137,15 @@ impl Config {
         of_user || file.parent() == Some(&real(&self.directory))
     }
 
-    /// The text of the file as it was read.
-    pub fn text(&self) -> &str {
-        &self.source.text
+    /// Divides the file into the sections of its jobs.
+    pub fn sections(&self) -> Sections {
+        Sections::of(&self.source)
+    }
+
+    /// The part of the file that a run of the job needs.
+    pub fn excerpt(&self, sections: &Sections, name: &Name) -> String {
+        let upstreams = self.job(name).needs.iter().map(|need| need.job.value.as_str());
+        sections.excerpt(&self.source, std::iter::once(name.as_str()).chain(upstreams))
     }
 
     /// The same of a mistake that is known already.

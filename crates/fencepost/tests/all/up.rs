@@ -53,6 +53,49 @@ command = "echo >> manual"
     assert_eq!(fs::read_dir(scene.path("state/up")).unwrap().count(), 0, "it leaves nothing behind");
 }
 
+#[test]
+fn a_run_reads_only_what_it_needs_of_the_configuration() {
+    let scene = Scene::new(
+        r#"
+[defaults]
+ttl = "5s"
+
+[job.first]
+command = "true"
+produces = ["made/a.txt"]
+working_directory = "elsewhere"
+
+[job.second]
+schedule = "* * * * * *"
+needs = [{ job = "first", when = "any", artifact = "elsewhere/made/a.txt" }]
+command = "cat $FENCEPOST_IN_FIRST >> seen; test -e go && exit; echo once >> tries; sleep 1; exit 5"
+retries = 1
+retry_backoff = "0s"
+
+[job.third]
+schedule = "0 0 1 1 *"
+command = "true"
+"#,
+    );
+    fs::create_dir_all(scene.path("elsewhere/made")).unwrap();
+    let made = scene.say(&["run", "first", "-c", "echo made > made/a.txt"]);
+    assert_eq!(made.code, 0, "{made:?}");
+    let mut up = scene.plain(&[]);
+    eventually("it reads its input", || scene.read("seen").contains("made"));
+    let excerpts: Vec<_> = fs::read_dir(scene.path("state/up")).unwrap().flatten().collect();
+    let [excerpt] = &excerpts[..] else { panic!("{excerpts:?}") };
+    let text = fs::read_to_string(excerpt.path()).unwrap();
+    contains(&text, &["[defaults]", "[job.first]", "[job.second]", "# Lines of the configuration: 2-3 5-8 10-15\n"]);
+    assert!(!text.contains("third"), "{text}");
+    assert_eq!(std::os::unix::fs::MetadataExt::mode(&excerpt.metadata().unwrap()) & 0o777, 0o600);
+    // A retry is another process, which reads the excerpt again.
+    eventually("it is tried again", || scene.read("tries").lines().count() > 1);
+    fs::write(scene.path("go"), "").unwrap();
+    eventually("it is done", || up.count(" second ok ") > 0);
+    up.send(Signal::SIGTERM);
+    assert_eq!(up.wait(), 0);
+}
+
 fn field<'a>(line: &'a str, key: &str) -> &'a str {
     line.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('=')).unwrap_or_default()
 }

@@ -14,7 +14,7 @@ use fencepost_guard::clock;
 use fencepost_guard::scout::{PINNED, Pinned};
 
 use super::again;
-use crate::config::COPY_VARIABLE;
+use crate::config::EXCERPT_VARIABLE;
 use crate::inside;
 use crate::password;
 use crate::place::Place;
@@ -57,7 +57,7 @@ pub fn environment(place: &Place, settings: &Settings, job: &Job, run: RunId) ->
             ("FENCEPOST_STORE_ID", value(|record, _| record.store.to_string())),
             ("FENCEPOST_STORE_PASSWORD", None),
             (again::VARIABLE, None),
-            (COPY_VARIABLE, None),
+            (EXCERPT_VARIABLE, None),
         ];
         let outcome = (OsString::from("FENCEPOST_OUTCOME"), lease.map(|_| said.clone()));
         let told = variables.into_iter().map(|(name, value)| (name.into(), value.map(OsString::from)));

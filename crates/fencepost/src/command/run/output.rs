@@ -2,15 +2,14 @@
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
-use fencepost_core::history::RETENTION;
 use fencepost_core::register::StoreError;
 use fencepost_core::token::RunId;
 use fencepost_store::{Answer, Entry, Key, Store, Swapped, Version};
 
 use crate::exit::Failure;
+use crate::file;
 use crate::place::Place;
 use crate::settings::Settings;
 
@@ -30,7 +29,7 @@ impl Output {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).map_err(|error| {
             Failure::Other(format!("Cannot hold the output back in {}: {error}", directory.display()))
         })?;
-        forget_old(&directory);
+        file::forget_old(&directory);
         let file = |stream: &str| directory.join(format!("{run}.{stream}"));
         Ok(Some(Self { stdout: file("stdout"), stderr: file("stderr") }))
     }
@@ -42,20 +41,6 @@ impl Output {
             };
             let _ = copy(&self.stdout, &mut io::stdout().lock());
             let _ = copy(&self.stderr, &mut io::stderr().lock());
-        }
-    }
-}
-
-/// How long output is kept of a run whose wrapper was killed, for whoever looks for it: as long as the run's outcome is, and
-/// longer than a run that is still going is silent.
-const KEPT: Duration = RETENTION;
-
-/// What is old there belongs to runs whose wrappers were killed. If it cannot be removed today, a later run does it.
-fn forget_old(directory: &Path) {
-    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
-        let written = entry.metadata().and_then(|file| file.modified());
-        if written.is_ok_and(|written| written.elapsed().is_ok_and(|age| age > KEPT)) {
-            let _ = std::fs::remove_file(entry.path());
         }
     }
 }

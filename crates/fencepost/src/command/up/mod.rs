@@ -27,9 +27,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use self::line::{Line, Printer, UpEvent};
 use self::lookout::Lookout;
-use self::program::Program;
+use self::program::{Excerpt, Program};
 use crate::args::{Global, UpOptions};
-use crate::config::{COPY_VARIABLE, FOUND_VARIABLE};
+use crate::config::{EXCERPT_VARIABLE, FOUND_VARIABLE};
 use crate::duration;
 use crate::exit::{Code, Failure};
 use crate::show;
@@ -93,6 +93,8 @@ struct Up<'a> {
 struct Running {
     job: Name,
     process: Started,
+    /// Removed with the run.
+    _excerpt: Excerpt,
     begun: Boot,
     slot: Option<String>,
     /// Its last event.
@@ -156,12 +158,12 @@ impl Up<'_> {
     }
 
     fn start(&mut self, job: Name, id: StartId) {
-        match Started::start(self.command(&job), |command, fd| {
-            command.args(["--events", &format!("fd:{fd}")]);
-        }) {
-            Ok(process) => {
+        match self.try_start(&job, id) {
+            Ok((process, excerpt)) => {
                 let begun = clock::boot_now();
-                self.children.insert(id, Running { job, process, begun, slot: None, ended: None, has_lease: true });
+                let running =
+                    Running { job, process, _excerpt: excerpt, begun, slot: None, ended: None, has_lease: true };
+                self.children.insert(id, running);
             }
             Err(error) => {
                 let event = UpEvent::NotStarted { message: error.to_string() };
@@ -171,15 +173,23 @@ impl Up<'_> {
         }
     }
 
+    fn try_start(&self, job: &Name, id: StartId) -> io::Result<(Started, Excerpt)> {
+        let excerpt = self.program.excerpt(job, id)?;
+        let process = Started::start(self.command(job, &excerpt), |command, fd| {
+            command.args(["--events", &format!("fd:{fd}")]);
+        })?;
+        Ok((process, excerpt))
+    }
+
     /// `run JOB`, by the configuration as it was accepted.
-    fn command(&self, job: &Name) -> Command {
+    fn command(&self, job: &Name, excerpt: &Excerpt) -> Command {
         let mut command = Command::new(&self.binary);
         command.arg("--config").arg(self.program.path()).arg("-q");
         if let Some(store) = &self.global.store {
             command.args(["--store", store]);
         }
         command.args(["run", job.as_str(), "--by-up"]).stdin(Stdio::null());
-        command.env(COPY_VARIABLE, self.program.copy());
+        command.env(EXCERPT_VARIABLE, &excerpt.path);
         if self.program.is_found() {
             command.env(FOUND_VARIABLE, self.program.path());
         }

@@ -1,13 +1,13 @@
-//! What `up` goes by: the configuration as it was accepted, and a copy of it for the runs.
+//! The configuration of `up` as it was accepted, and the excerpts of it that the runs read.
 
-use std::fs::Metadata;
-use std::io::Write;
+use std::fs::{File, Metadata};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencepost_core::agenda::{Limits, Task};
+use fencepost_core::agenda::{Limits, StartId, Task};
 use fencepost_core::name::Name;
 use fencepost_core::zone::Zone;
 
@@ -16,8 +16,9 @@ use super::lookout::Request;
 use super::tasks::{self, Scheduling};
 use crate::args::Global;
 use crate::calendar;
-use crate::config::{Config, Scope};
+use crate::config::{Config, Scope, Sections};
 use crate::exit::Failure;
+use crate::file;
 use crate::place::Place;
 
 /// How many runs go on at once, if the configuration does not say.
@@ -28,7 +29,9 @@ pub struct Program {
     scheduling: Scheduling,
     pub zone: Zone,
     stamp: Option<Stamp>,
-    copy: Copy,
+    sections: Sections,
+    /// Where the excerpts for the runs are.
+    directory: PathBuf,
 }
 
 /// Tells one state of a file from another.
@@ -40,36 +43,31 @@ struct Stamp {
     modified: (i64, i64),
 }
 
-/// The configuration as it was accepted, in a file of our own: what is being written into the real one meanwhile is
-/// nobody's business until it is accepted.
-struct Copy {
-    path: PathBuf,
-    is_ours: bool,
+/// A private file with the part of the accepted configuration that one run needs. It is removed when the run has ended: a retry is
+/// another process that reads it again.
+pub struct Excerpt {
+    pub path: PathBuf,
 }
 
 impl Program {
     pub fn load(global: &Global, jobs: &[Name]) -> Result<Self, Failure> {
         let place = Place::find(global)?;
         let directory = place.state.join("up");
-        let path = directory.join(format!("{}.toml", std::process::id()));
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).map_err(|error| {
             Failure::Other(format!("Cannot make a place for the configuration in {}: {error}", directory.display()))
         })?;
-        Self::of(place, jobs, Copy { path, is_ours: true })
+        file::forget_old(&directory);
+        Self::of(place, jobs, directory)
     }
 
     /// The configuration as it is now, if nothing in it is wrong.
     pub fn reloaded(&mut self, global: &Global, jobs: &[Name]) -> Result<Self, Failure> {
-        // Whatever comes of it, this state of the file was seen.
+        // This state of the file was seen, even if it is refused.
         self.stamp = Stamp::of(self.path());
-        let copy = Copy { path: self.copy.path.clone(), is_ours: false };
-        let mut program = Self::of(Place::find(global)?, jobs, copy)?;
-        self.copy.is_ours = false;
-        program.copy.is_ours = true;
-        Ok(program)
+        Self::of(Place::find(global)?, jobs, self.directory.clone())
     }
 
-    fn of(place: Place, jobs: &[Name], copy: Copy) -> Result<Self, Failure> {
+    fn of(place: Place, jobs: &[Name], directory: PathBuf) -> Result<Self, Failure> {
         let Some(config) = place.config.as_ref() else {
             return Err(Failure::Usage(
                 "There is no fencepost.toml here or above, so that there is nothing to schedule. Write one, or name it \
@@ -80,8 +78,8 @@ impl Program {
         let stamp = Stamp::of(&config.path);
         let zone = calendar::zone_of_all(None, Some(config))?;
         let scheduling = tasks::scheduling(&place, config, jobs)?;
-        copy.write(config.text())?;
-        Ok(Self { place: Arc::new(place), scheduling, zone, stamp, copy })
+        let sections = config.sections();
+        Ok(Self { place: Arc::new(place), scheduling, zone, stamp, sections, directory })
     }
 
     fn config(&self) -> &Config {
@@ -97,8 +95,15 @@ impl Program {
         self.config().scope == Scope::NamedJobs
     }
 
-    pub fn copy(&self) -> &Path {
-        &self.copy.path
+    /// Writes what a run of the job needs of the configuration.
+    pub fn excerpt(&self, job: &Name, id: StartId) -> io::Result<Excerpt> {
+        let path = self.directory.join(format!("{}-{}.toml", std::process::id(), id.0));
+        // Left by a process of the same number that was killed.
+        let _ = std::fs::remove_file(&path);
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
+        let excerpt = Excerpt { path };
+        file.write_all(self.config().excerpt(&self.sections, job).as_bytes())?;
+        Ok(excerpt)
     }
 
     /// Whether the file is another than the one that was last read.
@@ -164,25 +169,8 @@ impl Stamp {
     }
 }
 
-impl Copy {
-    fn write(&self, text: &str) -> Result<(), Failure> {
-        let draft = self.path.with_extension("new");
-        let write = || {
-            let _ = std::fs::remove_file(&draft);
-            let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-            file.write_all(text.as_bytes())?;
-            std::fs::rename(&draft, &self.path)
-        };
-        write().map_err(|error: std::io::Error| {
-            Failure::Other(format!("Cannot write a copy of the configuration to {}: {error}", self.path.display()))
-        })
-    }
-}
-
-impl Drop for Copy {
+impl Drop for Excerpt {
     fn drop(&mut self) {
-        if self.is_ours {
-            let _ = std::fs::remove_file(&self.path);
-        }
+        let _ = std::fs::remove_file(&self.path);
     }
 }
