@@ -23,7 +23,7 @@ pub(crate) struct Acquaintance {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Remembered {
+pub(crate) struct StoreNotes {
     /// For people who look into the file.
     store: String,
     #[serde(default)]
@@ -36,7 +36,7 @@ pub(crate) struct Remembered {
     is_used: bool,
 }
 
-impl Remembered {
+impl StoreNotes {
     /// Whether this host has used the store, so it must not be created again.
     pub(crate) fn is_used(&self) -> bool {
         self.is_used || self.id.is_some()
@@ -50,16 +50,16 @@ impl Acquaintance {
         Self { memory: memory.clone(), name, url: url.to_string() }
     }
 
-    pub(crate) fn recall(&self) -> Remembered {
+    pub(crate) fn recall(&self) -> StoreNotes {
         match self.memory.look_up(&self.name) {
             Recalled::Value(remembered) => remembered,
-            Recalled::Nothing => Remembered::default(),
-            Recalled::Unreadable => Remembered { is_used: true, ..Remembered::default() },
+            Recalled::Nothing => StoreNotes::default(),
+            Recalled::Unreadable => StoreNotes { is_used: true, ..StoreNotes::default() },
         }
     }
 
     /// Changes what is remembered. If it cannot be kept, the loss of the store would go unnoticed, and nothing else.
-    pub(crate) fn note(&self, change: impl FnOnce(&mut Remembered)) -> std::io::Result<()> {
+    pub(crate) fn note(&self, change: impl FnOnce(&mut StoreNotes)) -> std::io::Result<()> {
         let before = self.recall();
         let mut next = before.clone();
         change(&mut next);

@@ -16,11 +16,11 @@ pub mod layer;
 mod memory;
 mod open;
 pub mod percent;
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[allow(dead_code, reason = "for stores behind a connection, none of which may be built in")]
 mod pool;
 pub mod records;
 mod redact;
-#[cfg(any(feature = "postgres", feature = "redis", feature = "http"))]
+#[allow(dead_code, reason = "for stores on the network, none of which may be built in")]
 mod transport;
 mod user;
 
@@ -41,7 +41,7 @@ pub use open::backends::postgres;
 pub use open::backends::redis;
 #[cfg(feature = "sqlite")]
 pub use open::backends::sqlite::SqliteStore;
-pub use open::{OpenError, Properties, bare, canonical, must_name_a_store, properties, redacted};
+pub use open::{OpenError, Properties, absolute, bare, canonical, must_name_a_store, properties, redacted};
 pub use redact::redacted_text;
 pub use user::User;
 

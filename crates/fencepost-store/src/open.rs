@@ -67,6 +67,21 @@ pub fn canonical(url: &str) -> String {
     }
 }
 
+/// The canonical URL with a path that is absolute, if the rest of the URL is a path: a child that changes its working
+/// directory finds the same store.
+pub fn absolute(url: &str, directory: &Path) -> String {
+    let url = canonical(url);
+    let relative = split(&url).filter(|(name, path)| {
+        let is_path = scheme_of(name).is_some_and(|scheme| scheme.is_path);
+        is_path && !path.is_empty() && !path.starts_with(['/', '~', ':'])
+    });
+    let whole = relative.and_then(|(name, path)| {
+        let path = std::path::absolute(directory.join(path)).ok()?;
+        Some(format!("{name}:{}", path.to_str()?))
+    });
+    whole.unwrap_or(url)
+}
+
 /// Says what is wrong with a URL that names no kind of store. None is opened.
 pub fn must_name_a_store(url: &str) -> Result<(), OpenError> {
     kind(url).map(|_| ())
@@ -447,6 +462,23 @@ mod tests {
     }
 
     #[test]
+    fn a_relative_path_becomes_absolute() {
+        for (url, whole) in [
+            ("sqlite:a/b.db", "sqlite:/here/a/b.db"),
+            ("dir:x", "dir:/here/x"),
+            ("sqlite:/a.db", "sqlite:/a.db"),
+            ("sqlite:~/a.db", "sqlite:~/a.db"),
+            ("sqlite::memory:", "sqlite::memory:"),
+            ("git+file:///r.git", "git+file:///r.git"),
+            ("postgresql://h/d", "postgres://h/d"),
+            ("mysql:a", "mysql:a"),
+        ] {
+            assert_eq!(absolute(url, Path::new("/here")), whole);
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "sqlite")]
     fn a_store_that_fails_is_not_a_wrong_url() {
         assert!(matches!(backend("sqlite:/proc/no/such/store.db", &Access::default()), Err(OpenError::Store(_))));
     }

@@ -11,8 +11,8 @@ use fencepost_guard::drive::Callee;
 use fencepost_guard::host::Host;
 use fencepost_guard::local::Local;
 use fencepost_store::{
-    Access, HostMemory, Properties, Secret, Store, StoreError, StoreHandle, Trouble, bare, canonical,
-    must_name_a_store, properties, redacted,
+    Access, HostMemory, Properties, Secret, Store, StoreError, StoreHandle, Trouble, absolute, bare, must_name_a_store,
+    properties, redacted,
 };
 use fencepost_view::View;
 
@@ -65,7 +65,7 @@ impl Place {
 
     /// The same place with another store, which was named on the command line.
     pub fn elsewhere(&self, global: &Global, url: &str) -> Self {
-        let url = std::env::current_dir().map_or(url.to_string(), |here| whole(url.to_string(), &here));
+        let url = std::env::current_dir().map_or(url.to_string(), |here| absolute(url, &here));
         warn_of_password(global, &url);
         let configured = self.config.as_ref().and_then(|config| config.store.as_ref());
         let named_by = match configured {
@@ -262,7 +262,7 @@ fn warn_of_password(global: &Global, url: &str) {
 
 /// The store's URL: the one of the command line, of the environment, of the configuration, or the embedded one.
 fn store(global: &Global, config: Option<&Config>, state: &Path) -> Result<(String, NamedBy), Failure> {
-    let here = |url: String| std::env::current_dir().map_or(url.clone(), |here| whole(url, &here));
+    let here = |url: String| std::env::current_dir().map_or(url.clone(), |here| absolute(&url, &here));
     if let Some(url) = &global.store {
         return Ok((here(url.clone()), NamedBy::CommandLine));
     }
@@ -276,20 +276,6 @@ fn store(global: &Global, config: Option<&Config>, state: &Path) -> Result<(Stri
         (None, Some(configured)) => Ok((configured, NamedBy::Configuration)),
         (None, None) => Ok((format!("sqlite:{}", state.join("store.db").display()), NamedBy::Nobody)),
     }
-}
-
-/// The URL in its canonical form. A store that is named by a relative path is the same one for a child that goes elsewhere.
-pub fn whole(url: String, directory: &Path) -> String {
-    let url = canonical(&url);
-    let (scheme, path) = match url.split_once(':') {
-        Some((scheme @ ("sqlite" | "dir"), path)) => (scheme, path),
-        _ => return url,
-    };
-    if path.is_empty() || path.starts_with(['/', '~', ':']) {
-        return url;
-    }
-    let path = std::path::absolute(directory.join(path)).ok();
-    path.as_ref().and_then(|path| path.to_str()).map_or(url.clone(), |path| format!("{scheme}:{path}"))
 }
 
 /// A variable that is set but cannot be read is never taken for one that is not set.

@@ -330,7 +330,7 @@ fn read_job<'t>(entry: Item<'t>, fallbacks: Fallbacks<'t>, logs: &Logs) -> Optio
 /// The store's URL. A relative path in it starts from the configuration's directory.
 fn store(item: Item<'_>) -> Option<String> {
     let Some(typed) = item.value.get_ref().as_str() else { return item.text() };
-    let url = crate::place::whole(typed.to_string(), &item.reader.directory);
+    let url = fencepost_store::absolute(typed, &item.reader.directory);
     match fencepost_store::must_name_a_store(&url) {
         Ok(()) => Some(url),
         Err(error) => item.mistake(format!("\"store\": {error}"), None),

@@ -48,6 +48,58 @@ fn plain_text_to_another_host_is_refused_and_the_error_names_the_option() {
 }
 
 #[test]
+fn a_store_that_cannot_be_opened_gives_the_same_error_from_every_verb() {
+    let site = Site::new();
+    fs::write(site.path("foreign.db"), "this is not a database, and longer than a header of SQLite is".repeat(20))
+        .unwrap();
+    let (ran, written) = (site.path("ran").display().to_string(), site.path("x").display().to_string());
+    let verbs: &[&[&str]] = &[
+        &["once", "k", "--", "touch", &ran],
+        &["lease", "acquire", "a", "--ttl", "10m"],
+        &["lease", "renew", "a", "--token", "1"],
+        &["lease", "release", "a", "--token", "1"],
+        &["lease", "show", "a"],
+        &["lease", "hold", "a", "--ttl", "10m"],
+        &["publish", "file", &written, "--job", "a", "--token", "1"],
+        &["publish", "exec", "--resource", "r", "--job", "a", "--token", "1", "--", "touch", &ran],
+        &["record", "a", "ok"],
+        &["gate", "a"],
+        &["plan", "a", "--schedule", "@daily"],
+        &["pause", "a"],
+        &["resume", "a"],
+        &["status"],
+        &["runs"],
+        &["why", "a"],
+        &["advise", "a"],
+        &["overdue"],
+        &["store", "check"],
+        &["store", "export"],
+    ];
+    // The first one is a mistake of the caller, the others are failures of a store.
+    let foreign = format!("sqlite:{}", site.path("foreign.db").display());
+    for (url, by_hand) in [("mysql://h/d", 2), ("redis://192.0.2.1:6379", 125), (&foreign, 125)] {
+        let run = site.say(&["--store", url, "run", "a", "--", "touch", &ran]);
+        assert_eq!(run.code, 125, "{url}: {run:?}");
+        let sentence = run.stderr.trim().trim_start_matches("fencepost: ");
+        for verb in verbs {
+            let said = site.say(&[&["--store", url], *verb].concat());
+            let expected = match (verb[0], by_hand) {
+                ("once", _) => 125,
+                // What cannot be read is no ground to proceed.
+                ("gate", 125) => 15,
+                // A URL that is refused has failed its check.
+                ("store", 125) if verb[1] == "check" && url.starts_with("redis") => 1,
+                _ => by_hand,
+            };
+            assert_eq!(said.code, expected, "{url} {verb:?}: {said:?}");
+            let words = format!("{}{}", said.stdout, said.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words.contains(sentence), "{url} {verb:?}: {words}\nand not: {sentence}");
+        }
+    }
+    assert!(!site.path("ran").exists() && !site.path("x").exists());
+}
+
+#[test]
 fn plain_text_to_another_host_works_where_the_url_allows_it_and_is_reported() {
     let site = Site::new();
     let (redis, postgres) = (Redis::start(REDIS), Postgres::start(POSTGRES));
