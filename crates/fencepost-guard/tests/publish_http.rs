@@ -336,7 +336,7 @@ fn a_dry_run_says_what_would_come_of_it_and_writes_nothing() {
     let (url, _) = canned("HTTP/1.1 405 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     let receipt = send(&dry(5), &endpoint(&url), "x").unwrap();
     assert_eq!(receipt.level, Level::Gated);
-    assert!(receipt.remarks[0].contains("nobody can know before"), "{:?}", receipt.remarks);
+    assert!(receipt.remarks[0].contains("not known before the write"), "{:?}", receipt.remarks);
 }
 
 #[test]

@@ -10,8 +10,8 @@ use fencepost_core::record::Unreadable;
 use nix::fcntl::OFlag;
 use thiserror::Error;
 
-use super::digest;
 use super::folder::Folder;
+use super::{digest, is_damaged};
 
 /// Nothing that we wrote is longer.
 const FENCE_BYTES_MAX: u64 = 64 * 1024;
@@ -33,10 +33,11 @@ impl Trouble {
     /// Whether a person may decide to go on without this fence. What a newer fencepost wrote is sound, and what the disk
     /// does not give today it may give tomorrow.
     pub fn may_be_adopted(&self) -> bool {
-        matches!(
-            self,
-            Self::Missing | Self::OfAnother | Self::Unreadable(Unreadable::Damaged(_) | Unreadable::OtherJob(_))
-        )
+        match self {
+            Self::Missing | Self::OfAnother => true,
+            Self::Unreadable(why) => is_damaged(why),
+            Self::Io(_) => false,
+        }
     }
 }
 

@@ -11,13 +11,13 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
-use fencepost_core::fence::{Fence, Strict, Verdict, judge};
+use fencepost_core::fence::{Fence, Level};
 use nix::fcntl::OFlag;
 
 use super::fence_file::{self, Trouble};
 use super::lock::{Lock, is_marked};
 use super::place::{Place, failed};
-use super::{PublishError, Receipt, Request, digest};
+use super::{PublishError, Receipt, Remembered, Request, WriteTarget, Written, digest, target};
 use draft::{Draft, sweep};
 
 pub use super::lock::PATIENCE;
@@ -29,92 +29,118 @@ pub fn publish(
     payload: &mut dyn Read,
     patience: Duration,
 ) -> Result<Receipt, PublishError> {
-    let target = Target::new(Place::of_file(path)?);
-    target.place.check_trust()?;
-    if request.dry_run {
-        return dry_run(request, &target, payload);
-    }
-    // Before anything is written: what was left behind may be what fills the disk.
-    sweep(&target.place);
-    let draft = Draft::write(&target.place, payload)?;
-    let folder = &target.place.folder;
-    let mut lock = Lock::take(folder, &target.lock, &target.place.target, patience)?;
-    let _ = folder.unlink(&target.fence_draft);
-    let mut remarks = target.place.remarks();
-    remarks.extend(draft.remarks.iter().cloned());
-    let seen = target.seen(request.adopt)?;
-    let level = target.place.level();
-    let receipt = |fence, already_applied| Receipt { level, fence, already_applied, remarks };
-    match judge::<Strict>(seen.as_ref(), &request.write(draft.digest.clone(), true)) {
-        Err(refused) => Err(PublishError::Refused { refused, level }),
-        Ok(Verdict::AlreadyApplied(fence)) if target.holds(&fence) => {
-            // The writer that put it there may have died before the flush.
-            folder.sync().map_err(|error| failed("flush", folder.path(), &error))?;
-            Ok(receipt(fence, true))
-        }
-        // A crash came between the fence and the content. The fence is written once more, because nobody knows whether
-        // it was flushed, and the content must not be durable before it.
-        Ok(Verdict::AlreadyApplied(fence) | Verdict::Accept(fence)) => {
-            target.put_fence(&fence, &mut lock)?;
-            draft.land(&target.place)?;
-            Ok(receipt(fence, false))
-        }
-    }
+    let beside = Beside::new(Place::of_file(path)?);
+    beside.place.check_trust()?;
+    target::publish(request, FileTarget::open(&beside, payload, patience, request.dry_run)?)
 }
 
 /// The fence of a file: what was last written there. `None` where nothing was ever published.
 pub fn fence_of(path: &Path) -> Result<Option<Fence>, PublishError> {
-    Target::new(Place::of_file(path)?).seen(false)
+    match Beside::new(Place::of_file(path)?).remembered() {
+        Remembered::Fence(fence) | Remembered::Landed(fence) => Ok(Some(fence)),
+        Remembered::Nothing => Ok(None),
+        Remembered::Unusable { error, .. } => Err(error),
+    }
 }
 
-fn dry_run(request: &Request, target: &Target, payload: &mut dyn Read) -> Result<Receipt, PublishError> {
-    let digest = digest::read(payload).map_err(|error| failed("read the payload for", &target.place.target, &error))?;
-    let seen = target.seen(request.adopt)?;
-    let level = target.place.level();
-    let (fence, already_applied) = match judge::<Strict>(seen.as_ref(), &request.write(digest, true)) {
-        Err(refused) => return Err(PublishError::Refused { refused, level }),
-        Ok(Verdict::Accept(fence)) => (fence, false),
-        Ok(Verdict::AlreadyApplied(fence)) => (fence, true),
-    };
-    Ok(Receipt { level, fence, already_applied, remarks: target.place.remarks() })
+/// A file with its new content.
+struct FileTarget<'a> {
+    beside: &'a Beside,
+    digest: String,
+    /// The lock and the flushed content; none in a dry run.
+    ready: Option<(Lock, Draft<'a>)>,
 }
 
-/// A file with what stands beside it.
-struct Target {
+impl<'a> FileTarget<'a> {
+    fn open(
+        beside: &'a Beside,
+        payload: &mut dyn Read,
+        patience: Duration,
+        dry_run: bool,
+    ) -> Result<Self, PublishError> {
+        let Beside { place, lock, .. } = beside;
+        if dry_run {
+            let unread = |error| failed("read the payload for", &place.target, &error);
+            return Ok(Self { beside, digest: digest::read(payload).map_err(unread)?, ready: None });
+        }
+        // Before anything is written: what was left behind may be what fills the disk.
+        sweep(place);
+        let draft = Draft::write(place, payload)?;
+        let lock = Lock::take(&place.folder, lock, &place.target, patience)?;
+        let _ = place.folder.unlink(&beside.fence_draft);
+        Ok(Self { beside, digest: draft.digest.clone(), ready: Some((lock, draft)) })
+    }
+}
+
+impl WriteTarget for FileTarget<'_> {
+    const REPLACES: bool = true;
+
+    fn digest(&self) -> String {
+        self.digest.clone()
+    }
+
+    fn remembered(&mut self) -> Result<Remembered, PublishError> {
+        Ok(self.beside.remembered())
+    }
+
+    fn has_arrived(&mut self, fence: &Fence) -> Result<bool, PublishError> {
+        let Place { folder, name, .. } = &self.beside.place;
+        let content = folder.open_file(name, OFlag::O_RDONLY).and_then(|mut content| digest::read(&mut content));
+        if content.is_ok_and(|digest| digest == fence.digest) {
+            // The writer that put it there may have died before the flush.
+            folder.sync().map_err(|error| failed("flush", folder.path(), &error))?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// After a crash between fence and content the same fence is written once more: it may not have been flushed, and the
+    /// content must not be durable before it.
+    fn write(&mut self, fence: Fence) -> Result<Written, PublishError> {
+        let (lock, draft) = self.ready.as_mut().expect("it was opened to write");
+        self.beside.put_fence(&fence, lock)?;
+        draft.land(&self.beside.place)?;
+        Ok(Written::Done(fence))
+    }
+
+    fn level(&self) -> Level {
+        self.beside.place.level()
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let mut remarks = self.beside.place.remarks();
+        remarks.extend(self.ready.iter().flat_map(|(_, draft)| draft.remarks.iter().cloned()));
+        remarks
+    }
+}
+
+/// The place of a file, and the names of our files beside it.
+struct Beside {
     place: Place,
     fence: OsString,
     fence_draft: OsString,
     lock: OsString,
 }
 
-impl Target {
+impl Beside {
     fn new(place: Place) -> Self {
         let [fence, fence_draft, lock] = ["fence", "fence-new", "lock"].map(|suffix| place.hidden(suffix));
         Self { place, fence, fence_draft, lock }
     }
 
     /// What the fence remembers. Torn, empty, foreign or missing where it was: none of these is "no fence".
-    fn seen(&self, adopt: bool) -> Result<Option<Fence>, PublishError> {
+    fn remembered(&self) -> Remembered {
         // Asked first: without the lock a first write may come between the two looks.
         let marked = is_marked(&self.place.folder, &self.lock);
         match fence_file::read(&self.place.folder, &self.fence) {
-            Ok(fence) => Ok(Some(fence)),
-            Err(Trouble::Missing) if !marked => Ok(None),
-            Err(trouble) if adopt && trouble.may_be_adopted() => Ok(None),
-            Err(trouble) => Err(PublishError::Failed(format!(
-                "The fence of {} cannot be read: {} ({trouble}). Nothing was changed, because without it nobody knows \
-                 which token wrote last. Restore it together with the file; or, if no older run can still be alive, \
-                 publish once with --adopt.",
-                self.place.target.display(),
-                self.place.folder.shown(&self.fence).display()
-            ))),
+            Ok(fence) => Remembered::Fence(fence),
+            Err(Trouble::Missing) if !marked => Remembered::Nothing,
+            Err(trouble) => {
+                let why = format!("{} ({trouble})", self.place.folder.shown(&self.fence).display());
+                let (of, restore) = (self.place.target.display().to_string(), "Restore it together with the file");
+                Remembered::unusable(&of, &why, restore, trouble.may_be_adopted())
+            }
         }
-    }
-
-    /// Whether the content is what the fence says.
-    fn holds(&self, fence: &Fence) -> bool {
-        let content = self.place.folder.open_file(&self.place.name, OFlag::O_RDONLY);
-        content.and_then(|mut content| digest::read(&mut content)).is_ok_and(|digest| digest == fence.digest)
     }
 
     /// Makes the new fence durable, before anything of the content is touched.

@@ -1,7 +1,7 @@
 //! A git remote: the job's fence is a ref beside the branches, and moves with them in one atomic push.
 //!
 //! The fence is read and judged, and then pushed together with the commits on the condition that it still is what was
-//! judged. The server compares under the lock under which it writes, so that whoever slept between the check and the
+//! judged. The server compares under the lock under which it writes, so that a run that slept between the check and the
 //! push lands nothing. The fence's ref is made alone, before the first push: a server that hides it would otherwise
 //! refuse the fence and take the branch.
 
@@ -18,11 +18,11 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use fencepost_core::fence::{Fence, Level, Strict, Verdict, judge};
+use fencepost_core::fence::Fence;
 use fencepost_core::name::{Job, Key};
 use fencepost_store::redacted_text;
 
-use super::{PublishError, Receipt, Request, digest};
+use super::{PublishError, Receipt, Remembered, Request, WriteTarget, Written, digest};
 use cli::LocalClone;
 pub use cli::PUSHING;
 pub use message::Tip;
@@ -34,7 +34,7 @@ use remote::{Remote, Seen};
 /// How long one call of git may take, with the hooks and credential helpers that it runs, unless it is told otherwise.
 pub const CALL_LIMIT: Duration = Duration::from_secs(600);
 
-/// How often a push is tried while others move the fence. Each time somebody else got on.
+/// How often a push is tried while others move the fence. Each time another write has landed.
 const ATTEMPTS_MAX: u32 = 12;
 /// How often it is tried again after a lost connection.
 const LOST_MAX: u32 = 2;
@@ -64,7 +64,7 @@ impl Default for Wish<'_> {
 
 /// Commits on their way to a remote. They are looked up once, so that the fence's digest names what is pushed.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct Outgoing {
     git: LocalClone,
     remote: Remote,
     fence_ref: String,
@@ -75,7 +75,7 @@ pub struct Target {
     rebase: bool,
 }
 
-impl Target {
+impl Outgoing {
     pub fn find(repository: &Path, wish: &Wish<'_>, job: &Job) -> Result<Self, PublishError> {
         let git = LocalClone::open(repository, wish.limit)?;
         let remote = Remote::find(&git, wish.remote)?;
@@ -125,9 +125,9 @@ impl Target {
         digest::of(list.as_bytes())
     }
 
-    fn look(&self, request: &Request) -> Result<Seen, PublishError> {
+    fn look(&self) -> Result<Seen, PublishError> {
         let refs: Vec<&str> = self.branches.iter().map(|(_, to)| to.as_str()).collect();
-        self.remote.look(&self.git, &self.fence_ref, &refs, request)
+        self.remote.look(&self.git, &self.fence_ref, &refs)
     }
 
     /// Whether the branches are at our commits or past them, as far as this clone can tell. A server that lost power
@@ -164,7 +164,7 @@ impl Target {
                  Publish with --rebase, or get them (git pull --rebase {name} {branch}) and publish again."
             ),
             Outcome::Hidden => format!(
-                "{shown} does not let anybody write {fence_ref} (it hides that namespace); nothing was pushed. Keep the \
+                "{shown} does not allow to write {fence_ref} (it hides that namespace); nothing was pushed. Keep the \
                  fence in a branch: --fence-ref refs/heads/fencepost/NAME"
             ),
             Outcome::NoAtomic => format!(
@@ -188,35 +188,19 @@ impl Target {
 }
 
 /// Pushes the commits, if the fence on the remote allows that.
-pub fn publish(request: &Request, target: &Target) -> Result<Receipt, PublishError> {
-    let mut pushes = Pushes {
-        target: target.clone(),
-        request,
-        rebased: Vec::new(),
-        sent: Vec::new(),
-        lost: 0,
-        timed_out: false,
-        moved_from: None,
-        same: 0,
-        words: String::new(),
-        created: false,
-    };
-    for attempt in 0..ATTEMPTS_MAX {
-        if attempt > 0 {
-            sleep(pause());
-        }
-        if let Some(receipt) = pushes.attempt()? {
-            return Ok(receipt);
-        }
-    }
-    Err(pushes.gave_up())
+pub fn publish(request: &Request, commits: &Outgoing) -> Result<Receipt, PublishError> {
+    super::publish(request, Pushes { dry_run: request.dry_run, ..Pushes::of(commits.clone()) })
 }
 
 /// The attempts at one write.
-struct Pushes<'a> {
+struct Pushes {
     /// What is pushed. A rebase replaces its commits.
-    target: Target,
-    request: &'a Request,
+    target: Outgoing,
+    dry_run: bool,
+    attempts: u32,
+    /// The refs of the remote, and the fence, as they were last read.
+    seen: Seen,
+    known: Option<Fence>,
     rebased: Vec<Rebased>,
     /// The fences we sent, by which we recognise what landed after all.
     sent: Vec<(String, Fence)>,
@@ -232,42 +216,87 @@ struct Pushes<'a> {
     words: String,
     /// Whether we have made the fence's ref.
     created: bool,
+    remarks: Vec<String>,
 }
 
-impl Pushes<'_> {
-    /// Looks, judges and pushes. Nothing comes of it if others were faster: then one has to look again.
-    fn attempt(&mut self) -> Result<Option<Receipt>, PublishError> {
-        let seen = self.target.look(self.request).map_err(|error| self.unread(error))?;
-        if let Some(fence) = self.landed(&seen)? {
-            return Ok(Some(self.arrived(fence)));
+impl WriteTarget for Pushes {
+    const REPLACES: bool = true;
+
+    fn digest(&self) -> String {
+        self.target.digest()
+    }
+
+    fn remembered(&mut self) -> Result<Remembered, PublishError> {
+        if self.attempts == ATTEMPTS_MAX {
+            return Err(self.gave_up());
         }
-        if self.moved_from.take().is_some_and(|from| seen.commit == Some(from)) {
+        if self.attempts > 0 {
+            sleep(pause());
+        }
+        self.attempts += 1;
+        let Outgoing { git, remote, fence_ref, .. } = &self.target;
+        let read = self.target.look().and_then(|seen| {
+            let remembered = remote.remembered(git, fence_ref, &seen, self.dry_run)?;
+            Ok((seen, remembered))
+        });
+        let (seen, remembered) = read.map_err(|error| self.unread(error))?;
+        self.seen = seen;
+        if let Some(fence) = self.landed()? {
+            self.follow();
+            return Ok(Remembered::Landed(fence));
+        }
+        if self.moved_from.take().is_some_and(|from| self.seen.commit == Some(from)) {
             self.same += 1;
         }
         if self.timed_out || self.lost > LOST_MAX || self.same > SAME_MAX {
             return Err(self.gave_up());
         }
-        let write = self.request.write(self.target.digest(), true);
-        let fence = match judge::<Strict>(seen.fence.as_ref(), &write) {
-            Err(refused) => return Err(PublishError::Refused { refused, level: Level::Atomic }),
-            Ok(Verdict::AlreadyApplied(fence)) if self.request.dry_run || self.target.has_arrived(&seen)? => {
-                return Ok(Some(receipt(fence, true)));
-            }
-            Ok(Verdict::AlreadyApplied(fence)) => Fence { seq: fence.seq + 1, ..fence },
-            Ok(Verdict::Accept(fence)) => fence,
+        self.known = match &remembered {
+            Remembered::Fence(fence) => Some(fence.clone()),
+            _ => None,
         };
-        if self.request.dry_run {
-            return Ok(Some(receipt(fence, false)));
-        }
-        match &seen.commit {
-            Some(expected) => self.push(expected, fence),
-            None => self.create().map(|()| None),
+        Ok(remembered)
+    }
+
+    fn has_arrived(&mut self, _fence: &Fence) -> Result<bool, PublishError> {
+        self.target.has_arrived(&self.seen)
+    }
+
+    fn write(&mut self, fence: Fence) -> Result<Written, PublishError> {
+        let Some(expected) = self.seen.commit.clone() else { return self.create().map(|()| Written::Moved) };
+        // A write that did not arrive in whole is pushed as another one.
+        let is_repeated = self.known.as_ref() == Some(&fence);
+        self.push(&expected, if is_repeated { Fence { seq: fence.seq + 1, ..fence } } else { fence })
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        self.remarks.clone()
+    }
+}
+
+impl Pushes {
+    fn of(target: Outgoing) -> Self {
+        Self {
+            target,
+            dry_run: false,
+            attempts: 0,
+            seen: Seen::default(),
+            known: None,
+            rebased: Vec::new(),
+            sent: Vec::new(),
+            lost: 0,
+            timed_out: false,
+            moved_from: None,
+            same: 0,
+            words: String::new(),
+            created: false,
+            remarks: Vec::new(),
         }
     }
 
     /// Makes the fence's ref, alone.
     fn create(&mut self) -> Result<(), PublishError> {
-        let Target { remote, fence_ref, .. } = &self.target;
+        let Outgoing { remote, fence_ref, .. } = &self.target;
         if self.created {
             return Err(PublishError::Failed(format!(
                 "{fence_ref} was made on {}, but cannot be read there; nothing else was pushed. Keep the fence in a branch: \
@@ -289,7 +318,7 @@ impl Pushes<'_> {
         Ok(())
     }
 
-    fn push(&mut self, expected: &str, fence: Fence) -> Result<Option<Receipt>, PublishError> {
+    fn push(&mut self, expected: &str, fence: Fence) -> Result<Written, PublishError> {
         let commit = self.target.fence_commit(&Tip::Written(Box::new(fence.clone())), Some(expected))?;
         self.sent.push((commit.clone(), fence.clone()));
         let (outcome, words) = self.target.send(&self.target.push(expected, &commit))?;
@@ -297,29 +326,22 @@ impl Pushes<'_> {
         match outcome {
             Outcome::Landed => {
                 self.target.remote.remember(&self.target.git, &self.target.fence_ref, &commit);
-                Ok(Some(self.arrived(fence)))
+                self.follow();
+                return Ok(Written::Done(fence));
             }
-            Outcome::Moved => {
-                self.moved_from = Some(expected.to_string());
-                Ok(None)
-            }
-            Outcome::Unknown => {
-                self.lost += 1;
-                Ok(None)
-            }
-            Outcome::TimedOut => {
-                self.timed_out = true;
-                Ok(None)
-            }
-            outcome => self.declined(&outcome, expected),
+            Outcome::Moved => self.moved_from = Some(expected.to_string()),
+            Outcome::Unknown => self.lost += 1,
+            Outcome::TimedOut => self.timed_out = true,
+            outcome => self.declined(&outcome, expected)?,
         }
+        Ok(Written::Moved)
     }
 
     /// The server did not take it. The reason may be that we are stale, and then the next look says so.
-    fn declined(&mut self, outcome: &Outcome, expected: &str) -> Result<Option<Receipt>, PublishError> {
-        let seen = self.target.look(self.request)?;
+    fn declined(&mut self, outcome: &Outcome, expected: &str) -> Result<(), PublishError> {
+        let seen = self.target.look()?;
         if seen.commit.as_deref() != Some(expected) {
-            return Ok(None);
+            return Ok(());
         }
         if let Outcome::Behind(branch) = outcome
             && self.target.rebase
@@ -329,20 +351,19 @@ impl Pushes<'_> {
             if self.rebased.iter().all(|earlier| earlier.to != to) {
                 self.rebased.push(rebased);
             }
-            return Ok(None);
+            return Ok(());
         }
         Err(self.target.failed(outcome, &self.words))
     }
 
     /// Everything landed: the local branches that were rebased follow.
-    fn arrived(&self, fence: Fence) -> Receipt {
-        let remarks = self.rebased.iter().filter_map(|rebased| self.target.follow(rebased)).collect();
-        Receipt { remarks, ..receipt(fence, false) }
+    fn follow(&mut self) {
+        self.remarks = self.rebased.iter().filter_map(|rebased| self.target.follow(rebased)).collect();
     }
 
     /// Whether one of our fences is the remote's, or lies under it: then our commits landed, whatever the answer was.
-    fn landed(&self, seen: &Seen) -> Result<Option<Fence>, PublishError> {
-        let Some(there) = &seen.commit else { return Ok(None) };
+    fn landed(&self) -> Result<Option<Fence>, PublishError> {
+        let Some(there) = &self.seen.commit else { return Ok(None) };
         for (commit, fence) in &self.sent {
             if commit == there || self.target.is_ancestor(commit, there)? {
                 return Ok(Some(fence.clone()));
@@ -364,7 +385,7 @@ impl Pushes<'_> {
     }
 
     fn gave_up(&self) -> PublishError {
-        let Target { remote, fence_ref, .. } = &self.target;
+        let Outgoing { remote, fence_ref, .. } = &self.target;
         let Remote { shown, .. } = remote;
         PublishError::Failed(if self.timed_out {
             format!(
@@ -392,10 +413,6 @@ impl Pushes<'_> {
     }
 }
 
-fn receipt(fence: Fence, already_applied: bool) -> Receipt {
-    Receipt { level: Level::Atomic, fence, already_applied, remarks: Vec::new() }
-}
-
 /// A while that no two publishers share, so that they do not meet again.
 fn pause() -> Duration {
     let random = uuid::Uuid::now_v7().as_u128() as u16;
@@ -412,7 +429,7 @@ fn fence_ref(git: &LocalClone, given: Option<&str>, job: &Job) -> Result<String,
     if !name.starts_with("refs/") || !git.run(&["check-ref-format", name], "")?.ok {
         return Err(usage("it is not a full name such as refs/heads/fencepost/NAME"));
     }
-    // Whoever gives the name of a branch by mistake must not see a fence on top of it.
+    // The name of a branch, given by mistake, must not get a fence on top of it.
     if !name.split('/').any(|part| part == "fencepost") {
         return Err(usage("one part of it must be \"fencepost\", as in refs/heads/fencepost/NAME"));
     }

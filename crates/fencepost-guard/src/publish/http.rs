@@ -12,13 +12,13 @@ use std::fmt;
 use std::thread::sleep;
 use std::time::Duration;
 
-use fencepost_core::fence::{Fence, Level, Strict, Verdict, Write, judge};
+use fencepost_core::fence::{Fence, Level, Write};
 use fencepost_store::http_agent;
 use ureq::http::{Method, Request as HttpRequest, Uri};
 use ureq::{Agent, AsSendBody, SendBody, Timeout};
 
-use super::{PublishError, Receipt, Request};
-use answer::{Answer, Meaning};
+use super::{PublishError, Receipt, Remembered, Request, WriteTarget, Written};
+use answer::{Accepted, Answer, Meaning};
 pub use payload::Payload;
 
 /// How often a request is sent at most.
@@ -51,49 +51,67 @@ pub struct Endpoint {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Url(String);
 
-/// What must not be shown to anybody.
+/// A bearer token, which is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 /// Sends the payload, and says what the server made of it.
 pub fn publish(request: &Request, endpoint: &Endpoint, payload: &Payload) -> Result<Receipt, PublishError> {
     endpoint.check()?;
-    let write = request.write(payload.digest.clone(), false);
-    let sender = Sender::new(endpoint, payload, &write);
-    if request.dry_run {
-        return sender.dry_run();
+    let write = request.write(payload.digest.clone(), HttpTarget::REPLACES);
+    let (sender, remarks) = (Sender::new(endpoint, payload, &write), endpoint.remarks());
+    super::publish(request, HttpTarget { sender, dry_run: request.dry_run, level: Level::Atomic, remarks })
+}
+
+/// One write. The server itself judges it, in the transaction that applies it.
+struct HttpTarget<'a> {
+    sender: Sender<'a>,
+    dry_run: bool,
+    level: Level,
+    remarks: Vec<String>,
+}
+
+impl WriteTarget for HttpTarget<'_> {
+    const REPLACES: bool = false;
+
+    fn digest(&self) -> String {
+        self.sender.payload.digest.clone()
     }
-    let mut waited = Duration::ZERO;
-    let mut pause = PAUSE_FIRST;
-    let mut may_have_happened = false;
-    for attempt in 1.. {
-        let (why, after) = match sender.send() {
-            Ok(answer) => match answer::meaning(&answer, &write) {
-                Meaning::Accepted(accepted) => return Ok(sender.accepted(accepted)),
-                Meaning::Refused(refused) => {
-                    return Err(PublishError::Refused { refused: *refused, level: Level::Atomic });
-                }
-                Meaning::Failed(why) => return Err(sender.failed(&why, may_have_happened)),
-                Meaning::Again { why, after } => {
-                    may_have_happened = true;
-                    (why, after)
-                }
-            },
-            Err(Unsent { why, is_final: true, .. }) => return Err(sender.gave_up(&why, attempt, may_have_happened)),
-            Err(Unsent { why, may_have_arrived, .. }) => {
-                may_have_happened |= may_have_arrived;
-                (why, None)
-            }
-        };
-        let next = after.unwrap_or(pause);
-        if attempt >= TRIES_MAX || waited + next > PAUSES_MAX {
-            return Err(sender.gave_up(&why, attempt, may_have_happened));
+
+    /// Only a dry run asks for the fence: otherwise the server compares.
+    fn remembered(&mut self) -> Result<Remembered, PublishError> {
+        if !self.dry_run {
+            return Ok(Remembered::Nothing);
         }
-        sleep(next);
-        waited += next;
-        pause *= 2;
+        let answer = self.sender.look()?;
+        if !answer.is_fenced() {
+            self.level = Level::Gated;
+            self.remarks.push(self.sender.says_no_token(&answer));
+        }
+        self.sender.seen(&answer)
     }
-    unreachable!("the tries are counted")
+
+    fn write(&mut self, fence: Fence) -> Result<Written, PublishError> {
+        let accepted = self.sender.send_until_answered()?;
+        if !accepted.is_fenced {
+            self.level = Level::Gated;
+            self.remarks.push(format!(
+                "{} accepted it without saying that it checked the token (no Fencepost-Fence header): an older run could \
+                 overwrite it. See docs/publish/http.md for what the server has to do.",
+                self.sender.endpoint.url.shown()
+            ));
+        }
+        let fence = Fence { token: accepted.seen.unwrap_or(fence.token), ..fence };
+        Ok(if accepted.already_applied { Written::AlreadyApplied(fence) } else { Written::Done(fence) })
+    }
+
+    fn level(&self) -> Level {
+        self.level
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        self.remarks.clone()
+    }
 }
 
 impl Url {
@@ -125,7 +143,7 @@ impl Url {
         self.shown() != self.0 && self.shown().contains("***@")
     }
 
-    /// Whether whoever listens on the way can read everything.
+    /// Whether every host on the way can read everything.
     fn is_open(&self) -> bool {
         let Ok(uri) = self.0.parse::<Uri>() else { return false };
         let host = uri.host().unwrap_or_default();
@@ -217,6 +235,41 @@ impl<'a> Sender<'a> {
         Self { endpoint, payload, write, key, agent }
     }
 
+    /// Sends the payload until the server says what became of it. Every try has the same idempotency key.
+    fn send_until_answered(&self) -> Result<Accepted, PublishError> {
+        let mut waited = Duration::ZERO;
+        let mut pause = PAUSE_FIRST;
+        let mut may_have_happened = false;
+        for attempt in 1.. {
+            let (why, after) = match self.send() {
+                Ok(answer) => match answer::meaning(&answer, self.write) {
+                    Meaning::Accepted(accepted) => return Ok(accepted),
+                    Meaning::Refused(refused) => {
+                        return Err(PublishError::Refused { refused: *refused, level: Level::Atomic });
+                    }
+                    Meaning::Failed(why) => return Err(self.failed(&why, may_have_happened)),
+                    Meaning::Again { why, after } => {
+                        may_have_happened = true;
+                        (why, after)
+                    }
+                },
+                Err(Unsent { why, is_final: true, .. }) => return Err(self.gave_up(&why, attempt, may_have_happened)),
+                Err(Unsent { why, may_have_arrived, .. }) => {
+                    may_have_happened |= may_have_arrived;
+                    (why, None)
+                }
+            };
+            let next = after.unwrap_or(pause);
+            if attempt >= TRIES_MAX || waited + next > PAUSES_MAX {
+                return Err(self.gave_up(&why, attempt, may_have_happened));
+            }
+            sleep(next);
+            waited += next;
+            pause *= 2;
+        }
+        unreachable!("the tries are counted")
+    }
+
     fn send(&self) -> Result<Answer, Unsent> {
         let mut reader = self.payload.reader().map_err(|error| Unsent {
             why: format!("the payload cannot be read again ({error})"),
@@ -234,41 +287,37 @@ impl<'a> Sender<'a> {
         sent.map_err(|unsent| Unsent { may_have_arrived: unsent.may_have_arrived && is_whole, ..unsent })
     }
 
-    /// What the server remembers, where it says so: a `HEAD` changes nothing anywhere.
-    fn dry_run(&self) -> Result<Receipt, PublishError> {
-        let answer = self.run(self.dressed(Method::HEAD).body(SendBody::none())).map_err(|unsent| {
+    /// Asks the server what it remembers, by a `HEAD`, which changes nothing.
+    fn look(&self) -> Result<Answer, PublishError> {
+        self.run(self.dressed(Method::HEAD).body(SendBody::none())).map_err(|unsent| {
             PublishError::Failed(format!(
                 "Cannot ask {} what it has seen: {}. Nothing was sent.",
                 self.endpoint.url.shown(),
                 unsent.why
             ))
-        })?;
-        let mut remarks = self.endpoint.remarks();
-        if !answer.is_fenced() {
-            remarks.push(format!(
-                "{} does not say which token it has seen (HTTP {}), so that nobody can know before whether it checks. \
-                 {} of {} bytes would be sent.",
-                self.endpoint.url.shown(),
-                answer.status,
-                self.endpoint.method,
-                self.payload.length
-            ));
-            return Ok(Receipt { level: Level::Gated, fence: self.fence(), already_applied: false, remarks });
-        }
-        let seen = answer.seen_fence().map_err(|why| {
-            PublishError::Failed(format!(
+        })
+    }
+
+    fn seen(&self, answer: &Answer) -> Result<Remembered, PublishError> {
+        match answer.seen_fence() {
+            _ if !answer.is_fenced() => Ok(Remembered::Nothing),
+            Ok(fence) => Ok(fence.map_or(Remembered::Nothing, Remembered::Fence)),
+            Err(why) => Err(PublishError::Failed(format!(
                 "{} says what it has seen, and it cannot be read: {why}",
                 self.endpoint.url.shown()
-            ))
-        })?;
-        match judge::<Strict>(seen.as_ref(), self.write) {
-            Err(refused) => Err(PublishError::Refused { refused, level: Level::Atomic }),
-            Ok(verdict) => {
-                let already_applied = matches!(verdict, Verdict::AlreadyApplied(_));
-                let (Verdict::Accept(fence) | Verdict::AlreadyApplied(fence)) = verdict;
-                Ok(Receipt { level: Level::Atomic, fence, already_applied, remarks })
-            }
+            ))),
         }
+    }
+
+    fn says_no_token(&self, answer: &Answer) -> String {
+        format!(
+            "{} does not say which token it has seen (HTTP {}), so it is not known before the write whether it checks. \
+             {} of {} bytes would be sent.",
+            self.endpoint.url.shown(),
+            answer.status,
+            self.endpoint.method,
+            self.payload.length
+        )
     }
 
     fn dressed(&self, method: Method) -> ureq::http::request::Builder {
@@ -311,29 +360,6 @@ impl<'a> Sender<'a> {
             // Any other error may repeat the URL, and with it a password.
             _ => unknown("the request failed".to_string()),
         })
-    }
-
-    /// What a first write would leave behind.
-    fn fence(&self) -> Fence {
-        match judge::<Strict>(None, self.write) {
-            Ok(Verdict::Accept(fence) | Verdict::AlreadyApplied(fence)) => fence,
-            Err(refused) => *refused.seen,
-        }
-    }
-
-    fn accepted(&self, accepted: answer::Accepted) -> Receipt {
-        let mut remarks = self.endpoint.remarks();
-        if !accepted.is_fenced {
-            remarks.push(format!(
-                "{} accepted it without saying that it checked the token (no Fencepost-Fence header): an older run could \
-                 overwrite it. See docs/publish/http.md for what the server has to do.",
-                self.endpoint.url.shown()
-            ));
-        }
-        let level = if accepted.is_fenced { Level::Atomic } else { Level::Gated };
-        let mut fence = self.fence();
-        fence.token = accepted.seen.unwrap_or(fence.token);
-        Receipt { level, fence, already_applied: accepted.already_applied, remarks }
     }
 
     fn failed(&self, why: &str, may_have_happened: bool) -> PublishError {

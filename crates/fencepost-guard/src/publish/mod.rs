@@ -1,7 +1,7 @@
 //! Fenced writes: the token is checked where the write lands, in the same step as the write.
 //!
-//! The rule is one, [`fencepost_core::fence::judge`]. A target only makes check and write one step, in its own way,
-//! and says honestly whether it can.
+//! One rule, [`fencepost_core::fence::judge`], and one write, [`publish`], serve all targets. Each implements [`WriteTarget`]:
+//! how it remembers the fence, and how it makes check and write one step.
 
 pub mod digest;
 pub mod exec;
@@ -17,8 +17,11 @@ mod place;
 pub mod redis;
 #[cfg(feature = "sql")]
 pub mod sql;
+mod target;
 pub mod tree;
 mod walk;
+
+pub use target::{Remembered, WriteTarget, Written, is_damaged, publish};
 
 use fencepost_core::fence::{Fence, Level, Mode, Refused, Write};
 use fencepost_core::name::Job;

@@ -7,12 +7,12 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use fencepost_core::fence::{Fence, Level, Strict, Verdict, judge};
+use fencepost_core::fence::{Fence, Level};
 use fencepost_store::redis as store;
 use fencepost_store::redis::Connection;
 use redis::{RedisError, Value};
 
-use super::{PublishError, Receipt, Request, digest};
+use super::{PublishError, Receipt, Remembered, Request, WriteTarget, Written, digest};
 use crate::clock;
 
 /// The most bytes of a value. It is held in memory, here and in the server.
@@ -98,49 +98,13 @@ impl Session {
 
     /// Sets value and fence, both or neither.
     pub fn publish(&mut self, request: &Request, keys: &Keys, value: &[u8]) -> Result<Receipt, PublishError> {
-        let write = request.write(digest::of(value), false);
-        let mut seen = self.read(keys)?;
-        for _ in 0..ROUNDS_MAX {
-            let known = self.known(keys, seen.as_deref(), request.adopt)?;
-            let fence = match judge::<Strict>(known.as_ref(), &write) {
-                Err(refused) => return Err(PublishError::Refused { refused, level: self.level() }),
-                Ok(Verdict::AlreadyApplied(fence)) => return Ok(self.receipt(fence, true)),
-                Ok(Verdict::Accept(fence)) => fence,
-            };
-            if request.dry_run {
-                return Ok(self.receipt(fence, false));
-            }
-            match self.swap(keys, seen.as_deref(), &fence.encode(), value)? {
-                None => return Ok(self.receipt(fence, false)),
-                Some(now) => seen = now,
-            }
-        }
-        Err(PublishError::Failed(format!(
-            "{} was written to {ROUNDS_MAX} times by others while this write waited its turn; nothing was changed. \
-             Publish again.",
-            keys.value
-        )))
+        let seen = self.read(keys)?;
+        super::publish(request, RedisTarget { session: self, keys, value, seen, rounds: 0 })
     }
 
     fn read(&mut self, keys: &Keys) -> Result<Option<Vec<u8>>, PublishError> {
         let read = redis::cmd("GET").arg(&keys.fence).query(&mut self.connection);
         read.map_err(|error| self.failed("read the fence in", &error))
-    }
-
-    fn known(&self, keys: &Keys, seen: Option<&[u8]>, adopt: bool) -> Result<Option<Fence>, PublishError> {
-        match seen.map(Fence::decode) {
-            None => Ok(None),
-            Some(Ok(fence)) => Ok(Some(fence)),
-            Some(Err(_)) if adopt => Ok(None),
-            Some(Err(why)) => Err(PublishError::Failed(format!(
-                "The fence of {} in {} cannot be read: {} ({why}). Nothing was changed, because without it nobody knows \
-                 which token wrote last. Restore it together with the value; or, if no older run can still be alive, \
-                 publish once with --adopt.",
-                keys.value,
-                self.server.shown(),
-                keys.fence
-            ))),
-        }
     }
 
     /// Compares and sets: `None` if it was done, else the fence that stands there now.
@@ -204,21 +168,6 @@ impl Session {
         }
     }
 
-    fn level(&self) -> Level {
-        if self.forgetful.is_some() { Level::Gated } else { Level::Atomic }
-    }
-
-    fn receipt(&self, fence: Fence, already_applied: bool) -> Receipt {
-        let remark = self.forgetful.as_ref().map(|policy| {
-            format!(
-                "{} throws away any key when its memory is full (maxmemory-policy {policy}), the fence included: set it to \
-                 noeviction or volatile-lru.",
-                self.server.shown()
-            )
-        });
-        Receipt { level: self.level(), fence, already_applied, remarks: remark.into_iter().collect() }
-    }
-
     fn failed(&self, what: &str, error: &RedisError) -> PublishError {
         match error.redirect_node() {
             Some((node, _)) => PublishError::Failed(format!(
@@ -227,6 +176,61 @@ impl Session {
             )),
             None => failed(what, &self.server, error),
         }
+    }
+}
+
+/// One write: a key with its new value.
+struct RedisTarget<'a> {
+    session: &'a mut Session,
+    keys: &'a Keys,
+    value: &'a [u8],
+    /// The fence as it was last read.
+    seen: Option<Vec<u8>>,
+    rounds: usize,
+}
+
+impl WriteTarget for RedisTarget<'_> {
+    const REPLACES: bool = false;
+
+    fn digest(&self) -> String {
+        digest::of(self.value)
+    }
+
+    fn remembered(&mut self) -> Result<Remembered, PublishError> {
+        let Keys { value, fence } = self.keys;
+        let of = format!("{value} in {} (key {fence})", self.session.server.shown());
+        Ok(Remembered::decode(self.seen.as_deref(), &of, "Restore it together with the value"))
+    }
+
+    fn write(&mut self, fence: Fence) -> Result<Written, PublishError> {
+        let Some(now) = self.session.swap(self.keys, self.seen.as_deref(), &fence.encode(), self.value)? else {
+            return Ok(Written::Done(fence));
+        };
+        self.seen = now;
+        self.rounds += 1;
+        if self.rounds < ROUNDS_MAX {
+            return Ok(Written::Moved);
+        }
+        Err(PublishError::Failed(format!(
+            "{} was written to {ROUNDS_MAX} times by others while this write waited its turn; nothing was changed. \
+             Publish again.",
+            self.keys.value
+        )))
+    }
+
+    fn level(&self) -> Level {
+        if self.session.forgetful.is_some() { Level::Gated } else { Level::Atomic }
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let remark = self.session.forgetful.as_ref().map(|policy| {
+            format!(
+                "{} throws away any key when its memory is full (maxmemory-policy {policy}), the fence included: set it to \
+                 noeviction or volatile-lru.",
+                self.session.server.shown()
+            )
+        });
+        remark.into_iter().collect()
     }
 }
 

@@ -10,9 +10,9 @@ pub mod sqlite;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fencepost_core::fence::Fence;
+use fencepost_core::fence::{Fence, Level};
 
-use super::{PublishError, Receipt, Request};
+use super::{PublishError, Receipt, Remembered, Request, WriteTarget, Written, digest};
 use postgres::Server;
 
 /// The most bytes of statements that are taken at once. They are held in memory, here and in the server.
@@ -28,16 +28,16 @@ pub enum Database {
 impl Database {
     /// Reads a URL. Errors hold no password.
     pub fn parse(url: &str) -> Result<Self, PublishError> {
-        if let Some(path) = url.strip_prefix("sqlite:") {
-            return sqlite::find(path).map(Self::Sqlite);
+        match url.split_once(':') {
+            Some(("sqlite", path)) => sqlite::find(path).map(Self::Sqlite),
+            Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => {
+                Server::parse(url).map(|server| Self::Postgres(Box::new(server)))
+            }
+            _ => Err(PublishError::Usage(
+                "--url names no database that publish sql knows: write postgres://user@host/database or sqlite:PATH."
+                    .to_string(),
+            )),
         }
-        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            return Server::parse(url).map(|server| Self::Postgres(Box::new(server)));
-        }
-        Err(PublishError::Usage(
-            "--url names no database that publish sql knows: write postgres://user@host/database or sqlite:PATH."
-                .to_string(),
-        ))
     }
 
     /// The same database, waited for no longer than this if it is a server.
@@ -48,7 +48,7 @@ impl Database {
         }
     }
 
-    /// What the fence is called where nobody says otherwise: `sql:` and the name of the database.
+    /// The default name of the fence: `sql:` and the name of the database.
     pub fn resource(&self) -> String {
         match self {
             Self::Postgres(server) => default_resource(server.database()),
@@ -95,7 +95,7 @@ fn checked(statements: &[u8]) -> Result<&str, PublishError> {
     }
     match str::from_utf8(statements) {
         Ok(text) if text.trim().is_empty() => usage(
-            "There are no statements to run; nothing was changed. Whatever was to write them has failed, perhaps.",
+            "There are no statements to run; nothing was changed. Perhaps the program that writes them has failed.",
         ),
         Ok(text) if text.contains('\0') => usage("The statements hold a zero byte; nothing was changed."),
         Ok(text) => Ok(text),
@@ -103,25 +103,70 @@ fn checked(statements: &[u8]) -> Result<&str, PublishError> {
     }
 }
 
-/// The fence that stands in a row. What cannot be read is never taken for "no fence".
-fn read_fence(stored: Option<&str>, resource: &str, adopt: bool) -> Result<Option<Fence>, PublishError> {
-    match stored.map(|stored| Fence::decode(stored.as_bytes())) {
-        None => Ok(None),
-        Some(Ok(fence)) => Ok(Some(fence)),
-        Some(Err(_)) if adopt => Ok(None),
-        Some(Err(why)) => Err(unreadable(resource, &why)),
+/// A connection that can run statements and advance a fence in one transaction.
+trait FencedSession {
+    /// Begins the transaction and locks the fence's row, or in a dry run only reads it. Returns what stands in the row.
+    fn begin(&mut self, resource: &str, dry_run: bool) -> Result<Option<String>, PublishError>;
+
+    /// Advances the fence, runs the statements and commits, all or nothing.
+    fn commit_with(&mut self, resource: &str, statements: &str, fence: &Fence) -> Result<(), PublishError>;
+
+    /// Ends a transaction that was not committed.
+    fn roll_back(&mut self);
+
+    fn level(&self) -> Level;
+    fn remarks(&self) -> Vec<String>;
+}
+
+/// One write, inside a transaction. A dry run has none.
+struct SqlWrite<'a, S: FencedSession> {
+    session: &'a mut S,
+    resource: &'a str,
+    statements: &'a str,
+    stored: Option<String>,
+}
+
+impl<'a, S: FencedSession> SqlWrite<'a, S> {
+    fn begin(session: &'a mut S, resource: &'a str, statements: &'a str, dry_run: bool) -> Result<Self, PublishError> {
+        let mut write = Self { session, resource, statements, stored: None };
+        write.stored = write.session.begin(resource, dry_run)?;
+        Ok(write)
+    }
+}
+
+impl<S: FencedSession> Drop for SqlWrite<'_, S> {
+    fn drop(&mut self) {
+        self.session.roll_back();
+    }
+}
+
+impl<S: FencedSession> WriteTarget for SqlWrite<'_, S> {
+    const REPLACES: bool = false;
+
+    fn digest(&self) -> String {
+        digest::of(self.statements.as_bytes())
+    }
+
+    fn remembered(&mut self) -> Result<Remembered, PublishError> {
+        let of = format!("{} in the table fencepost_fences", self.resource);
+        let stored = self.stored.as_deref().map(str::as_bytes);
+        Ok(Remembered::decode(stored, &of, "Restore it together with the data"))
+    }
+
+    fn write(&mut self, fence: Fence) -> Result<Written, PublishError> {
+        self.session.commit_with(self.resource, self.statements, &fence)?;
+        Ok(Written::Done(fence))
+    }
+
+    fn level(&self) -> Level {
+        self.session.level()
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        self.session.remarks()
     }
 }
 
 fn text(fence: &Fence) -> String {
     String::from_utf8(fence.encode()).expect("JSON is UTF-8")
-}
-
-/// What to say of a fence that is there and cannot be read.
-fn unreadable(resource: &str, why: &dyn std::fmt::Display) -> PublishError {
-    PublishError::Failed(format!(
-        "The fence of {resource} in the table fencepost_fences cannot be read ({why}). Nothing was changed, because \
-         without it nobody knows which token wrote last. Restore it together with the data; or, if no older run can \
-         still be alive, publish once with --adopt."
-    ))
 }

@@ -12,12 +12,12 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use fencepost_core::fence::{Strict, Verdict, judge};
+use fencepost_core::fence::{Fence, Level};
 
 use super::folder::Folder;
 use super::lock::{Lock, PATIENCE};
 use super::place::{Place, failed, usage};
-use super::{PublishError, Receipt, Request};
+use super::{PublishError, Receipt, Remembered, Request, WriteTarget, Written, target};
 use copy::Copied;
 use versions::{Draft, LOCK, Versions};
 
@@ -42,63 +42,88 @@ pub fn publish(request: &Request, source: &Path, path: &Path, options: Options) 
     let source = source_of(source, &versions)?;
     versions.current()?;
     if request.dry_run {
-        return dry_run(request, &source, &versions);
+        let copied = copy::look(&source)?;
+        return target::publish(request, TreeTarget { versions: &versions, copied, keep: options.keep, ready: None });
     }
     let home = versions.prepare()?;
     let (draft, copied) = Draft::copy(&home, &source)?;
-    let mut lock = Lock::take(&home, LOCK.as_ref(), &versions.place.target, options.patience)?;
-    let verdict = switch(request, &versions, draft, &copied, &mut lock);
-    let gone = if verdict.is_ok() { versions.prune(options.keep) } else { Vec::new() };
-    drop(lock);
-    // The slow part needs no lock: nothing leads to what has no place among the versions any more.
-    gone.iter().for_each(|name| remove::tree(&home, name));
-    verdict
+    let lock = Lock::take(&home, LOCK.as_ref(), &versions.place.target, options.patience)?;
+    let ready = Some(ReadyVersion { draft, lock, home: &home });
+    target::publish(request, TreeTarget { versions: &versions, copied, keep: options.keep, ready })
 }
 
-/// Checks and switches, under the lock.
-fn switch(
-    request: &Request,
-    versions: &Versions,
-    draft: Draft,
-    copied: &Copied,
-    lock: &mut Lock,
-) -> Result<Receipt, PublishError> {
-    let seen = versions.seen(request.adopt)?;
-    let level = versions.place.level();
-    let receipt = |fence, already_applied| Receipt { level, fence, already_applied, remarks: versions.remarks(copied) };
-    let receipt = match judge::<Strict>(seen.as_ref(), &request.write(copied.digest.clone(), true)) {
-        Err(refused) => return Err(PublishError::Refused { refused, level }),
-        Ok(Verdict::AlreadyApplied(fence)) if versions.holds(&fence) => {
-            // The writer that switched may have died before the flush.
-            let folder = &versions.place.folder;
-            folder.sync().map_err(|error| failed("flush", folder.path(), &error))?;
-            receipt(fence, true)
-        }
-        Ok(Verdict::AlreadyApplied(fence) | Verdict::Accept(fence)) => {
-            draft.land(versions, &fence)?;
-            receipt(fence, false)
-        }
-    };
-    // After the switch: a mark before it would make a crash between the two look like a link that was lost.
-    lock.mark().map_err(|error| {
-        PublishError::Failed(format!(
-            "{} was switched, but its lock could not be written ({error}). Mend that, then publish again.",
-            versions.place.target.display()
-        ))
-    })?;
-    Ok(receipt)
+/// A tree with its new version.
+struct TreeTarget<'a> {
+    versions: &'a Versions,
+    copied: Copied,
+    keep: usize,
+    /// None in a dry run, and once the write is over.
+    ready: Option<ReadyVersion<'a>>,
 }
 
-fn dry_run(request: &Request, source: &Folder, versions: &Versions) -> Result<Receipt, PublishError> {
-    let copied = copy::look(source)?;
-    let seen = versions.seen(request.adopt)?;
-    let level = versions.place.level();
-    let (fence, already_applied) = match judge::<Strict>(seen.as_ref(), &request.write(copied.digest.clone(), true)) {
-        Err(refused) => return Err(PublishError::Refused { refused, level }),
-        Ok(Verdict::Accept(fence)) => (fence, false),
-        Ok(Verdict::AlreadyApplied(fence)) => (fence, true),
-    };
-    Ok(Receipt { level, fence, already_applied, remarks: versions.remarks(&copied) })
+/// The flushed version, and the lock under which it is switched to.
+struct ReadyVersion<'a> {
+    draft: Draft<'a>,
+    lock: Lock,
+    home: &'a Folder,
+}
+
+impl TreeTarget<'_> {
+    /// Marks the lock and removes versions that are no longer kept.
+    fn finish(&mut self, mut ready: ReadyVersion<'_>) -> Result<(), PublishError> {
+        // After the switch: a mark before it would make a crash between the two look like a link that was lost.
+        ready.lock.mark().map_err(|error| {
+            PublishError::Failed(format!(
+                "{} was switched, but its lock could not be written ({error}). Mend that, then publish again.",
+                self.versions.place.target.display()
+            ))
+        })?;
+        let gone = self.versions.prune(self.keep);
+        let ReadyVersion { draft, lock, home } = ready;
+        drop(draft);
+        drop(lock);
+        // The slow part needs no lock: nothing leads to what has no place among the versions any more.
+        gone.iter().for_each(|name| remove::tree(home, name));
+        Ok(())
+    }
+}
+
+impl WriteTarget for TreeTarget<'_> {
+    const REPLACES: bool = true;
+
+    fn digest(&self) -> String {
+        self.copied.digest.clone()
+    }
+
+    fn remembered(&mut self) -> Result<Remembered, PublishError> {
+        self.versions.remembered()
+    }
+
+    fn has_arrived(&mut self, fence: &Fence) -> Result<bool, PublishError> {
+        if !self.versions.holds(fence) {
+            return Ok(false);
+        }
+        // The writer that switched may have died before the flush.
+        let folder = &self.versions.place.folder;
+        folder.sync().map_err(|error| failed("flush", folder.path(), &error))?;
+        self.ready.take().map_or(Ok(()), |ready| self.finish(ready))?;
+        Ok(true)
+    }
+
+    fn write(&mut self, fence: Fence) -> Result<Written, PublishError> {
+        let mut ready = self.ready.take().expect("it was opened to write");
+        ready.draft.land(self.versions, &fence)?;
+        self.finish(ready)?;
+        Ok(Written::Done(fence))
+    }
+
+    fn level(&self) -> Level {
+        self.versions.place.level()
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        self.versions.remarks(&self.copied)
+    }
 }
 
 /// The directory to copy, which must not hold its own copies.

@@ -59,7 +59,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Puts the content in place, durably.
-    pub fn land(mut self, place: &Place) -> Result<(), PublishError> {
+    pub fn land(&mut self, place: &Place) -> Result<(), PublishError> {
         self.folder.rename(&self.name, self.folder, &place.name).map_err(|error| {
             PublishError::Failed(format!(
                 "Cannot put the content in place at {} ({error}); it is as it was, and the fence stands at this token \

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::Target;
+use super::Outgoing;
 use super::cli::LocalClone;
 use crate::publish::PublishError;
 use fencepost_store::redacted_text;
@@ -21,7 +21,7 @@ pub(super) struct Rebased {
     pub before: String,
 }
 
-impl Target {
+impl Outgoing {
     /// Rebases the commits for one ref of the remote onto the commit that is there.
     pub(super) fn rebase(&mut self, to: &str, onto: &str) -> Result<Rebased, PublishError> {
         let at = self.branches.iter().position(|(_, name)| name == to);

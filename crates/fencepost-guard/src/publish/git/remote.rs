@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use fencepost_core::fence::Fence;
-
 use super::cli::LocalClone;
 use super::message::Tip;
-use crate::publish::{PublishError, Request, digest};
+use crate::publish::{PublishError, Remembered, digest};
 use fencepost_store::redacted_text;
 
 /// A remote that is pushed to at one place.
@@ -21,26 +19,24 @@ pub(super) struct Remote {
 }
 
 /// What was read of the remote.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     /// The commit at the fence's ref.
     pub commit: Option<String>,
-    /// The fence in it; none if nothing was written yet.
-    pub fence: Option<Fence>,
     /// The other refs that were asked for, with their commits.
     pub refs: BTreeMap<String, String>,
 }
 
 impl Remote {
-    pub fn find(git: &LocalClone, name: &str) -> Result<Self, PublishError> {
+    pub fn find(clone: &LocalClone, name: &str) -> Result<Self, PublishError> {
         if name.is_empty() || name.starts_with('-') {
             return Err(PublishError::Usage(format!("{name:?} is not a remote.")));
         }
         let urls = |push: &[&str]| -> Result<Option<Vec<String>>, PublishError> {
-            let answer = git.run(&[&["remote", "get-url", "--all"], push, &[name]].concat(), "")?;
+            let answer = clone.run(&[&["remote", "get-url", "--all"], push, &[name]].concat(), "")?;
             Ok(answer.ok.then(|| answer.text().lines().map(String::from).collect()))
         };
-        let Some(push) = urls(&["--push"])? else { return Self::by_address(git, name) };
+        let Some(push) = urls(&["--push"])? else { return Self::by_address(clone, name) };
         match push.as_slice() {
             [url] => {
                 let same = urls(&[])?.is_some_and(|fetch| fetch == push);
@@ -56,24 +52,18 @@ impl Remote {
     }
 
     /// A remote that is not configured: its address itself.
-    fn by_address(git: &LocalClone, address: &str) -> Result<Self, PublishError> {
-        if !address.contains(['/', ':']) && !git.directory().join(address).exists() {
-            let there = git.ask(&["remote"], "")?.replace('\n', ", ");
+    fn by_address(clone: &LocalClone, address: &str) -> Result<Self, PublishError> {
+        if !address.contains(['/', ':']) && !clone.directory().join(address).exists() {
+            let there = clone.ask(&["remote"], "")?.replace('\n', ", ");
             let there = if there.is_empty() { "there is none".to_string() } else { format!("there is: {there}") };
             return Err(PublishError::Usage(format!("There is no remote {address:?} ({there}).")));
         }
         Ok(Self { name: address.to_string(), read: address.to_string(), shown: redacted_text(address) })
     }
 
-    /// Reads the fence, and where the refs are.
-    pub fn look(
-        &self,
-        git: &LocalClone,
-        fence_ref: &str,
-        refs: &[&str],
-        request: &Request,
-    ) -> Result<Seen, PublishError> {
-        let answer = git.run(&[&["ls-remote", &self.read, fence_ref], refs].concat(), "")?;
+    /// Reads where the fence and the other refs are.
+    pub fn look(&self, clone: &LocalClone, fence_ref: &str, refs: &[&str]) -> Result<Seen, PublishError> {
+        let answer = clone.run(&[&["ls-remote", &self.read, fence_ref], refs].concat(), "")?;
         if !answer.ok {
             return Err(PublishError::Failed(format!(
                 "Cannot read the fence of {} ({}); nothing was pushed. Check the address and the credentials: \
@@ -91,77 +81,68 @@ impl Remote {
             .map(|(commit, name)| (name.to_string(), commit.to_string()))
             .collect();
         let commit = refs.remove(fence_ref);
-        let fence = match &commit {
-            Some(commit) => self.fence(git, fence_ref, commit, request)?,
-            None => self.no_fence(git, fence_ref, request.adopt)?,
-        };
-        Ok(Seen { commit, fence, refs })
+        Ok(Seen { commit, refs })
     }
 
-    /// Remembers the fence in this clone, so that it need not be fetched again and is missed if it goes.
-    pub fn remember(&self, git: &LocalClone, fence_ref: &str, commit: &str) {
-        // Two publishers in one clone may meet here. Whoever loses has lost nothing.
-        let _ = git.run(&["update-ref", &self.memory(fence_ref), commit], "");
-    }
-
-    fn fence(
+    /// The fence at its ref. A dry run keeps no memory of it in this clone.
+    pub fn remembered(
         &self,
-        git: &LocalClone,
+        clone: &LocalClone,
         fence_ref: &str,
-        commit: &str,
-        request: &Request,
-    ) -> Result<Option<Fence>, PublishError> {
-        let object = match object(git, commit)? {
+        seen: &Seen,
+        dry_run: bool,
+    ) -> Result<Remembered, PublishError> {
+        let Some(commit) = &seen.commit else { return self.no_fence(clone, fence_ref) };
+        let object = match object(clone, commit)? {
             Some(object) => object,
             None => {
-                self.fetch(git, fence_ref)?;
-                if !request.dry_run {
-                    self.remember(git, fence_ref, commit);
+                self.fetch(clone, fence_ref)?;
+                if !dry_run {
+                    self.remember(clone, fence_ref, commit);
                 }
-                object(git, commit)?.unwrap_or_default()
+                object(clone, commit)?.unwrap_or_default()
             }
         };
         let tip = match object.split_once("\n\n") {
             Some((head, message)) if head.starts_with(&format!("{commit} commit ")) => Tip::read(message),
             _ => Err("it is not a commit".to_string()),
         };
-        match tip {
-            Ok(Tip::Written(fence)) => Ok(Some(*fence)),
-            Ok(Tip::Unwritten) => Ok(None),
-            Err(_) if request.adopt => Ok(None),
-            Err(why) => Err(PublishError::Failed(format!(
-                "The fence of {} cannot be read: {fence_ref} is {commit}, and {why}. Nothing was pushed, because without \
-                 it nobody knows which token wrote last. Put the last fence back there; or, if no older run can still \
-                 be alive, publish once with --adopt.",
-                self.shown
-            ))),
-        }
+        Ok(match tip {
+            Ok(Tip::Written(fence)) => Remembered::Fence(*fence),
+            Ok(Tip::Unwritten) => Remembered::Nothing,
+            Err(why) => {
+                let why = format!("{fence_ref} is {commit}, and {why}");
+                Remembered::unusable(&self.shown, &why, "Put the last fence back there", true)
+            }
+        })
+    }
+
+    /// Remembers the fence in this clone, so that it need not be fetched again and is missed if it goes.
+    pub fn remember(&self, clone: &LocalClone, fence_ref: &str, commit: &str) {
+        // Two publishers in one clone may meet here. The one that fails has lost nothing.
+        let _ = clone.run(&["update-ref", &self.memory(fence_ref), commit], "");
     }
 
     /// There is no fence. That is a first write, unless this clone has seen one.
-    fn no_fence(&self, git: &LocalClone, fence_ref: &str, adopt: bool) -> Result<Option<Fence>, PublishError> {
-        let known = git.run(&["rev-parse", "--verify", "--quiet", &self.memory(fence_ref)], "")?;
-        if !known.ok || adopt {
-            return Ok(None);
+    fn no_fence(&self, clone: &LocalClone, fence_ref: &str) -> Result<Remembered, PublishError> {
+        let known = clone.run(&["rev-parse", "--verify", "--quiet", &self.memory(fence_ref)], "")?;
+        if !known.ok {
+            return Ok(Remembered::Nothing);
         }
-        let commit = known.text();
-        let commit = commit.trim();
-        Err(PublishError::Failed(format!(
-            "The fence of {} is gone: {fence_ref} was {commit} when this clone last saw it. Nothing was pushed, because \
-             without it nobody knows which token wrote last. Put it back (git push {} {commit}:{fence_ref}); or, if no \
-             older run can still be alive, publish once with --adopt.",
-            self.shown,
-            redacted_text(&self.name)
-        )))
+        let text = known.text();
+        let commit = text.trim();
+        let why = format!("it is gone, {fence_ref} was {commit} when this clone last saw it");
+        let restore = format!("Put it back (git push {} {commit}:{fence_ref})", redacted_text(&self.name));
+        Ok(Remembered::unusable(&self.shown, &why, &restore, true))
     }
 
-    pub fn fetch(&self, git: &LocalClone, fence_ref: &str) -> Result<(), PublishError> {
+    pub fn fetch(&self, clone: &LocalClone, fence_ref: &str) -> Result<(), PublishError> {
         let mut arguments = vec!["fetch", "--quiet", "--no-tags", "--no-prune", "--no-recurse-submodules", "--refmap="];
-        if git.keeps_fetch_head() {
+        if clone.keeps_fetch_head() {
             arguments.push("--no-write-fetch-head");
         }
         arguments.extend([self.read.as_str(), fence_ref]);
-        let answer = git.run(&arguments, "")?;
+        let answer = clone.run(&arguments, "")?;
         if answer.ok {
             return Ok(());
         }
@@ -180,8 +161,8 @@ impl Remote {
 }
 
 /// An object of this clone: a line with its name, kind and size, and its content.
-fn object(git: &LocalClone, name: &str) -> Result<Option<String>, PublishError> {
-    let answer = git.run(&["cat-file", "--batch"], &format!("{name}\n"))?;
+fn object(clone: &LocalClone, name: &str) -> Result<Option<String>, PublishError> {
+    let answer = clone.run(&["cat-file", "--batch"], &format!("{name}\n"))?;
     let text = answer.text();
     let missing = !answer.ok || text.ends_with(" missing\n");
     // Behind the content git adds the end of a line.

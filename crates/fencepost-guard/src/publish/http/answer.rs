@@ -30,7 +30,7 @@ pub(super) struct Answer {
 pub(super) enum Meaning {
     Accepted(Accepted),
     Refused(Box<Refused>),
-    /// Nobody knows yet: the same request is to be sent again, after this pause if the server named one.
+    /// Not known yet: the same request is to be sent again, after this pause if the server named one.
     Again {
         why: String,
         after: Option<Duration>,

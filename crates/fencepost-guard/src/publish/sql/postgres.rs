@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use ::postgres::error::{ErrorPosition, Severity, SqlState};
 use ::postgres::{Client, Error, SimpleQueryMessage, SimpleQueryRow};
-use fencepost_core::fence::{Fence, Level, Strict, Verdict, judge};
+use fencepost_core::fence::{Fence, Level};
 use fencepost_store::postgres::explained;
 
-use super::{default_resource, read_fence, text};
+use super::{FencedSession, SqlWrite, default_resource, text};
 use crate::clock;
-use crate::publish::{PublishError, Receipt, Request, digest};
+use crate::publish::{PublishError, Receipt, Request, publish};
 
 /// The table that remembers the fences. Its schema is fixed: a table that depends on the search path is several tables.
 pub const TABLE: &str = include_str!("postgres/table.sql");
@@ -44,6 +44,8 @@ pub struct Session {
     server: Server,
     facts: Facts,
     progress: Progress,
+    /// A transaction was begun and not committed.
+    is_open: bool,
 }
 
 struct Facts {
@@ -78,7 +80,7 @@ impl Session {
         if facts.read_only {
             return refused("lets this role only read (default_transaction_read_only)");
         }
-        Ok(Self { client, server: server.clone(), facts, progress: progress.clone() })
+        Ok(Self { client, server: server.clone(), facts, progress: progress.clone(), is_open: false })
     }
 
     /// Runs the statements and advances the fence, both or neither.
@@ -89,19 +91,10 @@ impl Session {
         statements: &str,
     ) -> Result<Receipt, PublishError> {
         let resource = resource.map_or_else(|| default_resource(&self.facts.database), str::to_string);
-        if request.dry_run {
-            return self.dry_run(request, &resource, statements);
-        }
-        self.make_table()?;
-        let written = self.write(request, &resource, statements);
-        if written.is_err() && !self.client.is_closed() {
-            // If this fails the server ends the transaction with the connection.
-            let _ = self.client.batch_execute("ROLLBACK");
-        }
-        written
+        publish(request, SqlWrite::begin(self, &resource, statements, request.dry_run)?)
     }
 
-    /// The connection itself, for whoever wants to run statements beside the fence: the installation.
+    /// Runs statements beside the fence, for the installation.
     pub(super) fn execute(&mut self, statements: &str) -> Result<(), PublishError> {
         self.progress.changing();
         self.client.batch_execute(statements).map_err(|error| {
@@ -115,41 +108,14 @@ impl Session {
         &self.facts.database
     }
 
-    fn write(&mut self, request: &Request, resource: &str, statements: &str) -> Result<Receipt, PublishError> {
-        let write = request.write(digest::of(statements.as_bytes()), false);
-        let seen = self.lock(resource)?;
-        let known = read_fence(seen.as_deref(), resource, request.adopt)?;
-        let fence = match judge::<Strict>(known.as_ref(), &write) {
-            Err(refused) => return Err(PublishError::Refused { refused, level: Level::Atomic }),
-            Ok(Verdict::AlreadyApplied(fence)) => {
-                // The fence and what it stands for were committed together, so that there is nothing left to do.
-                let _ = self.client.batch_execute("ROLLBACK");
-                return Ok(self.receipt(fence, true));
-            }
-            Ok(Verdict::Accept(fence)) => fence,
-        };
-        let transaction = self.advance(resource, &fence)?;
-        self.run(statements)?;
-        self.check_ours(resource, &fence)?;
-        self.commit(resource, &transaction, &fence)?;
-        Ok(self.receipt(fence, false))
-    }
-
-    fn dry_run(&mut self, request: &Request, resource: &str, statements: &str) -> Result<Receipt, PublishError> {
-        let seen = if self.facts.has_table {
-            let query = format!("SELECT fence FROM public.fencepost_fences WHERE resource = {}", literal(resource));
-            let row =
-                row(&mut self.client, &query).map_err(|error| failed("read the fence of", &self.server, &error))?;
-            row.and_then(|row| row.get(0).map(str::to_string))
-        } else {
-            None
-        };
-        let known = read_fence(seen.as_deref(), resource, request.adopt)?;
-        match judge::<Strict>(known.as_ref(), &request.write(digest::of(statements.as_bytes()), false)) {
-            Err(refused) => Err(PublishError::Refused { refused, level: Level::Atomic }),
-            Ok(Verdict::AlreadyApplied(fence)) => Ok(self.receipt(fence, true)),
-            Ok(Verdict::Accept(fence)) => Ok(self.receipt(fence, false)),
+    /// Reads the fence's row without a transaction.
+    fn look(&mut self, resource: &str) -> Result<Option<String>, PublishError> {
+        if !self.facts.has_table {
+            return Ok(None);
         }
+        let query = format!("SELECT fence FROM public.fencepost_fences WHERE resource = {}", literal(resource));
+        let row = row(&mut self.client, &query).map_err(|error| failed("read the fence of", &self.server, &error))?;
+        Ok(row.and_then(|row| row.get(0).map(str::to_string)))
     }
 
     /// Two sessions that create a table at once may collide although both say `IF NOT EXISTS`; then one of them has
@@ -262,19 +228,7 @@ impl Session {
         settle(self, resource, transaction, fence, &error)
     }
 
-    fn receipt(&self, fence: Fence, already_applied: bool) -> Receipt {
-        let mut remarks = self.server.remarks();
-        if self.facts.synchronous_commit == "off" {
-            remarks.push(format!(
-                "{} acknowledges before it has written (synchronous_commit = off): a crash of the server may take this \
-                 write back, together with its fence.",
-                self.server.shown()
-            ));
-        }
-        Receipt { level: Level::Atomic, fence, already_applied, remarks }
-    }
-
-    /// What somebody with more rights has to run.
+    /// The statements that a role with more rights has to run.
     fn may_not(&self, statements: &str, error: &Error) -> PublishError {
         let role = &self.facts.role;
         PublishError::Failed(format!(
@@ -283,6 +237,49 @@ impl Session {
             self.server.shown(),
             explained(error)
         ))
+    }
+}
+
+impl FencedSession for Session {
+    fn begin(&mut self, resource: &str, dry_run: bool) -> Result<Option<String>, PublishError> {
+        if dry_run {
+            return self.look(resource);
+        }
+        self.make_table()?;
+        self.is_open = true;
+        self.lock(resource)
+    }
+
+    fn commit_with(&mut self, resource: &str, statements: &str, fence: &Fence) -> Result<(), PublishError> {
+        let transaction = self.advance(resource, fence)?;
+        self.run(statements)?;
+        self.check_ours(resource, fence)?;
+        self.commit(resource, &transaction, fence)?;
+        self.is_open = false;
+        Ok(())
+    }
+
+    fn roll_back(&mut self) {
+        if std::mem::take(&mut self.is_open) && !self.client.is_closed() {
+            // If this fails the server ends the transaction with the connection.
+            let _ = self.client.batch_execute("ROLLBACK");
+        }
+    }
+
+    fn level(&self) -> Level {
+        Level::Atomic
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let mut remarks = self.server.remarks();
+        if self.facts.synchronous_commit == "off" {
+            remarks.push(format!(
+                "{} acknowledges before it has written (synchronous_commit = off): a crash of the server may take this \
+                 write back, together with its fence.",
+                self.server.shown()
+            ));
+        }
+        remarks
     }
 }
 
@@ -301,7 +298,7 @@ impl Facts {
     }
 }
 
-/// The answer to a commit was lost. Whoever gets the row's lock afterwards knows that the transaction has ended; the
+/// Finds out what became of a commit whose answer was lost. Once the row can be locked again, the transaction has ended; the
 /// row and the server's own memory of transactions say how.
 fn settle(lost: &Session, resource: &str, transaction: &str, fence: &Fence, error: &Error) -> Result<(), PublishError> {
     let (server, progress) = (&lost.server, &lost.progress);

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fencepost_core::fence::{Fence, Level, Strict, Verdict, judge};
+use fencepost_core::fence::{Fence, Level};
 use fencepost_store::file_system::shared_file_system;
 use fencepost_store::percent;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::{Connection, Error, ErrorCode, OpenFlags, OptionalExtension};
 
-use super::{read_fence, text};
-use crate::publish::{PublishError, Receipt, Request, digest};
+use super::{FencedSession, SqlWrite, text};
+use crate::publish::{PublishError, Receipt, Request, publish};
 
 /// The table that remembers the fences. `open` is 1 only inside a transaction that has passed the fence: it is set
 /// back before the commit, so that no other connection ever sees it. Nothing in it is newer than SQLite's oldest
@@ -36,8 +36,8 @@ pub struct Session {
     shared: Option<&'static str>,
 }
 
-/// The file a URL names. All names of a file lead to one, and a file that is not there is not made: it is a slip of
-/// the pen more often than a wish.
+/// The file that a URL names, by its canonical path. A missing file is not created: it is a typing mistake more often than
+/// an intention.
 pub(super) fn find(path: &str) -> Result<PathBuf, PublishError> {
     let usage = |text: String| Err(PublishError::Usage(text));
     if path.is_empty() || path == ":memory:" {
@@ -68,17 +68,10 @@ impl Session {
 
     /// Runs the statements and advances the fence, both or neither.
     pub fn publish(&mut self, request: &Request, resource: &str, statements: &str) -> Result<Receipt, PublishError> {
-        if request.dry_run {
-            return self.dry_run(request, resource, statements);
-        }
-        let written = self.write(request, resource, statements);
-        if !self.connection.is_autocommit() {
-            let _ = self.connection.execute_batch("ROLLBACK");
-        }
-        written
+        publish(request, SqlWrite::begin(self, resource, statements, request.dry_run)?)
     }
 
-    /// The connection itself, for whoever wants to run statements beside the fence: the installation.
+    /// Runs statements beside the fence, for the installation.
     pub(super) fn execute(&mut self, statements: &str) -> Result<(), PublishError> {
         let done = self.connection.execute_batch(&format!("BEGIN IMMEDIATE; {statements} COMMIT;"));
         done.map_err(|error| {
@@ -96,33 +89,6 @@ impl Session {
             rows.collect::<Result<Vec<String>, Error>>()
         });
         names.map_err(|error| failed("read the schema of", &self.path, &error))
-    }
-
-    fn write(&mut self, request: &Request, resource: &str, statements: &str) -> Result<Receipt, PublishError> {
-        let write = request.write(digest::of(statements.as_bytes()), false);
-        self.do_batch("lock", "BEGIN IMMEDIATE")?;
-        self.do_batch("make the table of fences in", TABLE)?;
-        let seen = self.stored(resource)?;
-        let known = read_fence(seen.as_deref(), resource, request.adopt)?;
-        let fence = match judge::<Strict>(known.as_ref(), &write) {
-            Err(refused) => return Err(PublishError::Refused { refused, level: self.level() }),
-            Ok(Verdict::AlreadyApplied(fence)) => return Ok(self.receipt(fence, true)),
-            Ok(Verdict::Accept(fence)) => fence,
-        };
-        self.put(resource, &fence)?;
-        self.run(statements)?;
-        self.check_ours(resource, &fence)?;
-        self.commit(resource, &fence)?;
-        Ok(self.receipt(fence, false))
-    }
-
-    fn dry_run(&mut self, request: &Request, resource: &str, statements: &str) -> Result<Receipt, PublishError> {
-        let known = read_fence(self.stored(resource)?.as_deref(), resource, request.adopt)?;
-        match judge::<Strict>(known.as_ref(), &request.write(digest::of(statements.as_bytes()), false)) {
-            Err(refused) => Err(PublishError::Refused { refused, level: self.level() }),
-            Ok(Verdict::AlreadyApplied(fence)) => Ok(self.receipt(fence, true)),
-            Ok(Verdict::Accept(fence)) => Ok(self.receipt(fence, false)),
-        }
     }
 
     /// What stands in the fence's row. A value of a foreign type is not "no fence".
@@ -210,12 +176,35 @@ impl Session {
     fn do_batch(&self, what: &str, statements: &str) -> Result<(), PublishError> {
         self.connection.execute_batch(statements).map_err(|error| failed(what, &self.path, &error))
     }
+}
+
+impl FencedSession for Session {
+    fn begin(&mut self, resource: &str, dry_run: bool) -> Result<Option<String>, PublishError> {
+        if !dry_run {
+            self.do_batch("lock", "BEGIN IMMEDIATE")?;
+            self.do_batch("make the table of fences in", TABLE)?;
+        }
+        self.stored(resource)
+    }
+
+    fn commit_with(&mut self, resource: &str, statements: &str, fence: &Fence) -> Result<(), PublishError> {
+        self.put(resource, fence)?;
+        self.run(statements)?;
+        self.check_ours(resource, fence)?;
+        self.commit(resource, fence)
+    }
+
+    fn roll_back(&mut self) {
+        if !self.connection.is_autocommit() {
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+    }
 
     fn level(&self) -> Level {
         if self.shared.is_some() { Level::Gated } else { Level::Atomic }
     }
 
-    fn receipt(&self, fence: Fence, already_applied: bool) -> Receipt {
+    fn remarks(&self) -> Vec<String> {
         let remark = self.shared.map(|sort| {
             format!(
                 "{} is on {sort}, whose locks may mean nothing to other machines: it is safe from stale runs on this \
@@ -223,7 +212,7 @@ impl Session {
                 self.path.display()
             )
         });
-        Receipt { level: self.level(), fence, already_applied, remarks: remark.into_iter().collect() }
+        remark.into_iter().collect()
     }
 }
 
@@ -233,8 +222,8 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
     Ok(connection)
 }
 
-/// Opens a database without leaving a trace. Whoever reads one with a write-ahead log makes the log's files, if they are
-/// not there; if they are not there, nobody else has it open, and it can be read as it lies.
+/// Opens a database without leaving a trace. Reading one with a write-ahead log creates the log's files if they are
+/// missing. If they are missing, no other process has it open, and it can be read as it is.
 fn open_to_look(path: &Path) -> Result<Connection, Error> {
     let mut log = path.as_os_str().to_os_string();
     log.push("-wal");

@@ -10,12 +10,12 @@ use nix::unistd::geteuid;
 
 use super::copy::{self, Copied};
 use super::remove;
-use crate::publish::PublishError;
 use crate::publish::fence_file::{self, Trouble};
 use crate::publish::folder::Folder;
 use crate::publish::lock::{has_name, is_marked, left_behind};
 use crate::publish::place::{Place, failed, next, usage};
 use crate::publish::walk::{of_root, planted};
+use crate::publish::{PublishError, Remembered};
 
 /// The names inside of one version: what readers see, what guards it, and which version came before.
 const TREE: &str = "tree";
@@ -126,33 +126,30 @@ impl Versions {
     }
 
     /// What the fence of the current version remembers. A link or a fence that is lost is never "no fence".
-    pub fn seen(&self, adopt: bool) -> Result<Option<Fence>, PublishError> {
+    pub fn remembered(&self) -> Result<Remembered, PublishError> {
         let marked = self.is_marked();
-        let refuse = |trouble: String| {
-            Err(PublishError::Failed(format!(
-                "The fence of {} cannot be read: {trouble}. Nothing was changed, because without it nobody knows which \
-                 token wrote last. Restore link and versions together; or, if no older run can still be alive, publish \
-                 once with --adopt.",
-                self.place.target.display()
-            )))
+        let lost = |why: &str, may_be_adopted| {
+            let of = self.place.target.display().to_string();
+            Remembered::unusable(&of, &why, "Restore link and versions together", may_be_adopted)
         };
-        match self.current()? {
-            Current::Absent if !marked || adopt => Ok(None),
-            Current::Absent => refuse("its link was there once and is gone".to_string()),
-            Current::Foreign(_) if adopt => Ok(None),
-            Current::Foreign(leads_to) => Err(usage(
-                &self.place.target,
-                format!(
+        Ok(match self.current()? {
+            Current::Absent if !marked => Remembered::Nothing,
+            Current::Absent => lost("its link was there once and is gone", true),
+            Current::Foreign(leads_to) => {
+                let why = format!(
                     "it is a link to {} that fencepost did not make. Remove it, or replace it once with --adopt",
                     leads_to.display()
-                ),
-            )),
+                );
+                Remembered::Unusable { error: usage(&self.place.target, why), may_be_adopted: true }
+            }
             Current::Version(version) => match self.fence_of(&version) {
-                Ok(fence) => Ok(Some(fence)),
-                Err(trouble) if adopt && trouble.may_be_adopted() => Ok(None),
-                Err(trouble) => refuse(format!("{}/{FENCE} ({trouble})", self.directory().join(version).display())),
+                Ok(fence) => Remembered::Fence(fence),
+                Err(trouble) => {
+                    let why = format!("{}/{FENCE} ({trouble})", self.directory().join(version).display());
+                    lost(&why, trouble.may_be_adopted())
+                }
             },
-        }
+        })
     }
 
     /// Whether the current tree is what the fence says.
@@ -280,7 +277,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Makes it the current version, durably. The rename of the link is the one step in which all of it happens.
-    pub fn land(mut self, versions: &Versions, fence: &Fence) -> Result<(), PublishError> {
+    pub fn land(&mut self, versions: &Versions, fence: &Fence) -> Result<(), PublishError> {
         let target = &versions.place.target;
         let version = format!("{}-{}-{}", fence.token, fence.seq, &uuid::Uuid::now_v7().simple().to_string()[24..]);
         self.complete(versions, fence).map_err(|error| failed("write the fence of", target, &error))?;

@@ -1,7 +1,6 @@
 //! `fencepost publish git`: commits and the fence in one push.
 
-use fencepost_guard::publish::PublishError;
-use fencepost_guard::publish::git::{Target, Wish, hook, publish};
+use fencepost_guard::publish::git::{Outgoing, Wish, hook, publish};
 use serde_json::json;
 
 use super::Desk;
@@ -23,13 +22,13 @@ pub fn run(global: &Global, options: &GitOptions) -> Result<Code, Failure> {
         rebase: options.rebase,
         limit: options.timeout,
     };
-    let target = Target::find(&options.repo, &wish, &desk.writer.job).map_err(failure)?;
-    desk.publish("git", target.resource(), |request| publish(request, &target))
+    let commits = Outgoing::find(&options.repo, &wish, &desk.writer.job)?;
+    desk.publish("git", commits.resource(), |request| publish(request, &commits))
 }
 
 fn set_hook(global: &Global, options: &GitOptions) -> Result<Code, Failure> {
     let change = if options.remove { hook::remove } else { hook::install };
-    let done = change(&options.repo).map_err(failure)?;
+    let done = change(&options.repo)?;
     let voice = Voice::of(global);
     let path = done.path.display();
     voice.tell(&match (options.remove, done.changed) {
@@ -46,11 +45,4 @@ fn set_hook(global: &Global, options: &GitOptions) -> Result<Code, Failure> {
         show::json(&json!({ "v": 1, "hook": path, "installed": !options.remove, "changed": done.changed }));
     }
     Ok(Code::DONE)
-}
-
-fn failure(error: PublishError) -> Failure {
-    match error {
-        PublishError::Usage(message) => Failure::Usage(message),
-        error => Failure::Other(error.to_string()),
-    }
 }

@@ -10,9 +10,10 @@ use super::Desk;
 use crate::args::Global;
 use crate::args::publish::http::HttpOptions;
 use crate::exit::{Code, Failure};
+use crate::inside::variable;
 
 pub fn run(global: &Global, options: &HttpOptions) -> Result<Code, Failure> {
-    let url = Url::new(&options.url).map_err(usage)?;
+    let url = Url::new(&options.url)?;
     let resource = options.common.resource.clone().unwrap_or_else(|| url.shown());
     let desk = Desk::open(global, &options.common)?;
     let endpoint = Endpoint {
@@ -37,7 +38,7 @@ fn bearer(options: &HttpOptions) -> Result<Option<Secret>, Failure> {
         })?,
         (None, text) => text,
     };
-    text.map(|text| Secret::new(&text).map_err(usage)).transpose()
+    text.map(|text| Ok(Secret::new(&text)?)).transpose()
 }
 
 fn payload(options: &HttpOptions) -> Result<Payload, PublishError> {
@@ -53,12 +54,4 @@ fn split(header: &str) -> Result<(String, String), Failure> {
         Some((name, value)) => Ok((name.trim().to_string(), value.trim().to_string())),
         None => Err(Failure::Usage(format!("--header {header:?} has no colon; write it like 'Name: value'."))),
     }
-}
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-fn usage(error: PublishError) -> Failure {
-    Failure::Usage(error.to_string())
 }

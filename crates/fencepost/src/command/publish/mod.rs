@@ -25,6 +25,7 @@ use serde_json::json;
 use crate::args::Global;
 use crate::args::publish::{FileOptions, ModeChoice, PayloadOptions, PublishOptions, PublishVerb, TreeOptions};
 use crate::exit::{Code, Failure};
+use crate::inside::{Inside, variable};
 use crate::place::Place;
 use crate::report::Voice;
 use crate::show;
@@ -91,8 +92,7 @@ impl<'a> Desk<'a> {
                 let seen = refused.seen.token;
                 Ok(self.refused(kind, &resource, level, seen, refused.reason.as_str(), &refused.to_string()))
             }
-            Err(PublishError::Usage(message)) => Err(Failure::Usage(message)),
-            Err(PublishError::Failed(message)) => Err(Failure::Other(message)),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -109,8 +109,8 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// An early warning, where asking costs next to nothing: has somebody been granted a token since? Only the fence
-    /// decides, so that whatever goes wrong here is passed over.
+    /// A newer token of the job, where asking costs next to nothing. It is an early warning: only the fence decides, so
+    /// a failure here is passed over.
     fn newer_token(&self) -> Option<Token> {
         if !self.place.properties().is_embedded {
             return None;
@@ -201,16 +201,21 @@ impl<'a> Desk<'a> {
     }
 }
 
+impl From<PublishError> for Failure {
+    fn from(error: PublishError) -> Self {
+        match error {
+            PublishError::Usage(message) => Self::Usage(message),
+            other => Self::Other(other.to_string()),
+        }
+    }
+}
+
 /// The run around us, from its environment: no store is asked.
 fn writer_of_run(place: &Place) -> Result<(Writer, Option<PathBuf>), Failure> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let run = variable("FENCEPOST_RUN").and_then(|run| run.parse().ok());
     let token = variable("FENCEPOST_TOKEN").and_then(|token| token.parse().ok()).and_then(Token::new);
     let store = variable("FENCEPOST_STORE_ID").and_then(|id| id.parse().ok()).map(|RunId(id)| StoreId(id));
-    let job = variable("FENCEPOST_JOB").and_then(|job| Job::parse(&job).ok());
-    let said = variable("FENCEPOST_OUTCOME").map(PathBuf::from);
-    match (run, token, store, job, said) {
-        (Some(run), Some(token), Some(store), Some(job), Some(said)) => {
+    match (Inside::find(), token, store) {
+        (Some(Inside { run, job, said }), Some(token), Some(store)) => {
             Ok((Writer { store, job, token, run, host: place.host.name.clone() }, Some(said)))
         }
         _ => Err(Failure::Usage(
@@ -249,18 +254,30 @@ fn open_payload(options: &PayloadOptions) -> Result<Box<dyn Read>, Failure> {
     }
 }
 
-/// A target's URL and where it stands: on the command line, or in a variable, where `ps` does not show it.
-fn target_url(given: Option<&String>, variable: &str, example: &str) -> Result<String, Failure> {
-    let url = given.cloned().or_else(|| std::env::var(variable).ok()).filter(|url| !url.is_empty());
-    url.ok_or_else(|| Failure::Usage(format!("Where to? Give --url or set {variable}, for example {example}.")))
+/// The URL of a target, from the command line or from a variable, where `ps` does not show it.
+struct TargetUrl {
+    url: String,
+    /// The warning about a password that every user of this machine can read while the command runs.
+    exposed: Option<String>,
 }
 
-/// What to say of a password that everyone on this machine can read while the command runs.
-fn exposed(given: Option<&String>, variable: &str) -> Option<String> {
-    let exposed = given.is_some_and(|url| redacted(&url.replacen("postgresql:", "postgres:", 1)).contains("***"));
-    exposed.then(|| {
-        format!("The password in --url can be seen by everyone on this machine (ps): put the URL into {variable}.")
-    })
+impl TargetUrl {
+    fn find(given: Option<&String>, name: &str, example: &str) -> Result<Self, Failure> {
+        let url = given.cloned().or_else(|| variable(name)).filter(|url| !url.is_empty());
+        let missing = || format!("Where to? Give --url or set {name}, for example {example}.");
+        let url = url.ok_or_else(|| Failure::Usage(missing()))?;
+        let shows_password = given.is_some() && redacted(&url.replacen("postgresql:", "postgres:", 1)).contains("***");
+        let exposed = shows_password.then(|| {
+            format!("The password in --url can be seen by everyone on this machine (ps): put the URL into {name}.")
+        });
+        Ok(Self { url, exposed })
+    }
+
+    /// Adds the warning to what is said about an accepted write.
+    fn warn(self, mut receipt: Receipt) -> Result<Receipt, PublishError> {
+        receipt.remarks.extend(self.exposed);
+        Ok(receipt)
+    }
 }
 
 /// The whole payload, which its target needs in one piece. One byte more than allowed is left for the target to

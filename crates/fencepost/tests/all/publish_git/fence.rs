@@ -6,7 +6,7 @@ use fencepost_core::fence::{Level, Mode};
 use fencepost_core::name::{Job, Name};
 use fencepost_core::token::{RunId, StoreId};
 use fencepost_guard::publish::PublishError;
-use fencepost_guard::publish::git::{Target, Wish, publish};
+use fencepost_guard::publish::git::{Outgoing, Wish, publish};
 use uuid::Uuid;
 
 use crate::publish_git::http::Fault;
@@ -108,7 +108,7 @@ fn two_jobs_share_a_branch_each_with_its_own_fence() {
     let mut write = request(3);
     write.writer.job = other.clone();
     let wish = Wish { remote: "origin", branches: &[], fence_ref: None, ..Wish::default() };
-    publish(&write, &Target::find(&clone.path, &wish, &other).unwrap()).unwrap();
+    publish(&write, &Outgoing::find(&clone.path, &wish, &other).unwrap()).unwrap();
     assert_eq!(scene.subjects("main"), ["seed", "one", "two"]);
     assert_eq!(scene.refs().matches("refs/fencepost/fence/").count(), 2);
 }
@@ -287,11 +287,11 @@ fn what_cannot_be_meant_is_said() {
     for fence in ["main", "refs/heads/main", "refs/fencepost/a..b", "fencepost/x"] {
         let wish =
             Wish { remote: "origin", branches: &["main".to_string()], fence_ref: Some(fence), ..Wish::default() };
-        assert!(matches!(Target::find(&clone.path, &wish, &job()), Err(PublishError::Usage(_))), "{fence}");
+        assert!(matches!(Outgoing::find(&clone.path, &wish, &job()), Err(PublishError::Usage(_))), "{fence}");
     }
     let nowhere = tempfile::tempdir().unwrap();
     let wish = Wish { remote: "origin", ..Wish::default() };
-    assert!(matches!(Target::find(nowhere.path(), &wish, &job()), Err(PublishError::Usage(_))));
+    assert!(matches!(Outgoing::find(nowhere.path(), &wish, &job()), Err(PublishError::Usage(_))));
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn the_fence_can_be_a_branch() {
             fence_ref: Some("refs/heads/fencepost/report"),
             ..Wish::default()
         };
-        let target = Target::find(&clone.path, &wish, &job()).unwrap();
+        let target = Outgoing::find(&clone.path, &wish, &job()).unwrap();
         publish(&request(5), &target).unwrap();
         assert_eq!(refused(publish(&request(4), &target)), "stale");
         publish(&request(6), &target).unwrap();

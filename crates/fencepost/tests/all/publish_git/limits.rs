@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fencepost_guard::publish::PublishError;
-use fencepost_guard::publish::git::{Target, Wish, publish};
+use fencepost_guard::publish::git::{Outgoing, Wish, publish};
 
 use super::scene::{Clone, Scene, failed, git, job, request};
 use crate::fenced::FENCEPOST;
@@ -16,9 +16,9 @@ use crate::fenced::FENCEPOST;
 /// Long enough for git to start on a busy machine.
 const LIMIT: Duration = Duration::from_secs(4);
 
-fn limited(clone: &Clone, remote: &str) -> Result<Target, PublishError> {
+fn limited(clone: &Clone, remote: &str) -> Result<Outgoing, PublishError> {
     let branches = ["main".to_string()];
-    Target::find(&clone.path, &Wish { remote, branches: &branches, limit: LIMIT, ..Wish::default() }, &job())
+    Outgoing::find(&clone.path, &Wish { remote, branches: &branches, limit: LIMIT, ..Wish::default() }, &job())
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use fencepost_guard::publish::git::{Target, Wish, publish};
+use fencepost_guard::publish::git::{Outgoing, Wish, publish};
 use fencepost_guard::publish::{PublishError, Receipt};
 
 use super::scene::{Clone, FENCE, Scene, failed, git, job, refused, request};
@@ -10,7 +10,7 @@ use super::scene::{Clone, FENCE, Scene, failed, git, job, refused, request};
 fn rebasing(clone: &Clone, token: u64, branch: &str) -> Result<Receipt, PublishError> {
     let branches = [branch.to_string()];
     let wish = Wish { branches: &branches, rebase: true, ..Wish::default() };
-    publish(&request(token), &Target::find(&clone.path, &wish, &job()).unwrap())
+    publish(&request(token), &Outgoing::find(&clone.path, &wish, &job()).unwrap())
 }
 
 fn change(clone: &Clone, file: &str, text: &str) -> String {

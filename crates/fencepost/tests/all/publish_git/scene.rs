@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use fencepost_core::fence::{Fence, Mode};
 use fencepost_core::name::{Job, Name};
 use fencepost_core::token::{RunId, StoreId, Token};
-use fencepost_guard::publish::git::{Target, Tip, Wish, publish};
+use fencepost_guard::publish::git::{Outgoing, Tip, Wish, publish};
 use fencepost_guard::publish::{PublishError, Receipt, Request, Writer};
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -114,13 +114,13 @@ impl Clone {
         git(&self.path, &["rev-parse", "HEAD"])
     }
 
-    pub fn target(&self, branches: &[&str]) -> Target {
+    pub fn target(&self, branches: &[&str]) -> Outgoing {
         self.try_target("origin", branches).unwrap()
     }
 
-    pub fn try_target(&self, remote: &str, branches: &[&str]) -> Result<Target, PublishError> {
+    pub fn try_target(&self, remote: &str, branches: &[&str]) -> Result<Outgoing, PublishError> {
         let branches: Vec<String> = branches.iter().map(ToString::to_string).collect();
-        Target::find(&self.path, &Wish { remote, branches: &branches, fence_ref: None, ..Wish::default() }, &job())
+        Outgoing::find(&self.path, &Wish { remote, branches: &branches, fence_ref: None, ..Wish::default() }, &job())
     }
 
     pub fn publish(&self, token: u64) -> Result<Receipt, PublishError> {
