@@ -28,6 +28,7 @@ mod once;
 mod originals;
 mod outcome;
 mod overdue;
+mod pages;
 mod paths;
 mod process;
 mod prometheus;
