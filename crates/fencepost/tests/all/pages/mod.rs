@@ -16,6 +16,7 @@
 //! `PAGE=two-machines cargo test -p fencepost --test all pages::` runs only the pages whose path contains the word.
 
 mod block;
+mod links;
 mod script;
 
 use std::fs;
