@@ -46,6 +46,7 @@ pub fn schema() -> Value {
     list.add::<ValidateAnswer>("validate");
     list.add::<InitAnswer>("init");
     list.add::<InstallAnswer>("install");
+    list.add::<DemoAnswer>("demo");
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "The answers of fencepost --json, and its events",

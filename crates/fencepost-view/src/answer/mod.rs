@@ -1,5 +1,6 @@
 //! The types that `--json` prints. The HTTP API, the MCP tools and the SDKs serialise the same ones.
 
+mod demo;
 mod error;
 mod lease;
 mod run;
@@ -12,6 +13,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
+pub use demo::{Aftermath, DemoAnswer, IncidentAnswer};
 pub use error::{ErrorAnswer, ErrorDetail};
 pub use lease::{HoldEvent, HoldLine, LeaseAnswer};
 pub(crate) use run::unrecorded;

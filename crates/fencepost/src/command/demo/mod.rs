@@ -6,10 +6,9 @@
 //! * [`sandbox`]: the temporary directory, the environment of the processes, signals, removal.
 //! * [`actor`]: one process that waits for its cues.
 //! * [`incident`]: the five, a file each.
-//! * [`narrator`]: what people read. [`answer`]: what programs read.
+//! * [`narrator`]: what people read. Programs read a [`DemoAnswer`].
 
 mod actor;
-mod answer;
 mod incident;
 mod narrator;
 mod sandbox;
@@ -18,7 +17,7 @@ use crate::args::Global;
 use crate::args::demo::DemoOptions;
 use crate::exit::{Code, Failure};
 use crate::show;
-use answer::{Aftermath, DemoAnswer, IncidentAnswer};
+use fencepost_view::answer::{Aftermath, DemoAnswer, IncidentAnswer};
 use incident::{INCIDENTS, Incident};
 use narrator::Narrator;
 use sandbox::Sandbox;
@@ -67,7 +66,7 @@ fn play(incident: &Incident, sandbox: &Sandbox, narrator: &Narrator) -> Result<I
         sides.push(aftermath);
     }
     let [without, with] = <[Aftermath; 2]>::try_from(sides).expect("an incident has two sides");
-    Ok(IncidentAnswer::new(incident, without, with))
+    Ok(IncidentAnswer::new(incident.number, incident.name, incident.title, without, with))
 }
 
 /// Whether the guard is there.

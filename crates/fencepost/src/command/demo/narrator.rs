@@ -4,7 +4,8 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
 
-use super::answer::{Aftermath, DemoAnswer};
+use fencepost_view::answer::{Aftermath, DemoAnswer};
+
 use super::incident::Incident;
 use super::sandbox::Sandbox;
 use super::{DemoError, Side};
@@ -117,9 +118,9 @@ impl Narrator {
     }
 
     /// Where the kept files are.
-    pub fn kept(&self, directory: Option<&Path>) {
+    pub fn kept(&self, directory: Option<&str>) {
         if let Some(directory) = directory {
-            self.say("", "", &format!("Kept: {}", directory.display()));
+            self.say("", "", &format!("Kept: {directory}"));
         }
     }
 

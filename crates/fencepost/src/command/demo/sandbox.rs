@@ -105,10 +105,10 @@ impl Sandbox {
     }
 
     /// Removes the directory, or returns its path if it is kept.
-    pub fn close(mut self, keep: bool) -> Result<Option<PathBuf>, DemoError> {
+    pub fn close(mut self, keep: bool) -> Result<Option<String>, DemoError> {
         self.is_settled = keep;
         self.remove()?;
-        Ok(keep.then(|| self.directory.clone()))
+        Ok(keep.then(|| self.directory.display().to_string()))
     }
 
     fn remove(&mut self) -> Result<(), DemoError> {

@@ -13,6 +13,8 @@
 //! | `… exit=115` | the last command exits with this code |
 //! | `… no-test="reason"` | not run |
 //!
+//! A block inside an HTML comment is run too; readers do not see it.
+//!
 //! `PAGE=two-machines cargo test -p fencepost --test all pages::` runs only the pages whose path contains the word.
 
 mod block;

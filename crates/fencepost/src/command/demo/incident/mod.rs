@@ -9,10 +9,10 @@ mod zombie;
 use fencepost_core::time::Wall;
 use fencepost_core::zone::Zone;
 use fencepost_guard::clock;
+use fencepost_view::answer::Aftermath;
 use nix::unistd::Pid;
 
 use super::DemoError;
-use super::answer::Aftermath;
 use super::sandbox::Scenery;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;

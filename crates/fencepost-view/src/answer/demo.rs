@@ -1,33 +1,35 @@
-//! What `demo --json` prints.
+//! What became of the incidents of the demo.
 
-use std::path::PathBuf;
-
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::incident::Incident;
+use super::AnswerVersion;
 
-#[derive(Debug, Serialize)]
+/// `demo`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DemoAnswer {
-    v: u32,
+    pub v: AnswerVersion,
     pub incidents: Vec<IncidentAnswer>,
     /// Whether every incident happened without the guard and was prevented with it.
     pub prevented: bool,
     /// The directory that `--keep` kept.
-    pub directory: Option<PathBuf>,
+    pub directory: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+/// One incident, without the guard and with it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct IncidentAnswer {
+    /// Its number, from 1 to 5.
     pub incident: u8,
-    pub name: &'static str,
-    pub title: &'static str,
+    pub name: String,
+    pub title: String,
     pub without: Aftermath,
     pub with: Aftermath,
     pub prevented: bool,
 }
 
 /// One side of an incident, as its files show it.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Aftermath {
     /// Whether the incident happened.
     pub happened: bool,
@@ -40,23 +42,22 @@ pub struct Aftermath {
 }
 
 impl DemoAnswer {
-    pub fn new(incidents: Vec<IncidentAnswer>, directory: Option<PathBuf>) -> Self {
+    pub fn new(incidents: Vec<IncidentAnswer>, directory: Option<String>) -> Self {
         let prevented = incidents.iter().all(|incident| incident.prevented);
-        Self { v: 1, incidents, prevented, directory }
+        Self { v: AnswerVersion, incidents, prevented, directory }
     }
 }
 
 impl IncidentAnswer {
-    pub fn new(incident: &Incident, without: Aftermath, with: Aftermath) -> Self {
+    pub fn new(incident: u8, name: &str, title: &str, without: Aftermath, with: Aftermath) -> Self {
         let prevented = without.happened && !with.happened && with.done;
-        Self { incident: incident.number, name: incident.name, title: incident.title, without, with, prevented }
+        Self { incident, name: name.into(), title: title.into(), without, with, prevented }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::demo::incident::INCIDENTS;
 
     fn side(happened: bool, done: bool) -> Aftermath {
         Aftermath { happened, done, result: String::new(), seen: Vec::new() }
@@ -64,10 +65,10 @@ mod tests {
 
     #[test]
     fn an_incident_is_prevented_only_if_it_happened_and_the_work_was_done() {
-        let prevented = |without, with| IncidentAnswer::new(&INCIDENTS[0], without, with).prevented;
-        assert!(prevented(side(true, true), side(false, true)));
+        let prevented = |without, with| IncidentAnswer::new(1, "name", "title", without, with).prevented;
+        assert!(prevented(side(true, false), side(false, true)));
         assert!(!prevented(side(false, true), side(false, true)), "it never happened");
-        assert!(!prevented(side(true, true), side(true, true)), "it happened with the guard as well");
-        assert!(!prevented(side(true, true), side(false, false)), "the guard kept the job from its work");
+        assert!(!prevented(side(true, false), side(true, true)), "it happened with the guard as well");
+        assert!(!prevented(side(true, false), side(false, false)), "the guard kept the job from its work");
     }
 }
