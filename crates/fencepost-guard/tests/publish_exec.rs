@@ -5,11 +5,10 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fencepost_core::fence::Mode;
 use fencepost_core::name::{Job, Name};
@@ -19,14 +18,13 @@ use fencepost_guard::keeper::Keeper;
 use fencepost_guard::publish::exec::{Desk, Ran, Task, publish};
 use fencepost_guard::publish::{PublishError, Request, Writer};
 use fencepost_store::{Access, StoreHandle};
+use fencepost_testkit::{PATIENCE, eventually, runner};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-type Test = (&'static str, fn());
-
-const TESTS: &[Test] = &[
+const TESTS: &[runner::Test] = &[
     ("of_an_old_and_a_new_token_that_race_the_old_never_comes_last", of_an_old_and_a_new_token_that_race),
     ("a_newer_token_waits_for_the_older_command_and_a_lower_one_is_refused", a_newer_token_waits),
     ("whoever_is_killed_leaves_no_survivor_and_is_in_nobodys_way", whoever_is_killed),
@@ -37,8 +35,6 @@ const TESTS: &[Test] = &[
     ("what_the_command_leaves_running_is_ended_before_the_next", what_the_command_leaves_running),
 ];
 
-/// Longer than anything takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// A tree that ignores TERM outlives its wrapper by this.
 const GRACE: Duration = Duration::from_millis(300);
 const GATE: &str = "FENCEPOST_TEST_GATE";
@@ -50,21 +46,7 @@ fn main() -> ExitCode {
     if arguments.first().is_some_and(|first| first == "writer") {
         return be_writer(&arguments[1..]);
     }
-    let words: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
-    let wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
-    let tests = TESTS.iter().filter(|(name, _)| wanted(name));
-    if arguments.iter().any(|argument| argument == "--list") {
-        let ignored = arguments.iter().any(|argument| argument == "--ignored");
-        tests.filter(|_| !ignored).for_each(|(name, _)| println!("{name}: test"));
-        return ExitCode::SUCCESS;
-    }
-    let mut failed = false;
-    for (name, test) in tests {
-        let passed = catch_unwind(test).is_ok();
-        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
-        failed |= !passed;
-    }
-    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    runner::run(TESTS, 1)
 }
 
 /// `writer DATABASE TOKEN TTL_MS WAIT_MS OP CMD…`
@@ -166,7 +148,7 @@ impl Scene {
     }
 
     fn until_logged(&self, line: &str) {
-        until(&format!("{line} is in the log"), || self.log().iter().any(|known| known == line));
+        eventually(&format!("{line} is in the log"), || self.log().iter().any(|known| known == line));
     }
 }
 
@@ -199,7 +181,7 @@ fn of_an_old_and_a_new_token_that_race() {
         let gate = format!("gate-{round}");
         let writers = pair.map(|token| scene.writer_at(&gate, token, "", PATIENCE, PATIENCE, &["sh", "-c", EFFECT]));
         let waiting = |token: u64| scene.path(&format!("{gate}-{token}")).exists();
-        until("both wait at the gate", || pair.into_iter().all(waiting));
+        eventually("both wait at the gate", || pair.into_iter().all(waiting));
         fs::write(scene.path(&gate), "").unwrap();
         for (token, writing) in pair.into_iter().zip(writers) {
             let (code, stderr) = writing.code();
@@ -374,12 +356,4 @@ fn write_script(path: &Path, text: &str) {
 
 fn random() -> u64 {
     u64::from_be_bytes(Uuid::new_v7(uuid::Timestamp::now(uuid::NoContext)).as_bytes()[8..].try_into().unwrap())
-}
-
-fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < PATIENCE, "still waiting until {what}");
-        sleep(Duration::from_millis(5));
-    }
 }

@@ -1,21 +1,20 @@
 //! Fenced writes to an HTTP endpoint, against the example server, which is real.
 
-#[path = "../examples/fenced_server.rs"]
-mod fenced_server;
-
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use fenced_server::{Fault, Server};
 use fencepost_core::fence::{Level, Mode, Reason};
-use fencepost_core::name::{Job, Name};
-use fencepost_core::token::{RunId, StoreId, Token};
+use fencepost_core::token::{RunId, StoreId};
 use fencepost_guard::publish::http::{Endpoint, Payload, Secret, Url, publish};
-use fencepost_guard::publish::{PublishError, Receipt, Request, Writer};
+use fencepost_guard::publish::{PublishError, Receipt, Request};
+use fencepost_testkit::fenced::{failure, request, server_in};
+use fencepost_testkit::fenced_server::{self, Fault, Server};
+use fencepost_testkit::http::message;
+use fencepost_testkit::web::Web;
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -29,11 +28,8 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let directory = TempDir::new().unwrap();
-        let server = Server::open(directory.path()).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/report", listener.local_addr().unwrap());
-        let serving = Arc::clone(&server);
-        thread::spawn(move || fenced_server::serve(&listener, &serving));
+        let (server, address) = server_in(directory.path());
+        let url = format!("http://{address}/report");
         Self { server, url, _directory: directory }
     }
 
@@ -51,17 +47,6 @@ impl Scene {
     fn content(&self) -> String {
         String::from_utf8(self.server.content("report").unwrap_or_default()).unwrap()
     }
-}
-
-fn request(token: u64) -> Request {
-    let writer = Writer {
-        store: StoreId(Uuid::from_u128(1)),
-        job: Job::shared(Name::new("report").unwrap()),
-        token: Token::new(token).unwrap(),
-        run: RunId(Uuid::from_u128(u128::from(token))),
-        host: "here".to_string(),
-    };
-    Request { writer, mode: Mode::Many, op: None, adopt: false, dry_run: false }
 }
 
 fn named(token: u64, op: &str) -> Request {
@@ -83,13 +68,6 @@ fn endpoint(url: &str) -> Endpoint {
 
 fn send(request: &Request, endpoint: &Endpoint, text: &str) -> Result<Receipt, PublishError> {
     publish(request, endpoint, &Payload::of_stream(&mut text.as_bytes()).unwrap())
-}
-
-fn failed(result: Result<Receipt, PublishError>) -> String {
-    match result {
-        Err(PublishError::Failed(text)) => text,
-        other => panic!("{other:?}"),
-    }
 }
 
 fn reason(result: Result<Receipt, PublishError>) -> (Reason, u64) {
@@ -239,7 +217,7 @@ fn a_named_operation_is_done_once_in_its_slot() {
     assert!(!send(&named(6, "charge"), &place, "x").unwrap().already_applied);
     assert!(send(&named(7, "charge"), &place, "x").unwrap().already_applied);
     assert_eq!(reason(send(&named(5, "charge"), &place, "x")), (Reason::Stale, 6));
-    assert!(failed(send(&named(7, "charge"), &place, "y")).contains("another payload"));
+    assert!(failure(send(&named(7, "charge"), &place, "y")).contains("another payload"));
     let tomorrow = Endpoint { slot: Some("2026-11-16T07:00:00Z".to_string()), ..place };
     assert!(!send(&named(7, "charge"), &tomorrow, "x").unwrap().already_applied);
     assert_eq!(scene.server.applied().len(), 2);
@@ -277,7 +255,7 @@ fn every_status_has_its_meaning() {
     ] {
         let scene = Scene::new();
         scene.server.script(&[Fault::Status(status); 6]);
-        let text = failed(scene.put(&request(5), "x"));
+        let text = failure(scene.put(&request(5), "x"));
         assert!(text.contains(words) && text.contains(&scene.url), "{status}: {text}");
         assert_eq!(scene.keys().len(), tries, "{status}");
         assert!(tries == 1 || text.contains(&scene.keys()[0]), "{status}: {text}");
@@ -290,7 +268,7 @@ fn a_server_that_is_silent_may_have_done_it() {
     let scene = Scene::new();
     scene.server.script(&[Fault::Delay(1500); 6]);
     let hasty = Endpoint { timeout: Duration::from_millis(100), ..endpoint(&scene.url) };
-    let text = failed(send(&request(5), &hasty, "x"));
+    let text = failure(send(&request(5), &hasty, "x"));
     assert!(text.contains("did not answer in time") && text.contains("may have happened"), "{text}");
     let keys = scene.keys();
     assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
@@ -299,14 +277,14 @@ fn a_server_that_is_silent_may_have_done_it() {
 #[test]
 fn where_nobody_listens_nothing_was_sent() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let text = failed(send(&request(5), &endpoint(&format!("http://{address}/")), "x"));
+    let text = failure(send(&request(5), &endpoint(&format!("http://{address}/")), "x"));
     assert!(text.contains("refused") && text.contains("Nothing was sent"), "{text}");
 }
 
 #[test]
 fn a_server_that_does_not_check_is_gated_and_said_so() {
-    let (url, _) = canned("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-    let receipt = send(&request(5), &endpoint(&url), "x").unwrap();
+    let web = Web::answering(200);
+    let receipt = send(&request(5), &endpoint(&web.url("/")), "x").unwrap();
     assert_eq!(receipt.level, Level::Gated);
     assert!(receipt.remarks.iter().any(|remark| remark.contains("without saying that it checked")));
 }
@@ -314,12 +292,10 @@ fn a_server_that_does_not_check_is_gated_and_said_so() {
 #[test]
 fn a_redirect_is_not_followed() {
     let scene = Scene::new();
-    let answer =
-        format!("HTTP/1.1 307 See\r\nLocation: {}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", scene.url);
-    let (url, seen) = canned(&answer);
-    let text = failed(send(&request(5), &endpoint(&url), "x"));
+    let web = Web::redirecting(307, scene.url.clone());
+    let text = failure(send(&request(5), &endpoint(&web.url("/")), "x"));
     assert!(text.contains(&scene.url) && text.contains("not sent on"), "{text}");
-    assert_eq!((seen.try_iter().count(), scene.keys().len()), (1, 0));
+    assert_eq!((web.seen().len(), scene.keys().len()), (1, 0));
 }
 
 #[test]
@@ -333,8 +309,8 @@ fn a_dry_run_says_what_would_come_of_it_and_writes_nothing() {
     assert_eq!((scene.server.applied().len(), scene.content().as_str()), (1, "six"));
     let methods: Vec<String> = scene.server.seen().into_iter().map(|seen| seen.method).collect();
     assert_eq!(methods, ["HEAD", "PUT", "HEAD", "HEAD"]);
-    let (url, _) = canned("HTTP/1.1 405 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-    let receipt = send(&dry(5), &endpoint(&url), "x").unwrap();
+    let web = Web::answering(405);
+    let receipt = send(&dry(5), &endpoint(&web.url("/")), "x").unwrap();
     assert_eq!(receipt.level, Level::Gated);
     assert!(receipt.remarks[0].contains("not known before the write"), "{:?}", receipt.remarks);
 }
@@ -343,15 +319,16 @@ fn a_dry_run_says_what_would_come_of_it_and_writes_nothing() {
 fn a_secret_is_sent_and_never_shown() {
     let secret = "s3cret-bearer";
     let answer = format!("HTTP/1.1 400 No\r\nConnection: close\r\n\r\n{{\"detail\":\"I got {secret}\"}}");
-    let (url, seen) = canned(&answer);
-    let place = Endpoint { bearer: Some(Secret::new(&format!("{secret}\n")).unwrap()), ..endpoint(&url) };
-    let text = failed(send(&request(5), &place, "x"));
+    let web = Web::start(move |mut stream| drop(stream.write_all(answer.as_bytes())));
+    let bearer = Some(Secret::new(&format!("{secret}\n")).unwrap());
+    let place = Endpoint { bearer, ..endpoint(&web.url("/")) };
+    let text = failure(send(&request(5), &place, "x"));
     assert!(!text.contains(secret) && text.contains("I got ***"), "{text}");
-    assert!(seen.recv().unwrap().to_ascii_lowercase().contains(&format!("authorization: bearer {secret}")));
+    assert_eq!(web.seen()[0].header("authorization"), Some(format!("Bearer {secret}").as_str()));
     assert!(!format!("{place:?}").contains(secret));
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let place = endpoint(&format!("http://user:{secret}@{address}/"));
-    let text = failed(send(&request(5), &place, "x"));
+    let text = failure(send(&request(5), &place, "x"));
     assert!(!text.contains(secret) && !format!("{place:?}").contains(secret), "{text}");
 }
 
@@ -378,23 +355,7 @@ fn peak_kib() -> u64 {
     line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// A server that says the same to everybody, and what it was sent.
-fn canned(answer: &str) -> (String, mpsc::Receiver<String>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
-    let (heard, seen) = mpsc::channel();
-    let answer = answer.to_string();
-    thread::spawn(move || {
-        for mut connection in listener.incoming().flatten() {
-            let text = String::from_utf8(read_request(&connection)).unwrap();
-            let _ = heard.send(text);
-            let _ = connection.write_all(answer.as_bytes());
-        }
-    });
-    (url, seen)
-}
-
-/// A road on which each request stands still, complete, until it is let go.
+/// A network on which each request stands still, complete, until it is let go.
 fn slow_road(url: &str) -> (String, mpsc::Receiver<()>, mpsc::Sender<()>) {
     let target = url.trim_start_matches("http://").split('/').next().unwrap().to_string();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -403,7 +364,7 @@ fn slow_road(url: &str) -> (String, mpsc::Receiver<()>, mpsc::Sender<()>) {
     let (let_go, go) = mpsc::channel::<()>();
     thread::spawn(move || {
         for mut connection in listener.incoming().flatten() {
-            let request = read_request(&connection);
+            let request = message(&connection).unwrap();
             let _ = arrived.send(());
             if go.recv().is_err() {
                 return;
@@ -416,27 +377,4 @@ fn slow_road(url: &str) -> (String, mpsc::Receiver<()>, mpsc::Sender<()>) {
         }
     });
     (road, on_its_way, let_go)
-}
-
-/// The whole of a request, head and body.
-fn read_request(connection: &TcpStream) -> Vec<u8> {
-    let mut reader = BufReader::new(connection);
-    let mut request = Vec::new();
-    let mut length = 0;
-    loop {
-        let mut line = Vec::new();
-        reader.read_until(b'\n', &mut line).unwrap();
-        let text = String::from_utf8_lossy(&line).to_ascii_lowercase();
-        if let Some(value) = text.strip_prefix("content-length:") {
-            length = value.trim().parse().unwrap();
-        }
-        request.extend(&line);
-        if text.trim().is_empty() {
-            break;
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).unwrap();
-    request.extend(body);
-    request
 }

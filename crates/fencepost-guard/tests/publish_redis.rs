@@ -1,37 +1,20 @@
 //! Fenced keys in a real Redis.
 #![cfg(all(feature = "redis", feature = "sql"))]
 
-mod servers;
-#[path = "servers/storm.rs"]
-mod storm;
-
 use fencepost_core::fence::{Level, Mode, Reason};
 use fencepost_core::token::StoreId;
 use fencepost_guard::publish::redis::{Keys, Server, Session, publish};
 use fencepost_guard::publish::{PublishError, Receipt, Request};
+use fencepost_testkit::fenced::{failure, refusal, request, storm, winner};
+use fencepost_testkit::network::{Cut, Scissors};
+use fencepost_testkit::servers::Redis;
 use redis::Commands;
-use servers::{Cut, Proxy, Redis};
-use storm::{request, storm, winner};
 use uuid::Uuid;
 
 const ROUNDS: u64 = 1000;
 
 fn write(request: &Request, server: &Server) -> Result<Receipt, PublishError> {
     publish(request, server, "report", request.writer.token.to_string().as_bytes())
-}
-
-fn refusal(written: Result<Receipt, PublishError>) -> Reason {
-    match written {
-        Err(PublishError::Refused { refused, .. }) => refused.reason,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn failure(written: Result<Receipt, PublishError>) -> String {
-    match written {
-        Err(PublishError::Failed(text)) => text,
-        other => panic!("{other:?}"),
-    }
 }
 
 fn client(server: &Redis) -> redis::Connection {
@@ -98,7 +81,7 @@ fn a_write_that_was_judged_by_an_older_fence_does_not_land() {
     let target = Server::parse(&server.url()).unwrap();
     write(&request(4), &target).unwrap();
     for (how, token) in [(Cut::Late, 6), (Cut::Before, 8)] {
-        let proxy = Proxy::start(server.port, b"EVAL", how);
+        let proxy = Scissors::start(server.port, b"EVAL", how);
         let slow = Server::parse(&format!("redis://127.0.0.1:{}", proxy.port)).unwrap();
         let quick = target.clone();
         proxy.at_cut(move || drop(write(&request(token), &quick).unwrap()));
@@ -115,7 +98,7 @@ fn a_write_that_was_judged_by_an_older_fence_does_not_land() {
 fn an_answer_that_is_lost_is_settled_by_asking_again() {
     for how in [Cut::After, Cut::Before] {
         let server = Redis::start(&[]);
-        let proxy = Proxy::start(server.port, b"EVAL", how);
+        let proxy = Scissors::start(server.port, b"EVAL", how);
         let target = Server::parse(&format!("redis://127.0.0.1:{}", proxy.port)).unwrap();
         let receipt = write(&request(5), &target).unwrap();
         assert!(proxy.cut.load(std::sync::atomic::Ordering::SeqCst), "nothing was cut");

@@ -1,23 +1,20 @@
 //! Fenced transactions in real databases.
 #![cfg(feature = "sql")]
 
-#[path = "servers/databases.rs"]
 mod databases;
-mod servers;
-#[path = "servers/storm.rs"]
-mod storm;
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use databases::{failure, of, parse, postgres_database, postgres_number, refusal, set, sqlite_database, sqlite_number};
+use databases::{of, parse, postgres_database, postgres_number, set, sqlite_database, sqlite_number};
 use fencepost_core::fence::{Level, Mode, Reason};
 use fencepost_core::token::StoreId;
 use fencepost_guard::publish::sql::{Database, postgres::Session as Postgres, publish, sqlite::Session as Sqlite};
 use fencepost_guard::publish::{PublishError, Receipt, Request};
+use fencepost_testkit::fenced::{check_log, failure, refusal, request, storm};
+use fencepost_testkit::network::{Cut, Scissors};
+use fencepost_testkit::servers;
 use rusqlite::Connection;
-use servers::{Cut, Proxy};
-use storm::{check_log, request, storm};
 use uuid::Uuid;
 
 const ROUNDS: u64 = 1000;
@@ -195,7 +192,7 @@ fn a_fence_that_cannot_be_read_is_not_no_fence() {
     }
 }
 
-fn through(proxy: &Proxy, server: &servers::Postgres, database: &str) -> Database {
+fn through(proxy: &Scissors, server: &servers::Postgres, database: &str) -> Database {
     parse(&server.url(database).replace(&format!(":{}/", server.port), &format!(":{}/", proxy.port)))
 }
 
@@ -204,7 +201,7 @@ fn through(proxy: &Proxy, server: &servers::Postgres, database: &str) -> Databas
 fn a_writer_that_is_late_with_its_commit_is_followed_by_the_newer_one() {
     let server = servers::Postgres::shared();
     let name = postgres_database(&server);
-    let proxy = Proxy::start(server.port, b"COMMIT\0", Cut::Late);
+    let proxy = Scissors::start(server.port, b"COMMIT\0", Cut::Late);
     let (newer, late) = (parse(&server.url(&name)), through(&proxy, &server, &name));
     let (waiting, waits) = (server.client(&name), newer.clone());
     let newer = std::sync::Arc::new(std::sync::Mutex::new(None));
@@ -225,7 +222,7 @@ fn a_writer_that_is_late_with_its_commit_is_followed_by_the_newer_one() {
 fn a_writer_that_stops_with_the_lock_in_hand_is_rolled_back() {
     let server = servers::Postgres::shared();
     let name = postgres_database(&server);
-    let proxy = Proxy::start(server.port, b"COMMIT\0", Cut::Late);
+    let proxy = Scissors::start(server.port, b"COMMIT\0", Cut::Late);
     let newer = parse(&server.url(&name));
     proxy.at_cut(move || drop(publish(&request(6), &newer, None, set(6).as_bytes()).unwrap()));
     let text = failure(publish(&request(5), &through(&proxy, &server, &name), None, set(5).as_bytes()));
@@ -248,7 +245,7 @@ fn a_commit_whose_answer_is_lost_is_settled_by_the_fence() {
     let server = servers::Postgres::shared();
     for how in [Cut::After, Cut::Before] {
         let name = postgres_database(&server);
-        let proxy = Proxy::start(server.port, b"COMMIT\0", how);
+        let proxy = Scissors::start(server.port, b"COMMIT\0", how);
         let written = publish(&request(5), &through(&proxy, &server, &name), None, set(5).as_bytes());
         assert!(proxy.cut.load(std::sync::atomic::Ordering::SeqCst), "nothing was cut");
         let landed = postgres_number(&server, &name, "SELECT token FROM content") == 5;
@@ -275,7 +272,7 @@ fn a_server_that_falls_silent_is_not_waited_for_and_the_fate_is_said() {
     let server = servers::Postgres::shared();
     let name = postgres_database(&server);
     publish(&request(4), &parse(&server.url(&name)), None, set(4).as_bytes()).unwrap();
-    let proxy = Proxy::start(server.port, b"COMMIT\0", Cut::Late);
+    let proxy = Scissors::start(server.port, b"COMMIT\0", Cut::Late);
     let (release, wait) = std::sync::mpsc::channel::<()>();
     proxy.at_cut(move || {
         let _ = wait.recv();

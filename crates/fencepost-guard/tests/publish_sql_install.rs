@@ -1,20 +1,17 @@
 //! What `publish sql --install` puts into real databases.
 #![cfg(feature = "sql")]
 
-#[path = "servers/databases.rs"]
 mod databases;
-mod servers;
-#[path = "servers/storm.rs"]
-mod storm;
 
-use databases::{parse, postgres_database, refusal, set, sqlite_database, sqlite_number};
+use databases::{parse, postgres_database, set, sqlite_database, sqlite_number};
 use fencepost_core::fence::{Fence, Mode, Reason, Strict, Verdict, judge};
 use fencepost_core::name::Job;
 use fencepost_core::token::{RunId, StoreId};
 use fencepost_guard::publish::sql::install::{Action, Installation};
 use fencepost_guard::publish::sql::{Database, publish};
+use fencepost_testkit::fenced::{refusal, request};
+use fencepost_testkit::servers;
 use rusqlite::Connection;
-use storm::request;
 use uuid::Uuid;
 
 /// The function in the database is a second copy of the rule, so that it is held against the first.

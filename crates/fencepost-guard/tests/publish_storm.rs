@@ -1,4 +1,4 @@
-//! Old and new tokens race for one file and for one tree, in processes of their own, while somebody reads.
+//! Old and new tokens race for one file and for one tree, in processes of their own, while a thread reads.
 //!
 //! This program runs itself as the writers: they take a token a line from standard input and answer with what became of
 //! it. Nothing checks a token but the target itself.
@@ -7,41 +7,29 @@ use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use fencepost_core::fence::Mode;
-use fencepost_core::name::{Job, Name};
-use fencepost_core::token::{RunId, StoreId, Token};
-use fencepost_guard::publish::{PublishError, Receipt, Request, Writer, file, tree};
-use uuid::Uuid;
+use fencepost_guard::publish::{PublishError, Receipt, file, tree};
+use fencepost_testkit::fenced::request;
+use fencepost_testkit::runner;
 
 const FILE_ROUNDS: u64 = 1000;
 const TREE_ROUNDS: u64 = 200;
 
-fn main() {
+fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [role, kind, directory] = &arguments[..]
         && role == "--writer"
     {
-        return write_what_is_asked(kind, Path::new(directory));
+        write_what_is_asked(kind, Path::new(directory));
+        return ExitCode::SUCCESS;
     }
-    if arguments.iter().any(|argument| argument == "--list") {
-        return println!("file: test\ntree: test");
-    }
-    let wanted = |kind: &str| {
-        let mut words = arguments.iter().filter(|argument| !argument.starts_with('-')).peekable();
-        words.peek().is_none() || words.any(|word| kind.contains(word.as_str()))
-    };
-    for (kind, rounds, read) in
-        [("file", FILE_ROUNDS, read_file as fn(&Path) -> Option<u64>), ("tree", TREE_ROUNDS, read_tree)]
-    {
-        if wanted(kind) {
-            storm(kind, rounds, read);
-        }
-    }
+    let tests: &[runner::Test] =
+        &[("file", || storm("file", FILE_ROUNDS, read_file)), ("tree", || storm("tree", TREE_ROUNDS, read_tree))];
+    runner::run(tests, 1)
 }
 
 /// Each round an old and a new token are let loose at the same moment. Every third round the old one is the one that wrote
@@ -73,7 +61,7 @@ fn storm(kind: &str, rounds: u64, read: fn(&Path) -> Option<u64>) {
         drop(is_over);
         looks = reader.join().unwrap();
     });
-    println!("test {kind} ... ok ({rounds} rounds, {refused} of the old refused, 0 stale wins, {looks} looks)");
+    println!("{kind}: {rounds} rounds, {refused} of the old refused, 0 stale wins, {looks} looks");
 }
 
 /// Ends the reader, also if an assertion ends the storm.
@@ -193,15 +181,4 @@ fn write_tree(token: u64, directory: &Path) -> Result<Receipt, PublishError> {
     }
     symlink(token.to_string(), source.path().join("token")).unwrap();
     tree::publish(&request(token), source.path(), &directory.join("target"), tree::Options::default())
-}
-
-fn request(token: u64) -> Request {
-    let writer = Writer {
-        store: StoreId(Uuid::from_u128(1)),
-        job: Job::shared(Name::new("storm").unwrap()),
-        token: Token::new(token).unwrap(),
-        run: RunId(Uuid::from_u128(u128::from(token))),
-        host: "here".to_string(),
-    };
-    Request { writer, mode: Mode::Many, op: None, adopt: false, dry_run: false }
 }

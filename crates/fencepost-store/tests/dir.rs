@@ -2,9 +2,6 @@
 
 #![cfg(feature = "dir")]
 
-mod handle;
-mod network;
-
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -15,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use fencepost_store::{
     Access, Entry, Fate, HostMemory, Key, OpenError, Standing, Store, StoreError, StoreHandle, Swapped, Trouble,
-    Version, conformance, properties,
+    conformance, properties,
 };
-use handle::{declared, open};
+use fencepost_testkit::race::race;
+use fencepost_testkit::store::{declared, open, put};
 use tempfile::TempDir;
 
 #[test]
@@ -64,7 +62,7 @@ fn a_directory_that_was_opened_to_a_group_stays_so() {
 #[test]
 fn nothing_is_lost_in_a_race() {
     let (_directory, path) = place();
-    let tally = network::race(&|| store(&path), &*store(&path), &key("lines"), 8, 20);
+    let tally = race(&|| store(&path), &*store(&path), &key("lines"), 8, 20);
     assert!(tally.won == 160 && tally.unknown + tally.not_done == 0, "{tally:?}");
 }
 
@@ -297,13 +295,6 @@ fn failure(path: &Path) -> StoreError {
 
 fn key(name: &str) -> Key {
     Key::probe("dir", name)
-}
-
-fn put(store: &dyn Store, key: &Key, expected: Option<&Version>, bytes: &[u8]) -> Version {
-    match store.swap(key, expected, Some(bytes)).unwrap().value {
-        Swapped::Won(Some(version)) => version,
-        other => panic!("{other:?}"),
-    }
 }
 
 fn number(entry: Option<&Entry>) -> u64 {

@@ -2,12 +2,6 @@
 
 #![cfg(feature = "git")]
 
-mod handle;
-#[path = "../../fencepost/tests/all/publish_git/http.rs"]
-#[allow(dead_code, reason = "written for another test")]
-mod http;
-mod network;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -16,10 +10,11 @@ use std::thread;
 use std::time::Duration;
 
 use fencepost_store::{
-    Access, Fate, Key, OpenError, SCAN_KEYS_MAX, Secret, Standing, Store, StoreError, Swapped, Trouble, Version,
-    conformance, properties,
+    Access, Fate, Key, OpenError, SCAN_KEYS_MAX, Secret, Standing, Store, Trouble, conformance, properties,
 };
-use handle::{declared, open_with};
+use fencepost_testkit::race::race;
+use fencepost_testkit::servers::{Fault, GitServer, git};
+use fencepost_testkit::store::{declared, open_with, put, refused};
 use tempfile::TempDir;
 
 /// The slow checks make thousands of pushes; what they show is shown here by fewer.
@@ -39,7 +34,7 @@ fn conforms() {
 #[test]
 fn nothing_is_lost_in_a_race() {
     let place = Place::new();
-    let tally = network::race(&|| place.store(), &*place.store(), &key("lines"), 5, 5);
+    let tally = race(&|| place.store(), &*place.store(), &key("lines"), 5, 5);
     assert!(tally.won == 25 && tally.unknown == 0 && tally.lost > 0, "{tally:?}");
 }
 
@@ -223,20 +218,20 @@ fn nothing_acknowledged_is_lost_over_a_bad_network() {
         let access =
             Access { cache: Some(PathBuf::from(cache)), password: Some(Secret::new("right")), ..Access::default() };
         let open = || open_with("git+https://me:wrong@store.test/r.git", &access).unwrap();
-        let tally = network::race(&open, &*open(), &key("lines"), 3, 6);
+        let tally = race(&open, &*open(), &key("lines"), 3, 6);
         assert!(tally.unknown > 3 && tally.happened > 0 && tally.unknown > tally.happened, "{tally:?}");
         return;
     }
     let place = Place::new();
     git(&place.repository, &["config", "http.receivepack", "true"]);
-    let server = http::Server::start(place.directory.path());
+    let server = GitServer::start(place.directory.path());
     server.ask_for_a_password();
-    let faults = |_| [http::Fault::Unheard, http::Fault::Unanswered(Box::new(|| {}))];
+    let faults = |_| [Fault::Unheard, Fault::Unanswered(Box::new(|| {}))];
     server.fail((0..4).flat_map(faults));
     let mut myself = Command::new(std::env::current_exe().unwrap());
     myself.args(["--exact", "nothing_acknowledged_is_lost_over_a_bad_network", "--nocapture"]);
     myself.env("FENCEPOST_TEST_GIT_RACE", &place.cache).env("GIT_CONFIG_COUNT", "1");
-    myself.env("GIT_CONFIG_KEY_0", format!("url.http://{}/.insteadOf", server.address));
+    myself.env("GIT_CONFIG_KEY_0", format!("url.{}.insteadOf", server.url("/")));
     myself.env("GIT_CONFIG_VALUE_0", "https://store.test/");
     let watching = thread::spawn(secrets_in_arguments);
     let ended = myself.output().unwrap();
@@ -244,7 +239,7 @@ fn nothing_acknowledged_is_lost_over_a_bad_network() {
     assert!(ended.status.success(), "{said}");
     assert!(!watching.join().unwrap(), "a password stood among the arguments of a process");
     let wrong = Access { password: Some(Secret::new("wr0ng")), ..place.access() };
-    let url = format!("git+https://me@127.0.0.1:{}/r.git", server.address.port());
+    let url = server.url("/r.git").replace("http://", "git+https://me@");
     let error = open_with(&url, &wrong).unwrap().swap(&key("a"), None, Some(b"1")).unwrap_err();
     assert!(!error.detail.contains("wr0ng"), "{error}");
 }
@@ -297,25 +292,6 @@ fn command(directory: &Path) -> Command {
     command
 }
 
-fn git(directory: &Path, arguments: &[&str]) -> String {
-    let ended = command(directory).args(arguments).output().expect("git is missing: apt-get install git");
-    assert!(ended.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&ended.stderr));
-    String::from_utf8_lossy(&ended.stdout).into_owned()
-}
-
 fn key(name: &str) -> Key {
     Key::probe("git", name)
-}
-
-fn put(store: &dyn Store, key: &Key, expected: Option<&Version>, bytes: &[u8]) -> Version {
-    match store.swap(key, expected, Some(bytes)).unwrap().value {
-        Swapped::Won(Some(version)) => version,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn refused<T: std::fmt::Debug>(ended: Result<T, StoreError>, part: &str) {
-    let error = ended.unwrap_err();
-    assert_eq!((error.fate, error.trouble), (Fate::NotDone, Trouble::Refused), "{error}");
-    assert!(error.detail.contains(part), "{error}");
 }

@@ -3,23 +3,20 @@
 
 #![cfg(all(feature = "http", feature = "sqlite"))]
 
-mod handle;
-mod network;
-#[path = "../../fencepost-guard/tests/servers/mod.rs"]
-mod servers;
-mod worker;
-
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fencepost_store::{
-    Access, Fate, HttpStore, Key, Secret, Standing, Store, StoreError, Swapped, Trouble, Version, conformance,
+    Access, Fate, HttpStore, Key, Secret, Standing, Store, StoreError, Swapped, Trouble, conformance,
 };
-use handle::{declared, open_with};
-use worker::{Proxy, TOKEN, Weather, Worker};
+use fencepost_testkit::http::{Request, message};
+use fencepost_testkit::network::{Loopback, Proxy, Weather, free_port};
+use fencepost_testkit::race::race;
+use fencepost_testkit::servers::{self, TOKEN, Worker};
+use fencepost_testkit::store::{declared, open_with, put};
 
 #[test]
 fn conforms() {
@@ -31,7 +28,7 @@ fn conforms() {
 #[test]
 fn one_request_per_call_and_one_connection_for_all() {
     let worker = Worker::start();
-    let proxy = Proxy::start(worker.port);
+    let proxy = Proxy::of_http(worker.port);
     let store = store(&proxy.url());
     let mut version = put(&store, &key("a"), None, b"0");
     for _ in 0..10 {
@@ -40,7 +37,7 @@ fn one_request_per_call_and_one_connection_for_all() {
         store.swap(&key("a"), None, Some(b"lost")).unwrap();
         store.scan("probe/", None, 10).unwrap();
     }
-    assert_eq!((proxy.requests(), proxy.connections()), (1 + 10 * 4, 1));
+    assert_eq!((proxy.messages(), proxy.connections()), (1 + 10 * 4, 1));
 }
 
 #[test]
@@ -57,9 +54,9 @@ fn stores_of_different_paths_are_apart() {
 #[test]
 fn nothing_acknowledged_is_lost_over_a_bad_network() {
     let worker = Worker::start();
-    let proxy = Proxy::start(worker.port);
+    let proxy = Proxy::of_http(worker.port);
     proxy.set(Weather::Foul);
-    let tally = network::race(&|| Box::new(store(&proxy.url())), &store(&worker.url()), &key("lines"), 8, 12);
+    let tally = race(&|| Box::new(store(&proxy.url())), &store(&worker.url()), &key("lines"), 8, 12);
     assert!(tally.won > 20 && tally.unknown > 10 && tally.happened > 2, "{tally:?}");
     assert!(tally.unknown > tally.happened, "{tally:?}");
 }
@@ -67,7 +64,7 @@ fn nothing_acknowledged_is_lost_over_a_bad_network() {
 #[test]
 fn a_counter_over_a_bad_network_has_the_exact_sum() {
     let worker = Worker::start();
-    let proxy = Proxy::start(worker.port);
+    let proxy = Proxy::of_http(worker.port);
     proxy.set(Weather::Foul);
     let (threads, times) = (6_u64, 15);
     thread::scope(|scope| {
@@ -86,7 +83,7 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
     let url = worker.url();
     let era = store(&url).read(&key("a")).unwrap().clock.unwrap().era;
     let tally = thread::scope(|scope| {
-        let racing = scope.spawn(|| network::race(&|| Box::new(store(&url)), &store(&url), &key("lines"), 6, 60));
+        let racing = scope.spawn(|| race(&|| Box::new(store(&url)), &store(&url), &key("lines"), 6, 60));
         for _ in 0..3 {
             thread::sleep(Duration::from_millis(300));
             worker.kill_and_restart();
@@ -121,7 +118,7 @@ fn an_object_that_fails_leaves_a_swap_unknown() {
 #[test]
 fn a_server_that_says_nothing_does_not_hold_a_call_for_ever() {
     let worker = Worker::start();
-    let proxy = Proxy::start(worker.port);
+    let proxy = Proxy::of_http(worker.port);
     let store = store(&proxy.url());
     let version = put(&store, &key("a"), None, b"1");
     proxy.set(Weather::Silent);
@@ -129,7 +126,7 @@ fn a_server_that_says_nothing_does_not_hold_a_call_for_ever() {
     let error = store.swap(&key("a"), Some(&version), Some(b"2")).unwrap_err();
     assert_eq!((error.fate, error.trouble), (Fate::Unknown, Trouble::Unavailable), "{error}");
     assert!((14..=18).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
-    assert_eq!(proxy.requests(), 2, "it was tried once");
+    assert_eq!(proxy.messages(), 2, "it was tried once");
     proxy.set(Weather::Fair);
     assert!(store.read(&key("a")).unwrap().value.is_some(), "it reconnects");
 }
@@ -138,7 +135,7 @@ fn a_server_that_says_nothing_does_not_hold_a_call_for_ever() {
 fn tokens() {
     let old = "an-old-t0ken-that-is-still-good";
     let worker = Worker::with(&[("FENCEPOST_TOKEN", TOKEN), ("FENCEPOST_TOKEN_OLD", old)]);
-    let proxy = Proxy::start(worker.port);
+    let proxy = Proxy::of_http(worker.port);
     let place = format!("127.0.0.1:{}", proxy.port);
     let given = |token: &str| Access { password: Some(Secret::new(token)), ..Access::default() };
     let good = [
@@ -151,7 +148,7 @@ fn tokens() {
     for store in good {
         store.unwrap().read(&key("a")).unwrap();
     }
-    let before = proxy.requests();
+    let before = proxy.messages();
     let bad = [
         open_with(&format!("http://{place}"), &Access::default()),
         open_with(&format!("http://wr0ng@{place}"), &Access::default()),
@@ -165,7 +162,7 @@ fn tokens() {
         assert!(!error.detail.contains("t0ken") && !error.detail.contains("wr0ng"), "{error}");
         assert_eq!(store.read(&key("a")).unwrap_err().trouble, Trouble::Refused);
     }
-    assert_eq!(proxy.requests() - before, 8, "a refusal is not tried again");
+    assert_eq!(proxy.messages() - before, 8, "a refusal is not tried again");
     let shown = format!("{:?}", HttpStore::open(&format!("http://{TOKEN}@{place}"), None).unwrap());
     assert!(!shown.contains("t0ken"), "{shown}");
 }
@@ -258,15 +255,16 @@ fn what_only_looks_like_a_store_is_not_believed() {
         ("401 Unauthorized", &format!("Fencepost-Answer: error\r\n{echo}"), Trouble::Refused),
     ];
     for (status, headers, trouble) in table {
-        let port = answering(format!("HTTP/1.1 {status}\r\n{headers}Connection: close\r\nContent-Length: 2\r\n\r\nhi"));
-        let store = store(&format!("http://127.0.0.1:{port}"));
+        let server =
+            answering(format!("HTTP/1.1 {status}\r\n{headers}Connection: close\r\nContent-Length: 2\r\n\r\nhi"));
+        let store = store(&server.url(""));
         let error = store.swap(&key("a"), None, Some(b"1")).unwrap_err();
         assert_eq!((error.fate, error.trouble), (Fate::Unknown, trouble), "{status} {headers}: {error}");
         let error = store.read(&key("a")).unwrap_err();
         assert_eq!((error.fate, error.trouble), (Fate::NotDone, trouble), "{status} {headers}: {error}");
     }
-    let port = answering("SSH-2.0-OpenSSH\r\n".to_string());
-    let error = store(&format!("http://127.0.0.1:{port}")).swap(&key("a"), None, None).unwrap_err();
+    let server = answering("SSH-2.0-OpenSSH\r\n".to_string());
+    let error = store(&server.url("")).swap(&key("a"), None, None).unwrap_err();
     assert_eq!((error.fate, error.trouble), (Fate::Unknown, Trouble::Unavailable), "{error}");
 }
 
@@ -274,14 +272,14 @@ fn what_only_looks_like_a_store_is_not_believed() {
 fn an_answer_that_is_longer_than_a_value_is_not_read() {
     let headers = "Fencepost-Answer: entry\r\nFencepost-Version: 00\r\nFencepost-Request: ECHO\r\n";
     let body = "x".repeat(65_537);
-    let port = answering(format!("HTTP/1.1 200 OK\r\n{headers}Connection: close\r\n\r\n{body}"));
-    let error = store(&format!("http://127.0.0.1:{port}")).read(&key("a")).unwrap_err();
+    let server = answering(format!("HTTP/1.1 200 OK\r\n{headers}Connection: close\r\n\r\n{body}"));
+    let error = store(&server.url("")).read(&key("a")).unwrap_err();
     assert!(error.detail.contains("too long"), "{error}");
 }
 
 #[test]
 fn a_server_that_is_not_there_is_unavailable() {
-    let error = store(&format!("http://127.0.0.1:{}", servers::free_port())).swap(&key("a"), None, None).unwrap_err();
+    let error = store(&format!("http://127.0.0.1:{}", free_port())).swap(&key("a"), None, None).unwrap_err();
     assert_eq!((error.fate, error.trouble), (Fate::NotDone, Trouble::Unavailable), "{error}");
     let error = store("https://no-such-host.invalid").swap(&key("a"), None, Some(b"1")).unwrap_err();
     assert_eq!((error.fate, error.trouble), (Fate::NotDone, Trouble::Unavailable), "{error}");
@@ -355,24 +353,16 @@ fn raw(port: u16, method: &str, path: &str, headers: &[&str], body: &[u8]) -> St
     stream.write_all(head.as_bytes()).unwrap();
     // Who is refused by the head alone may be answered before the body is through.
     let _ = stream.write_all(body);
-    String::from_utf8(worker::message(&stream).unwrap()).unwrap()
+    String::from_utf8(message(&stream).unwrap()).unwrap()
 }
 
 /// Answers everything in the same words, and every `ECHO` in them with the number of the request.
-fn answering(words: String) -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let port = listener.local_addr().unwrap().port();
-    thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let Some(request) = worker::message(&stream) else { continue };
-            let request = String::from_utf8_lossy(&request).to_string();
-            let number = request
-                .lines()
-                .find_map(|line| line.to_lowercase().strip_prefix("fencepost-request: ").map(str::to_string));
-            let _ = stream.write_all(words.replace("ECHO", &number.unwrap_or_default()).as_bytes());
-        }
-    });
-    port
+fn answering(words: String) -> Loopback {
+    Loopback::start(move |mut stream| {
+        let Ok(request) = Request::read(&stream) else { return };
+        let number = request.header("fencepost-request").unwrap_or_default();
+        let _ = stream.write_all(words.replace("ECHO", number).as_bytes());
+    })
 }
 
 fn store(url: &str) -> HttpStore {
@@ -381,13 +371,6 @@ fn store(url: &str) -> HttpStore {
 
 fn key(name: &str) -> Key {
     Key::probe("http", name)
-}
-
-fn put(store: &dyn Store, key: &Key, expected: Option<&Version>, bytes: &[u8]) -> Version {
-    match store.swap(key, expected, Some(bytes)).unwrap().value {
-        Swapped::Won(Some(version)) => version,
-        other => panic!("{other:?}"),
-    }
 }
 
 fn refused(error: &StoreError, fate: Fate, part: &str) {

@@ -2,11 +2,6 @@
 
 #![cfg(feature = "postgres")]
 
-mod handle;
-mod network;
-#[path = "../../fencepost-guard/tests/servers/mod.rs"]
-mod servers;
-
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
@@ -15,12 +10,11 @@ use std::time::{Duration, Instant};
 use fencepost_core::lease;
 use fencepost_core::record::Until;
 use fencepost_store::postgres::PostgresStore;
-use fencepost_store::{
-    Access, Entry, Fate, Key, OpenError, Secret, Standing, Store, StoreError, Swapped, Trouble, Version, conformance,
-};
-use handle::{declared, open_with};
-use network::{Proxy, Weather};
-use servers::Postgres;
+use fencepost_store::{Access, Entry, Fate, Key, OpenError, Secret, Standing, Store, Swapped, Trouble, conformance};
+use fencepost_testkit::network::{Proxy, Weather, free_port};
+use fencepost_testkit::race::{race, wait_for_lines};
+use fencepost_testkit::servers::{self, Postgres};
+use fencepost_testkit::store::{declared, open_with, put, refused};
 
 /// The servers of the other tests do not flush, and this store would refuse them.
 const SETTINGS: &[&str] = &["fsync=on", "max_connections=200"];
@@ -58,7 +52,7 @@ fn one_round_trip_per_call_and_nothing_but_plain_queries() {
     let store = store(&through(&proxy, &server.database()));
     put(&store, &key("a"), None, b"0");
     let _ = proxy.spoken();
-    let before = proxy.turns();
+    let before = proxy.messages();
     let mut version = store.read(&key("a")).unwrap().value.unwrap().version;
     for _ in 0..10 {
         version = put(&store, &key("a"), Some(&version), &[7; 60_000]);
@@ -66,7 +60,7 @@ fn one_round_trip_per_call_and_nothing_but_plain_queries() {
         store.swap(&key("a"), None, Some(b"lost")).unwrap();
         store.scan("probe/", None, 10).unwrap();
     }
-    assert_eq!(proxy.turns() - before, 1 + 10 * 4, "round trips");
+    assert_eq!(proxy.messages() - before, 1 + 10 * 4, "round trips");
     let kinds = message_kinds(&proxy.spoken());
     assert!(kinds.iter().all(|kind| *kind == b'Q'), "{kinds:?}");
     assert_eq!(kinds.len(), 1 + 10 * 4);
@@ -79,7 +73,7 @@ fn nothing_acknowledged_is_lost_over_a_bad_network() {
     let referee = store(&server.url(&database));
     let url = through(&proxy, &database);
     proxy.set(Weather::Foul);
-    let tally = network::race(&|| Box::new(store(&url)), &referee, &key("lines"), 8, 12);
+    let tally = race(&|| Box::new(store(&url)), &referee, &key("lines"), 8, 12);
     assert!(tally.won > 20 && tally.unknown > 10 && tally.happened > 2, "{tally:?}");
     assert!(tally.unknown > tally.happened, "{tally:?}");
 }
@@ -89,9 +83,9 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
     let mut server = Postgres::start(SETTINGS);
     let url = server.url(&server.database());
     let tally = thread::scope(|scope| {
-        let racing = scope.spawn(|| network::race(&|| Box::new(store(&url)), &store(&url), &key("lines"), 6, 60));
+        let racing = scope.spawn(|| race(&|| Box::new(store(&url)), &store(&url), &key("lines"), 6, 60));
         for lines in [60, 180] {
-            network::wait_for_lines(&store(&url), &key("lines"), lines);
+            wait_for_lines(&store(&url), &key("lines"), lines);
             server.kill_and_restart();
         }
         racing.join().unwrap()
@@ -308,7 +302,7 @@ fn tls_and_passwords() {
 
 #[test]
 fn a_server_that_is_not_there_is_unavailable() {
-    let url = format!("postgres://u:s3cret@127.0.0.1:{}/d", servers::free_port());
+    let url = format!("postgres://u:s3cret@127.0.0.1:{}/d", free_port());
     let error = store(&url).swap(&key("a"), None, Some(b"1")).unwrap_err();
     assert_eq!((error.fate, error.trouble), (Fate::NotDone, Trouble::Unavailable), "{error}");
     assert!(!error.detail.contains("s3cret"), "{error}");
@@ -357,19 +351,6 @@ fn key(name: &str) -> Key {
     Key::probe("postgres", name)
 }
 
-fn put(store: &dyn Store, key: &Key, expected: Option<&Version>, bytes: &[u8]) -> Version {
-    match store.swap(key, expected, Some(bytes)).unwrap().value {
-        Swapped::Won(Some(version)) => version,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn refused<T: std::fmt::Debug>(ended: Result<T, StoreError>, part: &str) {
-    let error = ended.unwrap_err();
-    assert_eq!((error.fate, error.trouble), (Fate::NotDone, Trouble::Refused), "{error}");
-    assert!(error.detail.contains(part), "{error}");
-}
-
 /// The first letters of messages that follow each other.
 fn message_kinds(mut spoken: &[u8]) -> Vec<u8> {
     let mut kinds = Vec::new();
@@ -390,7 +371,7 @@ struct Pooler {
 
 impl Pooler {
     fn start(server: &Postgres) -> Self {
-        let (directory, port) = (servers::own_directory(), servers::free_port());
+        let (directory, port) = (servers::own_directory(), free_port());
         let settings = format!(
             "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
              unix_socket_dir =\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 3\nmax_client_conn = 200\n\
@@ -401,7 +382,7 @@ impl Pooler {
         let settings = settings.replace("* = host", "* = user=fencepost host");
         let path = directory.path().join("pgbouncer.ini");
         std::fs::write(&path, settings).unwrap();
-        let mut command = servers::unprivileged(servers::program("pgbouncer", "pgbouncer"));
+        let mut command = servers::unprivileged(fencepost_testkit::program("pgbouncer", "pgbouncer"));
         let process = command.arg("-q").arg(&path).stderr(Stdio::null()).spawn().expect("pgbouncer");
         let mut pooler = Self { process, port, _directory: directory };
         servers::wait_until(&mut pooler.process, || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());

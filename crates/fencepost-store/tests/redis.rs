@@ -2,22 +2,16 @@
 
 #![cfg(feature = "redis")]
 
-mod handle;
-mod network;
-#[path = "../../fencepost-guard/tests/servers/mod.rs"]
-mod servers;
-
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fencepost_store::redis::RedisStore;
-use fencepost_store::{
-    Access, Entry, Fate, Key, OpenError, Secret, Standing, Store, StoreError, Swapped, Trouble, Version, conformance,
-};
-use handle::{declared, open_with};
-use network::{Proxy, Weather};
-use servers::Redis;
+use fencepost_store::{Access, Entry, Fate, Key, OpenError, Secret, Standing, Store, Swapped, Trouble, conformance};
+use fencepost_testkit::network::{Proxy, Weather, free_port};
+use fencepost_testkit::race::{race, wait_for_lines};
+use fencepost_testkit::servers::{self, Redis};
+use fencepost_testkit::store::{declared, open_with, put, refused};
 
 const SETTINGS: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 
@@ -35,14 +29,14 @@ fn one_round_trip_per_call() {
     let proxy = Proxy::start(server.port);
     let store = store(&through(&proxy));
     let mut version = put(&store, &key("a"), None, b"0");
-    let before = proxy.turns();
+    let before = proxy.messages();
     for _ in 0..10 {
         version = put(&store, &key("a"), Some(&version), &[7; 60_000]);
         store.read(&key("a")).unwrap();
         store.swap(&key("a"), None, Some(b"lost")).unwrap();
         store.scan("probe/", None, 10).unwrap();
     }
-    assert_eq!(proxy.turns() - before, 10 * 4, "round trips");
+    assert_eq!(proxy.messages() - before, 10 * 4, "round trips");
 }
 
 #[test]
@@ -64,7 +58,7 @@ fn nothing_acknowledged_is_lost_over_a_bad_network() {
     let proxy = Proxy::start(server.port);
     let url = through(&proxy);
     proxy.set(Weather::Foul);
-    let tally = network::race(&|| Box::new(store(&url)), &store(&server.url()), &key("lines"), 8, 12);
+    let tally = race(&|| Box::new(store(&url)), &store(&server.url()), &key("lines"), 8, 12);
     assert!(tally.won > 20 && tally.unknown > 10 && tally.happened > 2, "{tally:?}");
     assert!(tally.unknown > tally.happened, "{tally:?}");
 }
@@ -74,9 +68,9 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
     let mut server = Redis::start(SETTINGS);
     let url = server.url();
     let tally = thread::scope(|scope| {
-        let racing = scope.spawn(|| network::race(&|| Box::new(store(&url)), &store(&url), &key("lines"), 6, 150));
+        let racing = scope.spawn(|| race(&|| Box::new(store(&url)), &store(&url), &key("lines"), 6, 150));
         for lines in [100, 300, 500] {
-            network::wait_for_lines(&store(&url), &key("lines"), lines);
+            wait_for_lines(&store(&url), &key("lines"), lines);
             server.kill_and_restart();
         }
         racing.join().unwrap()
@@ -219,8 +213,7 @@ fn tls() {
     }
     let directory = servers::own_directory();
     let (key_file, certificate) = servers::certificate(directory.path());
-    let (port, paths) =
-        (servers::free_port().to_string(), [key_file, certificate].map(|path| path.display().to_string()));
+    let (port, paths) = (free_port().to_string(), [key_file, certificate].map(|path| path.display().to_string()));
     let settings = ["--tls-port", &port, "--tls-key-file", &paths[0], "--tls-cert-file", &paths[1]];
     let settings = [&settings[..], &["--tls-ca-cert-file", &paths[1], "--tls-auth-clients", "no"]].concat();
     let server = Redis::start(&settings);
@@ -235,7 +228,7 @@ fn tls() {
 
 #[test]
 fn a_server_that_is_not_there_is_unavailable() {
-    let url = format!("redis://u:s3cret@127.0.0.1:{}", servers::free_port());
+    let url = format!("redis://u:s3cret@127.0.0.1:{}", free_port());
     let error = store(&url).swap(&key("a"), None, Some(b"1")).unwrap_err();
     assert_eq!((error.fate, error.trouble), (Fate::NotDone, Trouble::Unavailable), "{error}");
     assert!(!error.detail.contains("s3cret"), "{error}");
@@ -290,17 +283,4 @@ fn client(server: &Redis) -> redis::Connection {
 
 fn key(name: &str) -> Key {
     Key::probe("redis", name)
-}
-
-fn put(store: &dyn Store, key: &Key, expected: Option<&Version>, bytes: &[u8]) -> Version {
-    match store.swap(key, expected, Some(bytes)).unwrap().value {
-        Swapped::Won(Some(version)) => version,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn refused<T: std::fmt::Debug>(ended: Result<T, StoreError>, part: &str) {
-    let error = ended.unwrap_err();
-    assert_eq!((error.fate, error.trouble), (Fate::NotDone, Trouble::Refused), "{error}");
-    assert!(error.detail.contains(part), "{error}");
 }

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use fencepost_store::{
-    Access, Entry, Fate, HostMemory, Key, OpenError, SqliteStore, Store, StoreError, StoreHandle, Swapped, Trouble,
-    Version, conformance,
+    Access, Entry, Fate, HostMemory, Key, OpenError, SqliteStore, Store, StoreError, StoreHandle, Trouble, Version,
+    conformance,
 };
+use fencepost_testkit::store::put;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -358,13 +359,6 @@ fn key(name: &str) -> Key {
 
 fn beside(path: &Path, end: &str) -> PathBuf {
     PathBuf::from(format!("{}{end}", path.display()))
-}
-
-fn put(store: &dyn Store, key: &Key, expected: Option<&Version>, bytes: &[u8]) -> Version {
-    match store.swap(key, expected, Some(bytes)).unwrap().value {
-        Swapped::Won(Some(version)) => version,
-        other => panic!("{other:?}"),
-    }
 }
 
 fn unavailable(error: StoreError) {

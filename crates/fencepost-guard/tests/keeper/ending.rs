@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 
 use fencepost_guard::clock::boot_now;
 use fencepost_guard::keeper::{Exit, Order, Process, Report};
+use fencepost_testkit::eventually;
+use fencepost_testkit::process::{children_of, is_alive, name, send};
 use nix::sys::signal::Signal;
 
-use crate::scene::{Scene, all_dead, deadline_in, is_alive, send, tree_job, until};
+use crate::scene::{Scene, all_dead, deadline_in, tree_job};
 use crate::wrapper::Line;
 
-pub const TESTS: &[crate::Test] = &[
+pub const TESTS: &[fencepost_testkit::runner::Test] = &[
     ("a_daemon_dies_at_the_deadline", a_daemon_dies_at_the_deadline),
     ("what_ignores_term_is_dead_by_the_deadline", what_ignores_term_is_dead_by_the_deadline),
     ("a_stopped_wrapper_does_not_save_the_tree", a_stopped_wrapper_does_not_save_the_tree),
@@ -74,7 +76,7 @@ fn a_stopped_wrapper_does_not_save_the_tree() {
     scene.spawn(job);
     let tree = scene.tree();
     send(scene.wrapper, Signal::SIGSTOP);
-    until("the tree is dead", || !tree.iter().any(|&pid| is_alive(pid)));
+    eventually("the tree is dead", || !tree.iter().any(|&pid| is_alive(pid)));
     send(scene.wrapper, Signal::SIGCONT);
     assert_eq!(scene.report(), Report::DeadlineReached);
     expect_end(&scene, Signal::SIGKILL);
@@ -155,9 +157,9 @@ fn the_tree_does_not_outlive_the_wrapper() {
     let tree = scene.tree();
     let begun = Instant::now();
     send(scene.wrapper, Signal::SIGKILL);
-    until("the tree is dead", || !tree.iter().any(|&pid| is_alive(pid)));
+    eventually("the tree is dead", || !tree.iter().any(|&pid| is_alive(pid)));
     assert!(begun.elapsed() < Duration::from_secs(5));
-    until("the keeper has gone", || !is_alive(scene.keeper));
+    eventually("the keeper has gone", || !is_alive(scene.keeper));
     assert_eq!(scene.stderr(), "fencepost: the wrapper of nightly died; the job was stopped\n");
 }
 
@@ -169,7 +171,7 @@ fn the_wrappers_death_during_spawn() {
         scene.order(&Order::Spawn(Box::new(job)));
         std::thread::sleep(Duration::from_micros(delay * 500));
         send(scene.wrapper, Signal::SIGKILL);
-        until("the keeper has gone", || !is_alive(scene.keeper));
+        eventually("the keeper has gone", || !is_alive(scene.keeper));
         no_survivor(&scene);
     }
 }
@@ -183,7 +185,7 @@ fn the_wrappers_whole_group_killed() {
     scene.spawn(job);
     let tree = scene.tree();
     send(-scene.wrapper, Signal::SIGKILL);
-    until("the tree is dead", || !tree.iter().any(|&pid| is_alive(pid)));
+    eventually("the tree is dead", || !tree.iter().any(|&pid| is_alive(pid)));
 }
 
 fn the_wrapper_sweeps_after_a_dead_keeper() {
@@ -238,23 +240,14 @@ fn what_cannot_be_killed_is_named() {
     let mut job = scene.job(&format!("{} --reuid 0 sleep 600 & exec sleep 600", setpriv.display()));
     (job.cwd, job.stdout, job.stderr) = (None, None, None);
     let child = scene.spawn(job);
-    let roots = || children(child).into_iter().find(|&pid| name(pid) == "sleep");
-    until("root's process runs", || roots().is_some());
+    let roots = || children_of(child).into_iter().find(|&pid| name(pid) == "sleep");
+    eventually("root's process runs", || roots().is_some());
     let escaped = roots().unwrap();
     scene.order(&Order::Kill);
     expect_end(&scene, Signal::SIGKILL);
     let process = Process { pid: escaped, uid: 0, name: "sleep".into() };
     assert_eq!(scene.report(), Report::Empty { escaped: vec![process] });
     send(escaped, Signal::SIGKILL);
-}
-
-fn children(pid: i32) -> Vec<i32> {
-    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    list.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
-}
-
-fn name(pid: i32) -> String {
-    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
 }
 
 fn signals_do_not_move_the_keeper() {

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use fencepost_guard::clock::boot_now;
 use fencepost_guard::keeper::{Exit, Order, Report};
+use fencepost_testkit::eventually;
+use fencepost_testkit::process::{is_alive, is_stopped, send};
 use nix::libc::{SIGCONT, SIGSTOP, SIGTSTP};
 use nix::sys::signal::Signal;
 
-use crate::scene::{Scene, all_dead, deadline_in, is_alive, is_stopped, send, tree_job, until};
+use crate::scene::{Scene, all_dead, deadline_in, tree_job};
 
-pub const TESTS: &[crate::Test] = &[
+pub const TESTS: &[fencepost_testkit::runner::Test] = &[
     ("freeze_and_thaw", freeze_and_thaw),
     ("frozen_and_killed", frozen_and_killed),
     ("frozen_and_stopped", frozen_and_stopped),
@@ -27,7 +29,7 @@ fn freeze_and_thaw() {
     assert_eq!(scene.report(), Report::Frozen);
     assert!(tree.iter().all(|&pid| is_stopped(pid)));
     scene.order(&Order::Thaw(boot_now() + Duration::from_secs(3600)));
-    until("all go on", || !tree.iter().any(|&pid| is_stopped(pid)));
+    eventually("all go on", || !tree.iter().any(|&pid| is_stopped(pid)));
     scene.stays_silent(Duration::from_millis(300));
     assert!(tree.iter().all(|&pid| is_alive(pid)));
 }
@@ -82,7 +84,7 @@ fn a_stopped_tree_is_frozen_at_its_deadline() {
     scene.stays_silent(Duration::from_millis(1500));
     for _ in 0..5 {
         send(pid, Signal::SIGCONT);
-        until("it is stopped again", || is_stopped(pid));
+        eventually("it is stopped again", || is_stopped(pid));
     }
     scene.stays_silent(Duration::from_millis(200));
     assert!(is_stopped(pid));
@@ -112,7 +114,7 @@ fn whoever_wakes_late_freezes_first() {
     assert_eq!(frozen, Report::Frozen);
     assert!(tree.iter().all(|&pid| is_stopped(pid)));
     scene.order(&Order::Thaw(boot_now() + Duration::from_secs(3600)));
-    until("all go on", || !tree.iter().any(|&pid| is_stopped(pid)));
+    eventually("all go on", || !tree.iter().any(|&pid| is_stopped(pid)));
     assert!(tree.iter().all(|&pid| is_alive(pid)));
 }
 
@@ -123,6 +125,6 @@ fn frozen_when_the_wrapper_dies() {
     scene.order(&Order::Freeze);
     assert_eq!(scene.report(), Report::Frozen);
     send(scene.wrapper, Signal::SIGKILL);
-    until("the tree is dead", || !tree.iter().any(|&pid| is_alive(pid)));
+    eventually("the tree is dead", || !tree.iter().any(|&pid| is_alive(pid)));
     assert!(!scene.path("heard").exists(), "something of the frozen tree ran");
 }

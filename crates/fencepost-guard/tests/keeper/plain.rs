@@ -6,11 +6,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use fencepost_guard::keeper::{Exit, Order, Report, Spawn, SpawnStep};
+use fencepost_testkit::eventually;
+use fencepost_testkit::process::{is_alive, send};
 use nix::libc::{EACCES, ENOENT, SIGUSR1};
 
-use crate::scene::{Scene, all_dead, deadline_in, is_alive, until};
+use crate::scene::{Scene, all_dead, deadline_in};
 
-pub const TESTS: &[crate::Test] = &[
+pub const TESTS: &[fencepost_testkit::runner::Test] = &[
     ("the_exit_code_passes_through", the_exit_code_passes_through),
     ("a_fatal_signal_passes_through", a_fatal_signal_passes_through),
     ("a_command_that_is_not_there", a_command_that_is_not_there),
@@ -169,12 +171,12 @@ fn the_keeper_lets_go_of_what_the_job_inherited() {
     assert_eq!(scene.text("stdout"), "/dev/zero\n");
     let keeper = scene.keeper;
     let target = |fd: i32| fs::read_link(format!("/proc/{keeper}/fd/{fd}")).ok();
-    until("the keeper has let go", || target(9).is_none());
+    eventually("the keeper has let go", || target(9).is_none());
     assert_eq!(target(0).unwrap().to_str(), Some("/dev/null"));
     assert_eq!(target(1).unwrap().to_str(), Some("/dev/null"));
     assert_eq!(target(2), Some(fs::canonicalize(scene.path("stderr")).unwrap()));
     let count = || fs::read_dir(format!("/proc/{keeper}/fd")).unwrap().count();
-    until("the keeper has closed the rest", || count() <= 6);
+    eventually("the keeper has closed the rest", || count() <= 6);
     assert_eq!(count(), 6, "standard input, output and error, the channel and both ends of the wake-up");
     let output = fs::metadata(scene.path("stdout")).unwrap();
     assert_eq!((output.permissions().mode() & 0o777, output.uid()), (0o600, nix::unistd::geteuid().as_raw()));
@@ -186,7 +188,7 @@ fn a_keeper_without_a_job_leaves_at_once() {
         if is_ready {
             scene.order(&Order::GetReady);
             let comm = format!("/proc/{}/comm", scene.keeper);
-            until("the keeper has its name", || fs::read_to_string(&comm).unwrap() == "fencepost-keep\n");
+            eventually("the keeper has its name", || fs::read_to_string(&comm).unwrap() == "fencepost-keep\n");
         }
         scene.close();
         all_dead(&[scene.keeper]);
@@ -197,7 +199,7 @@ fn a_keeper_without_a_job_leaves_at_once() {
 fn a_keeper_whose_job_has_ended_leaves_by_itself_and_is_still_heard() {
     let mut scene = Scene::new();
     scene.spawn(scene.job("exit 3"));
-    until("the keeper has left", || !is_alive(scene.keeper));
+    eventually("the keeper has left", || !is_alive(scene.keeper));
     expect_end(&scene, Exit::Code(3));
     scene.expect_empty();
 }
@@ -242,5 +244,5 @@ fn leave_children_leaves_them() {
     scene.close();
     let left: i32 = scene.text("left").trim().parse().unwrap();
     assert!(is_alive(left));
-    crate::scene::send(left, nix::sys::signal::Signal::SIGKILL);
+    send(left, nix::sys::signal::Signal::SIGKILL);
 }

@@ -6,19 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fencepost_core::time::Boot;
 use fencepost_guard::clock::boot_now;
 use fencepost_guard::keeper::{Order, Report, Spawn};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use fencepost_testkit::process::{TREE, TREE_FILES, is_alive};
+use fencepost_testkit::{PATIENCE, eventually};
 use tempfile::TempDir;
 
 use crate::wrapper::{ARGUMENT, Line};
-
-/// Longer than anything takes on a busy machine; nothing waits this long unless it is broken.
-pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct Scene {
     pub dir: TempDir,
@@ -113,7 +110,7 @@ impl Scene {
     pub fn close(&mut self) {
         drop(self.orders.take());
         assert!(self.process.wait().unwrap().success());
-        until("the keeper has gone", || !is_alive(self.keeper));
+        eventually("the keeper has gone", || !is_alive(self.keeper));
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -123,13 +120,13 @@ impl Scene {
     /// Waits for the file, complete with its last newline, and returns its text.
     pub fn text(&self, name: &str) -> String {
         let path = self.path(name);
-        until(&format!("{name} is written"), || read(&path).ends_with('\n'));
+        eventually(&format!("{name} is written"), || read(&path).ends_with('\n'));
         read(&path)
     }
 
     /// The pids in the files that `TREE` writes, once all are there.
     pub fn tree(&self) -> Vec<i32> {
-        ["child", "grandchild", "daemon"].map(|name| self.text(name).trim().parse().unwrap()).to_vec()
+        TREE_FILES.map(|name| self.text(name).trim().parse().unwrap()).to_vec()
     }
 
     /// What the keeper and the wrapper wrote to standard error.
@@ -145,21 +142,6 @@ impl Drop for Scene {
     }
 }
 
-/// Three generations, the last a daemon in its own session whose parents are gone. Every one notes its pid in a file
-/// of its own, which is written as a whole.
-pub const TREE: &str = r#"
-note() { echo $$ > .$1.new; mv .$1.new $1; }
-if [ -z "$ROLE" ]; then
-    note child
-    ROLE=grandchild sh "$0" & ROLE=between setsid sh "$0" &
-elif [ $ROLE = between ]; then
-    ROLE=daemon sh "$0" & exit
-else
-    note $ROLE
-fi
-while :; do sleep 0.1; done
-"#;
-
 /// `TREE`, or a variation of it, as a job: the script has to be a file, because it runs itself.
 pub fn tree_job(scene: &Scene, prelude: &str) -> Spawn {
     fs::write(scene.path("tree.sh"), format!("{prelude}\n{TREE}")).unwrap();
@@ -172,38 +154,12 @@ pub fn deadline_in(length: Duration) -> Option<Boot> {
     Some(boot_now() + length)
 }
 
-pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < PATIENCE, "still waiting until {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// A zombie is dead: whoever inherits it here may never reap it.
-pub fn is_alive(pid: i32) -> bool {
-    !matches!(state(pid), None | Some('Z' | 'X'))
-}
-
-/// Stopped, or deep in the kernel with the signal waiting for it: a shell between fork and exec waits there for a child
-/// that is stopped.
-pub fn is_stopped(pid: i32) -> bool {
-    matches!(state(pid), Some('T' | 'D'))
-}
-
+/// None of the processes runs.
+#[track_caller]
 pub fn all_dead(pids: &[i32]) {
     for &pid in pids {
         assert!(!is_alive(pid), "{pid} is alive, of {pids:?}");
     }
-}
-
-pub fn send(pid: i32, signal: Signal) {
-    kill(Pid::from_raw(pid), signal).unwrap();
-}
-
-fn state(pid: i32) -> Option<char> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 fn read(path: &Path) -> String {

@@ -1,19 +1,14 @@
 //! A real shell on a real terminal, with the wrapper as its job.
 
-use std::fs::File;
-use std::io::{Read, Write};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::ops::{Deref, DerefMut};
+use std::process::Command;
 
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use nix::pty::openpty;
+use fencepost_testkit::runner::Test;
+use fencepost_testkit::terminal;
 
-use crate::scene::PATIENCE;
 use crate::wrapper::TERMINAL_ARGUMENT;
 
-pub const TESTS: &[crate::Test] = &[
+pub const TESTS: &[Test] = &[
     ("the_job_reads_from_the_terminal", the_job_reads_from_the_terminal),
     ("ctrl_c_means_the_job", ctrl_c_means_the_job),
     ("ctrl_z_and_fg", ctrl_z_and_fg),
@@ -89,45 +84,14 @@ fn a_killed_editor_leaves_no_broken_terminal() {
     shell.has_its_terminal();
 }
 
-/// An interactive shell whose terminal is in our hands.
-struct Shell {
-    process: Child,
-    keyboard: File,
-    screen: Receiver<Vec<u8>>,
-    seen: String,
-}
+/// An interactive shell that runs the wrapper as its job.
+struct Shell(terminal::Shell);
 
 impl Shell {
     fn new() -> Self {
-        let pty = openpty(None, None).unwrap();
-        for fd in [&pty.master, &pty.slave] {
-            // Another test's shell that holds it keeps this one's terminal from hanging up.
-            fcntl(fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
-        }
-        let end = || Stdio::from(pty.slave.try_clone().unwrap());
-        let process = Command::new("setsid")
-            .args(["--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i"])
-            .env("PS1", "$ ")
-            .env("WRAPPER", std::env::current_exe().unwrap())
-            .stdin(end())
-            .stdout(end())
-            .stderr(end())
-            .spawn()
-            .unwrap();
-        let keyboard = File::from(pty.master);
-        let mut output = keyboard.try_clone().unwrap();
-        let (sender, screen) = channel();
-        thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            while let Ok(length @ 1..) = output.read(&mut buffer) {
-                if sender.send(buffer[..length].to_vec()).is_err() {
-                    return;
-                }
-            }
-        });
-        let mut shell = Self { process, keyboard, screen, seen: String::new() };
-        shell.has_its_terminal();
-        shell
+        let mut setsid = Command::new("setsid");
+        setsid.env("WRAPPER", std::env::current_exe().unwrap());
+        Self(terminal::Shell::start(setsid))
     }
 
     fn run(&mut self, script: &str) {
@@ -139,36 +103,18 @@ impl Shell {
         self.say(&format!("{before} $WRAPPER {TERMINAL_ARGUMENT} '{script}'\n"));
         self.expect("began");
     }
+}
 
-    fn say(&mut self, text: &str) {
-        self.keyboard.write_all(text.as_bytes()).unwrap();
-    }
+impl Deref for Shell {
+    type Target = terminal::Shell;
 
-    /// The shell answers, which it cannot without its terminal. The answer differs from its own echo.
-    fn has_its_terminal(&mut self) {
-        self.say("echo shell-\"answers\"\n");
-        self.expect("shell-answers");
-    }
-
-    /// Waits for the text, and returns all that came up to it.
-    fn expect(&mut self, text: &str) -> String {
-        let begun = Instant::now();
-        loop {
-            if let Some(at) = self.seen.find(text) {
-                return self.seen.drain(..at + text.len()).collect();
-            }
-            match self.screen.recv_timeout(Duration::from_millis(100)) {
-                Ok(bytes) => self.seen += &String::from_utf8_lossy(&bytes),
-                Err(RecvTimeoutError::Timeout) if begun.elapsed() < PATIENCE => {}
-                Err(_) => panic!("no {text:?} on the screen, but {:?}", self.seen),
-            }
-        }
+    fn deref(&self) -> &terminal::Shell {
+        &self.0
     }
 }
 
-impl Drop for Shell {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+impl DerefMut for Shell {
+    fn deref_mut(&mut self) -> &mut terminal::Shell {
+        &mut self.0
     }
 }

@@ -3,11 +3,12 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::common::{Said, Site, contains, eventually};
+use crate::common::{Said, Site, contains};
 use crate::slots::{HOUR, MINUTE, Project, ago, asleep, change, hourly, log, noting, statuses, utc};
 use fencepost_core::time::Wall;
 use fencepost_core::zone::Zone;
 use fencepost_guard::clock;
+use fencepost_testkit::eventually;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;

@@ -6,8 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{Said, Site};
-use crate::servers::{Postgres, Redis};
-use crate::worker::{TOKEN, Worker};
 use fencepost_core::barrier::{Asker, Need};
 use fencepost_core::lease::Claim;
 use fencepost_core::ledger::Trigger;
@@ -25,6 +23,7 @@ use fencepost_guard::scout::Scout;
 use fencepost_guard::signals::Signals;
 use fencepost_store::layer::{Call, Ended, Trace, Verb};
 use fencepost_store::{Access, HostMemory, KnownStore, MemoryStore, Secret, SqliteStore, Store, StoreHandle};
+use fencepost_testkit::servers::{Postgres, Redis, TOKEN, Worker};
 
 /// A child that ends as soon as it is started, and asks its upstreams before that if it has any.
 struct Instantly {

@@ -5,11 +5,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use fencepost_testkit::eventually;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::common::{BINARY, Said, Site, contains, eventually, keys, sorted};
+use crate::common::{BINARY, Said, Site, contains, keys, sorted};
 
 /// A home of its own for one demo: its temporary directory, and a state directory that it must not touch.
 struct Demo {

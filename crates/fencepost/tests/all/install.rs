@@ -4,8 +4,9 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::common::{BINARY, Said, contains, eventually};
+use crate::common::{BINARY, Said, contains};
 use crate::triggers::{Home, machine_zone};
+use fencepost_testkit::eventually;
 use serde_json::json;
 
 const JOBS: &str = "[job.a]\nschedule = '0 7 * * *'\ncommand = 'true'\n[job.\"news/daily\"]\nevery = '45m'\ncommand = 'true'\n\

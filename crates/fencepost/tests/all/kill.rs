@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::install;
-use crate::process::{BINARY, Place, Running, all_dead, is_alive, is_root, send, until};
+use crate::common::BINARY;
+use crate::process::{Place, Running, is_root};
+use fencepost_testkit::eventually;
+use fencepost_testkit::process::{all_dead, install, is_alive, send};
 use nix::sys::signal::Signal::{SIGKILL, SIGTERM};
 use serde_json::Value;
 
@@ -86,7 +88,7 @@ fn random_moment(round: u64) -> Duration {
 fn none_survives(place: &Place, before: Vec<i32>) {
     let killed = Instant::now();
     let mut seen = before;
-    until("nothing of it is left", || {
+    eventually("nothing of it is left", || {
         seen.extend(place.processes());
         place.is_deserted() && all_dead(&seen)
     });
@@ -111,7 +113,7 @@ fn wrapper_and_keeper_killed_at_once() {
         run.send(SIGKILL);
         run.wait();
         // Nobody is left to end the daemon. The job's own process dies with its keeper in any case.
-        until("the job is dead", || !is_alive(child));
+        eventually("the job is dead", || !is_alive(child));
         place.next_token("a");
         assert_eq!(place.statuses("a"), ["ok", "lost"]);
     }
@@ -202,7 +204,7 @@ fn two_pid_namespaces_never_take_each_other_for_dead() {
     // Killed, it cannot be told from one that merely cannot be seen: its time-to-live decides.
     run.send(SIGKILL);
     run.wait();
-    until("the namespace is empty", || place.is_deserted());
+    eventually("the namespace is empty", || place.is_deserted());
     assert_eq!(skipped(place.fencepost(&["run", "a", "-E", "99", "--", "true"])), Some(99));
     let mut next = place.run(&["a", "-w", "30s", "-E", "99"], &["true"]);
     next.ends_with(0);

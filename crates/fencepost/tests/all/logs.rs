@@ -4,8 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
-use crate::common::{Said, contains, eventually};
+use crate::common::{Said, contains};
 use crate::up::scene::Scene;
+use fencepost_testkit::eventually;
 use nix::sys::signal::Signal;
 
 #[test]

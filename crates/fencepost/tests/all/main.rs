@@ -10,8 +10,6 @@ mod demo;
 mod dependencies;
 mod desk;
 mod fenced;
-#[path = "../../../fencepost-guard/examples/fenced_server.rs"]
-mod fenced_server;
 mod foreign;
 mod init;
 mod install;
@@ -44,10 +42,6 @@ mod race;
 mod records;
 mod run;
 mod runs;
-#[path = "../../../fencepost-guard/tests/servers/mod.rs"]
-mod servers;
-#[path = "../../../fencepost-guard/tests/signals/mod.rs"]
-mod signals;
 mod slots;
 mod start;
 mod status;
@@ -63,9 +57,5 @@ mod unread;
 mod up;
 mod upgrade;
 mod validate;
-mod web;
 mod why;
 mod why_slots;
-#[path = "../../../fencepost-store/tests/worker/mod.rs"]
-#[allow(dead_code, reason = "the tests of the store use the rest")]
-mod worker;

@@ -4,15 +4,16 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use crate::common::{Holder, contains, eventually};
+use crate::common::{Holder, contains};
 use crate::triggers::Home;
-use crate::web::Web;
+use fencepost_testkit::eventually;
+use fencepost_testkit::web::Web;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 fn lines(web: &Web, count: usize) -> Vec<String> {
-    web.wait_for(count).iter().map(crate::web::Request::line).collect()
+    web.wait_for(count).iter().map(fencepost_testkit::http::Request::line).collect()
 }
 
 fn log(home: &Home) -> String {
@@ -114,12 +115,12 @@ fn pings_follow_a_run_in_their_order() {
     // A retry is no failure yet.
     assert_eq!(run("5").code, 5);
     let seen = web.wait_for(6);
-    let mut told: Vec<String> = seen[2..].iter().map(crate::web::Request::line).collect();
+    let mut told: Vec<String> = seen[2..].iter().map(fencepost_testkit::http::Request::line).collect();
     told.sort();
     let start = "GET /ping/s3cret/start?tag=x";
     assert_eq!(told, [start, start, "POST /ping/s3cret/fail?tag=x", "POST /ping/s3cret/log?tag=x"]);
-    let fail = seen.iter().find(|request| request.path.contains("/fail")).unwrap();
-    contains(&fail.body, &["(exit 5)"]);
+    let fail = seen.iter().find(|request| request.target.contains("/fail")).unwrap();
+    contains(&fail.text(), &["(exit 5)"]);
     // A skip is only worth a line in the log.
     fs::write(home.path("code"), "wait").unwrap();
     let holder = Holder::start(home.command(&["run", "j"]));
@@ -127,12 +128,12 @@ fn pings_follow_a_run_in_their_order() {
     home.done(&["run", "j"]);
     let skip = web.wait_for(8)[7].clone();
     assert_eq!(skip.line(), "POST /ping/s3cret/log?tag=x");
-    contains(&skip.body, &["j skipped"]);
+    contains(&skip.text(), &["j skipped"]);
     // A wrapper that was killed cannot say how it went; that is told for it.
     kill(Pid::from_raw(holder.pid()), Signal::SIGKILL).unwrap();
     let fail = web.wait_for(9)[8].clone();
     assert_eq!(fail.line(), "POST /ping/s3cret/fail?tag=x");
-    contains(&fail.body, &["was killed"]);
+    contains(&fail.text(), &["was killed"]);
     assert!(!home.done(&["validate"]).stdout.contains("s3cret"));
 }
 
@@ -211,13 +212,13 @@ fn whoever_tells_it_may_be_killed_while_the_job_runs() {
         Home::new(&format!("[job.j]\ncommand = 'echo going; exec cat >/dev/null'\nping = '{}'\n", web.url("/ping")));
     let holder = Holder::start(home.command(&["run", "j"]));
     assert_eq!(lines(&web, 1), ["GET /ping/start"]);
-    let children = crate::common::children_of(holder.pid());
+    let children = fencepost_testkit::process::children_of(holder.pid());
     let is_notifier =
         |pid: &&i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().contains("notifier");
     let notifier = children.iter().find(is_notifier).unwrap();
     kill(Pid::from_raw(*notifier), Signal::SIGKILL).unwrap();
     // Until it has exited, its pipe takes what it will never read.
-    eventually("the notifier is dead", || !crate::process::is_alive(*notifier));
+    eventually("the notifier is dead", || !fencepost_testkit::process::is_alive(*notifier));
     assert_eq!(holder.finish().code, 0);
     assert_eq!(lines(&web, 2)[1], "GET /ping");
 }

@@ -2,11 +2,13 @@
 
 use std::fs;
 
+use fencepost_testkit::eventually;
+use fencepost_testkit::process::children_of;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use crate::common::{Holder, Said, Site, children_of, contains, eventually};
+use crate::common::{Holder, Said, Site, contains};
 
 fn observe(site: &Site, options: &[&str], script: &str) -> Said {
     site.say(&[&["run", "a", "--observe"], options, &["-c", script]].concat())

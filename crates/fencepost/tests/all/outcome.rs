@@ -2,9 +2,10 @@
 
 use std::fs;
 
-use crate::common::{Said, contains, eventually};
+use crate::common::{Said, contains};
 use crate::desk::Desk;
 use fencepost_core::ledger::{EndedBy, Status};
+use fencepost_testkit::eventually;
 
 /// What a job does with its artifact `out`, which is there from before with the bytes `before`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,38 +3,28 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
+use fencepost_testkit::eventually;
 use serde_json::Value;
-use tempfile::TempDir;
 
-/// Longer than anything takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::common::{BINARY, Site};
 
 struct Scene {
-    directory: TempDir,
+    site: Site,
 }
 
 impl Scene {
     fn new() -> Self {
-        Self { directory: TempDir::new().unwrap() }
+        Self { site: Site::new() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
+        self.site.path(name)
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));
-        command.args(arguments).current_dir(self.directory.path()).stdin(Stdio::null());
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FENCEPOST_")) {
-            command.env_remove(name);
-        }
-        command
-            .env("FENCEPOST_CONFIG", "")
-            .env("FENCEPOST_STATE_DIR", self.path("state"))
-            .env("FENCEPOST", env!("CARGO_BIN_EXE_fencepost"));
+        let mut command = self.site.command(arguments);
+        command.current_dir(self.site.directory()).env("FENCEPOST", BINARY);
         command
     }
 
@@ -42,7 +32,7 @@ impl Scene {
         self.command(arguments).output().unwrap()
     }
 
-    /// A new token, acquired by hand; whoever had the last one has lost its lease.
+    /// A new token, acquired by hand; the holder of the last one has lost its lease.
     fn token(&self) -> String {
         self.run(&["lease", "release", "deploy", "--force"]);
         let acquired = self.run(&["lease", "acquire", "deploy"]);
@@ -63,14 +53,6 @@ impl Scene {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < PATIENCE, "still waiting until {what}");
-        sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]
@@ -125,7 +107,7 @@ fn a_newer_token_waits_for_the_older_command_but_not_for_ever() {
     let script = "echo begin old >> log; while [ ! -e go ]; do sleep 0.02; done; echo end old >> log";
     let common = ["publish", "exec", "--resource", "live", "--job", "deploy", "--token"];
     let mut slow = scene.command(&[&common[..], &[&old, "--", "sh", "-c", script]].concat()).spawn().unwrap();
-    until("the older command runs", || scene.path("log").exists());
+    eventually("the older command runs", || scene.path("log").exists());
     let new = scene.token();
     let busy = scene.exec(&new, &["--wait", "200ms"], "echo new >> log");
     assert_eq!(busy.status.code(), Some(125));
@@ -193,12 +175,12 @@ fn a_keeper_that_dies_before_the_command_starts_is_reported_as_nothing_run() {
     let common = ["publish", "exec", "--resource", "live", "--job", "deploy", "--token", &token];
     let script = "touch began; while [ ! -e go ]; do sleep 0.02; done";
     let mut first = scene.command(&[&common[..], &["--", "sh", "-c", script]].concat()).spawn().unwrap();
-    until("the first command runs", || scene.path("began").exists());
+    eventually("the first command runs", || scene.path("began").exists());
     let mut waits = scene.command(&[&common[..], &["-v", "--", "touch", "ran"]].concat());
     let waits = waits.stderr(Stdio::piped()).spawn().unwrap();
     let children = format!("/proc/{0}/task/{0}/children", waits.id());
     let keeper = || fs::read_to_string(&children).ok()?.split_ascii_whitespace().next()?.parse().ok();
-    until("it has a keeper", || keeper().is_some());
+    eventually("it has a keeper", || keeper().is_some());
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(keeper().unwrap()), nix::sys::signal::Signal::SIGKILL).unwrap();
     fs::write(scene.path("go"), "").unwrap();
     assert!(first.wait().unwrap().success());

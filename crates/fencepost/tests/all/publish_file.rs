@@ -5,10 +5,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use crate::common::install;
 use crate::fenced::faults::{CHANGING, LOOKING, Stopped, at_every, order};
 use crate::fenced::{FENCEPOST, Scene, assert_code, fence, said, with_input};
 use fencepost_guard::publish::digest;
+use fencepost_testkit::process::install;
 use nix::unistd::geteuid;
 
 const FENCE: &str = ".report.fencepost-fence";

@@ -2,42 +2,38 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
-use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
 
-use crate::fenced_server::{Fault, Server};
+use fencepost_testkit::eventually;
+use fencepost_testkit::fenced::server_in;
+use fencepost_testkit::fenced_server::{Fault, Server};
+use fencepost_testkit::network::free_port;
+use fencepost_testkit::servers::certificate;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use tempfile::TempDir;
 
-/// Longer than anything takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::common::{BINARY, Site};
+
 const SECRET: &str = "s3cret-of-this-test";
 
 struct Scene {
-    directory: TempDir,
+    site: Site,
     server: Arc<Server>,
     host: String,
 }
 
 impl Scene {
     fn new() -> Self {
-        let directory = TempDir::new().unwrap();
-        let server = Server::open(&directory.path().join("served")).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let host = listener.local_addr().unwrap().to_string();
-        let serving = Arc::clone(&server);
-        thread::spawn(move || crate::fenced_server::serve(&listener, &serving));
-        Self { directory, server, host }
+        let site = Site::new();
+        let (server, address) = server_in(&site.path("served"));
+        Self { site, server, host: address.to_string() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
+        self.site.path(name)
     }
 
     fn url(&self) -> String {
@@ -45,17 +41,8 @@ impl Scene {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));
-        command.args(arguments).current_dir(self.directory.path()).stdin(Stdio::null());
-        let ours = |name: &str| name.starts_with("FENCEPOST_") || name.to_ascii_lowercase().ends_with("_proxy");
-        for (name, _) in std::env::vars_os().filter(|(name, _)| ours(&name.to_string_lossy())) {
-            command.env_remove(name);
-        }
-        command
-            .env("FENCEPOST_CONFIG", "")
-            .env("FENCEPOST_STATE_DIR", self.path("state"))
-            .env("FENCEPOST", env!("CARGO_BIN_EXE_fencepost"));
-        command.env("URL", self.url());
+        let mut command = self.site.command(arguments);
+        command.current_dir(self.site.directory()).env("FENCEPOST", BINARY).env("URL", self.url());
         command
     }
 
@@ -63,7 +50,7 @@ impl Scene {
         self.command(arguments).output().unwrap()
     }
 
-    /// A new token, acquired by hand; whoever had the last one has lost its lease.
+    /// A new token, acquired by hand; the holder of the last one has lost its lease.
     fn token(&self) -> String {
         self.run(&["lease", "release", "report", "--force"]);
         let acquired = self.run(&["lease", "acquire", "report"]);
@@ -88,14 +75,6 @@ impl Scene {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < PATIENCE, "still waiting until {what}");
-        sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]
@@ -137,7 +116,7 @@ fn a_writer_that_is_stopped_before_it_sends_is_refused_after_a_newer_write() {
         scene.command(&scene.arguments(&url, &old, &[])).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let pid = stopped.id().cast_signed();
     // The file for the payload is there once the early check is behind it.
-    until("it reads its payload", || has_unnamed_file(&stopped));
+    eventually("it reads its payload", || has_unnamed_file(&stopped));
     kill(Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
     let new = scene.token();
     assert_eq!(scene.publish(&new, &[], "new").status.code(), Some(0));
@@ -180,7 +159,7 @@ fn a_secret_is_in_no_list_of_processes_no_error_and_no_status() {
     let more = ["--bearer-file", "bearer", "--from", "payload"];
     scene.server.script(&[Fault::Delay(1000)]);
     let mut slow = scene.command(&scene.arguments(&url, &token, &more)).spawn().unwrap();
-    until("it has sent", || !scene.server.seen().is_empty());
+    eventually("it has sent", || !scene.server.seen().is_empty());
     let command_line = fs::read(format!("/proc/{}/cmdline", slow.id())).unwrap();
     assert!(!text(&command_line).contains(SECRET));
     assert!(slow.wait().unwrap().success());
@@ -240,19 +219,8 @@ fn has_unnamed_file(child: &Child) -> bool {
 fn a_tls_failure_is_not_done_and_ssl_cert_file_is_honoured() {
     let scene = Scene::new();
     let token = scene.token();
-    let (key, certificate) = (scene.path("server.key"), scene.path("server.crt"));
-    let made = Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
-        .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"])
-        .args(["-addext", "basicConstraints=CA:FALSE", "-keyout"])
-        .arg(&key)
-        .arg("-out")
-        .arg(&certificate)
-        .stderr(Stdio::null())
-        .status()
-        .expect("openssl is missing: apt-get install openssl");
-    assert!(made.success());
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (key, certificate) = certificate(scene.site.directory());
+    let port = free_port();
     let mut server = Command::new("openssl")
         .args(["s_server", "-quiet", "-accept", &format!("127.0.0.1:{port}"), "-key"])
         .arg(&key)
@@ -263,11 +231,7 @@ fn a_tls_failure_is_not_done_and_ssl_cert_file_is_honoured() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let begun = Instant::now();
-    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(begun.elapsed() < PATIENCE, "the server does not listen");
-        sleep(Duration::from_millis(20));
-    }
+    eventually("the server listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
     let url = format!("https://localhost:{port}/report");
     let publish = |payload: &str, file: Option<&PathBuf>| {
         let arguments = ["publish", "http", &url, "--job", "report", "--token", &token, "--from", "payload"];

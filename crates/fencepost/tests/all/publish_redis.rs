@@ -2,23 +2,17 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
-use crate::servers::Redis;
-use tempfile::TempDir;
+use fencepost_testkit::servers::Redis;
 
-fn fencepost(state: &TempDir, arguments: &[&str], variables: &[(&str, &str)], input: &[u8]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));
-    for variable in ["FENCEPOST_STORE", "FENCEPOST_RUN", "FENCEPOST_TOKEN", "FENCEPOST_REDIS_URL", "REDISCLI_AUTH"] {
-        command.env_remove(variable);
-    }
-    command
-        .env("FENCEPOST_CONFIG", "")
-        .env("FENCEPOST_STATE_DIR", state.path())
-        .envs(variables.iter().copied())
-        .args(arguments);
+use crate::common::Site;
+
+fn fencepost(site: &Site, arguments: &[&str], variables: &[(&str, &str)], input: &[u8]) -> Output {
+    let mut command = site.command(arguments);
+    command.env_remove("REDISCLI_AUTH").envs(variables.iter().copied());
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // Whoever has nothing to read may have ended by now.
+    // A command that reads no input may have ended by now.
     let _ = child.stdin.take().unwrap().write_all(input);
     child.wait_with_output().unwrap()
 }
@@ -40,15 +34,15 @@ fn ask(server: &Redis, commands: &str) -> String {
 fn a_key_and_its_fence_are_set_together() {
     let server = Redis::start(&["--requirepass", "s3cret"]);
     let content = || ask(&server, "AUTH s3cret\r\nGET report\r\n");
-    let machines = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let [first, second] = machines.each_ref().map(|state| {
-        let output = fencepost(state, &["lease", "acquire", "daily", "--ttl", "1h"], &[], b"");
+    let machines = [Site::new(), Site::new()];
+    let [first, second] = machines.each_ref().map(|site| {
+        let output = fencepost(site, &["lease", "acquire", "daily", "--ttl", "1h"], &[], b"");
         String::from_utf8(output.stdout).unwrap().trim().to_string()
     });
     let url = server.url();
-    let publish = |state: &TempDir, token: &str, options: &[&str], input: &[u8]| {
+    let publish = |site: &Site, token: &str, options: &[&str], input: &[u8]| {
         let common = ["publish", "redis", "report", "--url", &url, "--job", "daily", "--token", token, "-v"];
-        fencepost(state, &[&common[..], options].concat(), &[("REDISCLI_AUTH", "s3cret")], input)
+        fencepost(site, &[&common[..], options].concat(), &[("REDISCLI_AUTH", "s3cret")], input)
     };
     let dry = publish(&machines[0], &first, &["--dry-run"], b"one");
     assert_eq!(dry.status.code(), Some(0), "{}", words(&dry));
@@ -79,21 +73,21 @@ fn a_key_and_its_fence_are_set_together() {
 
 #[test]
 fn tls_believes_only_whom_the_system_vouches_for() {
-    let directory = crate::servers::own_directory();
-    let (key, certificate) = crate::servers::certificate(directory.path());
-    let port = crate::servers::free_port().to_string();
+    let directory = fencepost_testkit::servers::own_directory();
+    let (key, certificate) = fencepost_testkit::servers::certificate(directory.path());
+    let port = fencepost_testkit::network::free_port().to_string();
     let [key, certificate] = [&key, &certificate].map(|path| path.display().to_string());
     let settings =
         ["--tls-port", &port, "--tls-cert-file", &certificate, "--tls-key-file", &key, "--tls-auth-clients", "no"];
     let server = Redis::start(&settings);
-    let state = tempfile::tempdir().unwrap();
-    let token = fencepost(&state, &["lease", "acquire", "daily", "--ttl", "1h"], &[], b"");
+    let site = Site::new();
+    let token = fencepost(&site, &["lease", "acquire", "daily", "--ttl", "1h"], &[], b"");
     let token = String::from_utf8(token.stdout).unwrap();
     let url = format!("rediss://localhost:{port}");
     let common = ["publish", "redis", "report", "--url", &url, "--job", "daily", "--token", token.trim()];
-    let stranger = fencepost(&state, &common, &[], b"one");
+    let stranger = fencepost(&site, &common, &[], b"one");
     assert_eq!(stranger.status.code(), Some(125), "{}", words(&stranger));
-    let known = fencepost(&state, &common, &[("SSL_CERT_FILE", &certificate)], b"one");
+    let known = fencepost(&site, &common, &[("SSL_CERT_FILE", &certificate)], b"one");
     assert_eq!(known.status.code(), Some(0), "{}", words(&known));
     assert!(ask(&server, "GET report\r\n").contains("one"));
 }

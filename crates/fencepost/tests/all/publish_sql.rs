@@ -4,34 +4,31 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use fencepost_testkit::eventually;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-const FENCEPOST: &str = env!("CARGO_BIN_EXE_fencepost");
+use crate::common::{BINARY, Site};
 
 /// A machine with a store and a lease on `report`.
 struct Machine {
-    state: TempDir,
+    site: Site,
     token: String,
 }
 
 impl Machine {
     fn new() -> Self {
-        let mut machine = Self { state: tempfile::tempdir().unwrap(), token: String::new() };
+        let mut machine = Self { site: Site::new(), token: String::new() };
         machine.token = machine.acquire();
         machine
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(FENCEPOST);
-        let inherited = ["FENCEPOST_STORE", "FENCEPOST_JOB", "FENCEPOST_RUN", "FENCEPOST_TOKEN", "FENCEPOST_SQL_URL"];
-        for variable in inherited.iter().chain(&["FENCEPOST_OUTCOME", "FENCEPOST_STORE_ID", "PGPASSWORD"]) {
-            command.env_remove(variable);
-        }
-        command.env("FENCEPOST_CONFIG", "").env("FENCEPOST_STATE_DIR", self.state.path()).args(arguments);
+        let mut command = self.site.command(arguments);
+        command.env_remove("PGPASSWORD");
         command
     }
 
@@ -49,7 +46,7 @@ impl Machine {
 
 fn start(command: &mut Command, input: &str) -> Child {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // Whoever has nothing to read may have ended by now.
+    // A command that reads no input may have ended by now.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child
 }
@@ -119,7 +116,7 @@ fn a_run_whose_write_was_refused_ends_as_fenced() {
     let owner = Machine::new();
     assert_eq!(owner.publish(&url, "INSERT INTO content VALUES (1)", &[]).status.code(), Some(0));
     let other = Machine::new();
-    let script = format!("echo 'DELETE FROM content' | {FENCEPOST} publish sql --url {url}; true");
+    let script = format!("echo 'DELETE FROM content' | {BINARY} publish sql --url {url}; true");
     let output = finish(&mut other.command(&["run", "cleaner", "-c", &script]), "");
     assert_eq!(output.status.code(), Some(113), "{}", words(&output));
     assert_eq!(content(&path), "1");
@@ -136,7 +133,7 @@ fn a_stopped_writer_is_followed_by_the_newer_one() {
                 WHERE x < 5000000) SELECT max(x) FROM n)";
     let common = ["publish", "sql", "--url", &url, "--job", "report", "--token", &machine.token];
     let old = start(&mut machine.command(&common), slow);
-    wait_for(&|| is_locked(&path));
+    eventually("the database is locked", || is_locked(&path));
     let pid = Pid::from_raw(old.id().cast_signed());
     kill(pid, Signal::SIGSTOP).unwrap();
     let released = machine.command(&["lease", "release", "report", "--token", &machine.token]).output().unwrap();
@@ -158,14 +155,6 @@ fn is_locked(path: &Path) -> bool {
     words(&output).contains("locked")
 }
 
-fn wait_for(condition: &dyn Fn() -> bool) {
-    let started = Instant::now();
-    while !condition() {
-        assert!(started.elapsed() < Duration::from_secs(60), "it never came");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
 fn psql(url: &str, statements: &str) -> Output {
     let mut psql = Command::new("psql");
     finish(psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-v", "VERBOSITY=verbose", "-d", url]), statements)
@@ -173,7 +162,7 @@ fn psql(url: &str, statements: &str) -> Output {
 
 #[test]
 fn a_program_fences_its_own_transaction() {
-    let server = crate::servers::Postgres::shared();
+    let server = fencepost_testkit::servers::Postgres::shared();
     let database = server.database();
     let url = server.url(&database);
     assert!(psql(&url, "CREATE TABLE orders (n int)").status.success());
@@ -211,7 +200,7 @@ fn a_program_fences_its_own_transaction() {
 
 #[test]
 fn a_password_is_seen_by_nobody() {
-    let server = crate::servers::Postgres::shared();
+    let server = fencepost_testkit::servers::Postgres::shared();
     let database = server.database();
     let url = server.url(&database);
     let secret = url.replace("fencepost@", "fencepost:s3cret@");

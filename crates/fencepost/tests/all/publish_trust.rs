@@ -5,9 +5,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::common::install;
 use crate::fenced::faults::Stopped;
 use crate::fenced::{FENCEPOST, Scene, assert_code, names, with_input};
+use fencepost_testkit::process::install;
 use nix::unistd::geteuid;
 
 const VERSIONS: &str = ".site.fencepost-versions";

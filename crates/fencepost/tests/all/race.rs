@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::common::{Said, Site, eventually, lines};
+use fencepost_testkit::eventually;
+
+use crate::common::{Said, Site, lines};
 
 const RACERS: usize = 32;
 const ROUNDS_BY_HAND: usize = 170;

@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::common::{Holder, Said, Site, contains, eventually, lines, sorted};
+use crate::common::{Holder, Said, Site, contains, lines, sorted};
+use fencepost_testkit::eventually;
 use serde_json::json;
 
 /// A store that nobody can open or make.

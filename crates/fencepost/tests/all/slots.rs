@@ -4,13 +4,14 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{Said, Site, contains, eventually, keys, lines, sorted};
+use crate::common::{Said, Site, contains, keys, lines, sorted};
 use fencepost_core::name::{Job, Key};
 use fencepost_core::record::Record;
 use fencepost_core::time::Wall;
 use fencepost_core::zone::Zone;
 use fencepost_guard::clock;
 use fencepost_store::{Access, StoreHandle, Swapped};
+use fencepost_testkit::eventually;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};

@@ -4,14 +4,16 @@ use std::fs;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use fencepost_testkit::eventually;
+use fencepost_testkit::process::children_of;
+use fencepost_testkit::servers::Redis;
 use nix::sys::signal::Signal::{SIGCONT, SIGKILL, SIGSTOP, SIGTERM};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use serde_json::{Value, json};
 
-use crate::common::{Holder, Said, Site, children_of, contains, eventually};
-use crate::servers::Redis;
+use crate::common::{Holder, Said, Site, contains};
 
 fn send(pid: u32, signal: Signal) {
     kill(Pid::from_raw(pid.cast_signed()), signal).unwrap();

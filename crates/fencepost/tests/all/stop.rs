@@ -4,7 +4,9 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::process::{Place, Running, SHORT, TTL, all_dead, send, until, wall_nanos};
+use crate::process::{Place, Running, SHORT, TTL, wall_nanos};
+use fencepost_testkit::eventually;
+use fencepost_testkit::process::{all_dead, send};
 use nix::sys::signal::Signal::{self, SIGCONT, SIGHUP, SIGSTOP, SIGTERM, SIGUSR1};
 
 #[test]
@@ -15,7 +17,7 @@ fn a_stopped_wrapper_does_not_keep_the_job_past_its_lease() {
     let stopped = Instant::now();
     run.send(SIGSTOP);
     let mut successor = place.successor("a");
-    until("the tree is dead", || all_dead(&tree));
+    eventually("the tree is dead", || all_dead(&tree));
     assert!(stopped.elapsed() <= TTL, "dead after {:?}", stopped.elapsed());
     let token = successor.succeeded_alone();
     run.send(SIGCONT);
@@ -32,7 +34,7 @@ fn a_wrapper_stopped_past_its_lease_that_nobody_took_has_lost_it_all_the_same() 
     let mut run = place.run(&[&["a"], &SHORT[..]].concat(), &["sh", "tree.sh"]);
     let tree = place.tree();
     run.send(SIGSTOP);
-    until("the tree is dead", || all_dead(&tree));
+    eventually("the tree is dead", || all_dead(&tree));
     run.send(SIGCONT);
     run.ends_with(112);
     place.next_token("a");
@@ -97,7 +99,7 @@ fn a_shell_that_waits_for_a_stopped_child_counts_as_stopped() {
     let is_caught = || {
         send(-child, SIGSTOP);
         thread::sleep(Duration::from_millis(10));
-        let is_caught = crate::process::state(child) == Some('D');
+        let is_caught = fencepost_testkit::process::state(child) == Some('D');
         if !is_caught {
             send(-child, SIGCONT);
         }
@@ -172,7 +174,7 @@ fn the_wrapper_ends_the_job_in_time_if_its_keeper_is_stopped_and_the_store_is_go
     send(run.keeper(), SIGSTOP);
     let broken = Instant::now();
     fs::rename(place.state(), place.path("elsewhere")).unwrap();
-    until("the tree is dead", || all_dead(&tree));
+    eventually("the tree is dead", || all_dead(&tree));
     assert!(broken.elapsed() <= TTL, "dead after {:?}", broken.elapsed());
     let code = run.wait();
     assert!(code == 112 || code == 125, "{code} {}", run.stderr());
@@ -192,7 +194,7 @@ fn a_keeper_that_is_stopped_by_its_job_at_once_is_noticed() {
     let job: i32 = place.text("job").trim().parse().unwrap();
     let broken = Instant::now();
     fs::rename(place.state(), place.path("elsewhere")).unwrap();
-    until("the job is dead", || all_dead(&[job]));
+    eventually("the job is dead", || all_dead(&[job]));
     assert!(broken.elapsed() <= TTL, "dead after {:?}", broken.elapsed());
     let code = run.wait();
     assert!(code == 112 || code == 125, "{code} {}", run.stderr());
@@ -214,7 +216,7 @@ fn answer_to(signal: Signal, prelude: &str) -> i32 {
     run.send(signal);
     let code = run.wait();
     assert_eq!(place.statuses("a"), ["error"]);
-    assert_eq!(place.runs("a")[0]["ended_by"], "child");
+    assert_eq!(place.runs(&["a"])[0]["ended_by"], "child");
     assert!(place.is_deserted());
     code
 }
@@ -237,7 +239,7 @@ fn a_job_that_ignores_term_is_not_killed_by_a_mere_term() {
 fn under_nohup_a_hangup_ends_neither_wrapper_nor_job() {
     let place = Place::new();
     let mut command = place.program("nohup");
-    command.args([crate::process::BINARY, "run", "a", "--", "sh", "tree.sh"]);
+    command.args([crate::common::BINARY, "run", "a", "--", "sh", "tree.sh"]);
     let mut run = place.start(command);
     let tree = place.tree();
     for pid in [&[run.pid(), run.keeper()], &tree[..]].concat() {
@@ -256,7 +258,7 @@ fn a_term_before_the_job_starts_runs_nothing() {
     let mut holder = place.run(&["a"], &["sh", "tree.sh"]);
     place.tree();
     let mut waiting = place.run(&["a", "-v", "-w", "60s"], &["touch", "ran"]);
-    until("it waits", || waiting.stderr().contains("waiting"));
+    eventually("it waits", || waiting.stderr().contains("waiting"));
     waiting.send(SIGTERM);
     waiting.ends_with(128 + 15);
     assert!(!place.path("ran").exists());

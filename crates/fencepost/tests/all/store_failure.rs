@@ -7,7 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{Site, contains};
-use crate::process::{Place, Running, SHORT, TTL, all_dead, is_root, until};
+use crate::process::{Place, Running, SHORT, TTL, is_root};
+use fencepost_testkit::eventually;
+use fencepost_testkit::process::all_dead;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 #[test]
@@ -164,7 +166,7 @@ fn a_disk_that_is_full_under_a_running_job() {
 fn a_database_that_comes_back_in_time_is_noticed() {
     let (place, mut run, _) = running();
     fs::rename(place.state(), place.path("aside")).unwrap();
-    until("it is noticed", || run.stderr().contains("could not be renewed"));
+    eventually("it is noticed", || run.stderr().contains("could not be renewed"));
     fs::rename(place.path("aside"), place.state()).unwrap();
     goes_on(&place, &mut run);
 }
@@ -252,7 +254,7 @@ fn start(place: &Place) -> (Running, Vec<i32>) {
 
 /// The job is dead before its lease can pass on, and nobody says that it is held or done.
 fn stopped_in_time(place: &Place, run: &mut Running, tree: &[i32], broken: Instant) {
-    until("the tree is dead", || all_dead(tree));
+    eventually("the tree is dead", || all_dead(tree));
     assert!(broken.elapsed() <= TTL, "dead after {:?}", broken.elapsed());
     let code = run.wait();
     assert!(code == 112 || code == 125, "{code} {}", run.stderr());

@@ -5,9 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use fencepost_testkit::process::install;
 use nix::unistd::geteuid;
 
-use crate::common::{BINARY, Said, Site, install};
+use crate::common::{BINARY, Said, Site};
 
 /// A number that no machine's own file has.
 const STRANGER: u32 = 3_141_592;

@@ -1,15 +1,13 @@
 //! `fencepost run` as the job of a real shell on a real terminal.
 
-use std::fs::File;
-use std::io::{Read, Write};
-use std::process::{Child, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::ops::{Deref, DerefMut};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::process::{BINARY, PATIENCE, Place, TTL, until};
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use nix::pty::openpty;
+use fencepost_testkit::{PATIENCE, eventually, terminal};
+
+use crate::common::BINARY;
+use crate::process::{Place, TTL};
 
 #[test]
 fn the_job_reads_from_the_terminal() {
@@ -48,7 +46,7 @@ fn ctrl_c_ends_the_script_around_the_job() {
     shell.interrupt_script("bash", &script.replace("run a", "run --store sqlite:/proc/x --on-store-error run a"));
     // Here the script has the terminal together with the wrapper, and goes by how that ends.
     let mut holder = shell.place.run(&["held"], &["sleep", "600"]);
-    until("it is held", || shell.place.statuses("held") == ["running"]);
+    eventually("it is held", || shell.place.statuses("held") == ["running"]);
     shell.interrupt_script("bash", "echo is-\"ready\"; $FENCEPOST run -w 1h held -- true\necho went-\"on\"\n");
     holder.send(nix::sys::signal::Signal::SIGTERM);
     holder.wait();
@@ -192,56 +190,26 @@ fn the_job_in_the_foreground_ends_with_its_session() {
     let mut shell = Shell::new();
     shell.run("a", "echo is-\"ready\"; exec sleep 600");
     shell.expect("is-ready");
-    // The kernel sends a hangup to whatever is in the foreground, which is the job and not the wrapper.
+    // The kernel sends a hangup to the process group in the foreground, which is the job and not the wrapper.
     shell.process.kill().unwrap();
     shell.process.wait().unwrap();
-    until("all of it has gone", || shell.place.is_deserted());
+    eventually("all of it has gone", || shell.place.is_deserted());
     assert_eq!(shell.place.statuses("a"), ["error"]);
-    assert_eq!(shell.place.runs("a")[0]["exit_code"], 128 + 1);
+    assert_eq!(shell.place.runs(&["a"])[0]["exit_code"], 128 + 1);
 }
 
-/// An interactive shell whose terminal is in our hands. It ends with its place.
+/// An interactive shell in a place, whose processes end with it.
 struct Shell {
-    process: Child,
-    keyboard: File,
-    screen: Receiver<Vec<u8>>,
-    seen: String,
+    shell: terminal::Shell,
     place: Place,
 }
 
 impl Shell {
     fn new() -> Self {
         let place = Place::new();
-        let pty = openpty(None, None).unwrap();
-        for fd in [&pty.master, &pty.slave] {
-            // Another test's shell that holds it keeps this one's terminal from hanging up.
-            fcntl(fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
-        }
-        let end = || Stdio::from(pty.slave.try_clone().unwrap());
-        let process = place
-            .program("setsid")
-            .args(["--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i"])
-            .env("PS1", "$ ")
-            .env("FENCEPOST", BINARY)
-            .stdin(end())
-            .stdout(end())
-            .stderr(end())
-            .spawn()
-            .unwrap();
-        let keyboard = File::from(pty.master);
-        let mut output = keyboard.try_clone().unwrap();
-        let (sender, screen) = channel();
-        thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            while let Ok(length @ 1..) = output.read(&mut buffer) {
-                if sender.send(buffer[..length].to_vec()).is_err() {
-                    return;
-                }
-            }
-        });
-        let mut shell = Self { process, keyboard, screen, seen: String::new(), place };
-        shell.has_its_terminal();
-        shell
+        let mut setsid = place.program("setsid");
+        setsid.env("FENCEPOST", BINARY);
+        Self { shell: terminal::Shell::start(setsid), place }
     }
 
     fn run(&mut self, options: &str, script: &str) {
@@ -253,16 +221,6 @@ impl Shell {
         self.say(&format!("{before} $FENCEPOST run {options} -- sh -c '{script}' {after}\n"));
         // Its own echo is not what is waited for afterwards.
         self.expect("run ");
-    }
-
-    fn say(&mut self, text: &str) {
-        self.keyboard.write_all(text.as_bytes()).unwrap();
-    }
-
-    /// The shell answers, which it cannot without its terminal. The answer differs from its own echo.
-    fn has_its_terminal(&mut self) {
-        self.say("echo shell-\"answers\"\n");
-        self.expect("shell-answers");
     }
 
     /// The run has ended with this code, and the shell has its terminal back.
@@ -299,19 +257,18 @@ impl Shell {
         assert!(!seen.contains("went-on"), "{seen}");
         self.has_its_terminal();
     }
+}
 
-    /// Waits for the text, and returns all that came up to it.
-    fn expect(&mut self, text: &str) -> String {
-        let begun = Instant::now();
-        loop {
-            if let Some(at) = self.seen.find(text) {
-                return self.seen.drain(..at + text.len()).collect();
-            }
-            match self.screen.recv_timeout(Duration::from_millis(100)) {
-                Ok(bytes) => self.seen += &String::from_utf8_lossy(&bytes),
-                Err(RecvTimeoutError::Timeout) if begun.elapsed() < PATIENCE => {}
-                Err(_) => panic!("no {text:?} on the screen, but {:?}", self.seen),
-            }
-        }
+impl Deref for Shell {
+    type Target = terminal::Shell;
+
+    fn deref(&self) -> &terminal::Shell {
+        &self.shell
+    }
+}
+
+impl DerefMut for Shell {
+    fn deref_mut(&mut self) -> &mut terminal::Shell {
+        &mut self.shell
     }
 }

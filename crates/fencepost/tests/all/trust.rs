@@ -2,14 +2,13 @@
 
 use std::fs;
 use std::io::Read;
-use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
 
+use fencepost_testkit::network::Loopback;
 use nix::unistd::geteuid;
 
 use crate::common::{Said, Site, contains};
@@ -183,25 +182,21 @@ fn a_found_configuration_gives_other_jobs_its_store_and_its_zone_only() {
 }
 
 /// A server that writes down the first thing each client says, and hangs up.
-fn listener() -> (u16, mpsc::Receiver<String>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
+fn listener() -> (Loopback, mpsc::Receiver<String>) {
     let (send, heard) = mpsc::channel();
-    thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let mut bytes = [0; 4096];
-            let length = stream.read(&mut bytes).unwrap_or(0);
-            let _ = send.send(String::from_utf8_lossy(&bytes[..length]).into_owned());
-        }
+    let loopback = Loopback::start(move |mut stream| {
+        let mut bytes = [0; 4096];
+        let length = stream.read(&mut bytes).unwrap_or(0);
+        let _ = send.send(String::from_utf8_lossy(&bytes[..length]).into_owned());
     });
-    (port, heard)
+    (loopback, heard)
 }
 
 #[test]
 fn the_password_of_the_environment_is_not_sent_to_a_store_that_was_found() {
     let scene = Scene::new();
-    let (port, heard) = listener();
-    let url = format!("redis://127.0.0.1:{port}/0");
+    let (loopback, heard) = listener();
+    let url = format!("redis://127.0.0.1:{}/0", loopback.port);
     let config = scene.write("open/project/fencepost.toml", &format!("store = '{url}'\n[job.j]\n"));
     let file = scene.write("password", "from-a-file\n");
     mode(&file, 0o600);
@@ -236,9 +231,9 @@ fn the_password_of_the_environment_is_not_sent_to_a_store_that_was_found() {
 #[test]
 fn the_password_file_of_a_found_configuration_lies_beside_it() {
     let scene = Scene::new();
-    let (port, heard) = listener();
+    let (loopback, heard) = listener();
     let config = |file: &str| {
-        let text = format!("store = 'redis://127.0.0.1:{port}/0'\nstore_password_file = '{file}'\n");
+        let text = format!("store = 'redis://127.0.0.1:{}/0'\nstore_password_file = '{file}'\n", loopback.port);
         scene.write("open/project/fencepost.toml", &text);
     };
     for name in ["elsewhere", "open/project/beside", "open/project/below/deeper"] {

@@ -6,7 +6,8 @@ use std::os::fd::AsRawFd;
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::common::{Holder, Said, Site, contains, eventually, lines};
+use crate::common::{Holder, Said, Site, contains, lines};
+use fencepost_testkit::eventually;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

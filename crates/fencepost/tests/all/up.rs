@@ -6,9 +6,10 @@ pub mod scene;
 use std::fs;
 use std::time::Duration;
 
-use crate::common::{contains, eventually};
+use crate::common::contains;
+use fencepost_testkit::eventually;
 use nix::sys::signal::Signal;
-use scene::{Scene, faketime};
+use scene::Scene;
 
 #[test]
 fn it_runs_jobs_at_their_time_with_their_environment_and_says_so_in_lines() {
@@ -259,5 +260,5 @@ fn another_machine_takes_over_what_one_left_undone() {
 fn three_machines_complete_every_slot_once_whatever_happens_to_them() {
     let soak = std::env::var("FENCEPOST_SOAK").ok().map(|seconds| seconds.parse::<u64>().unwrap());
     let (jobs, seconds) = soak.map_or((20, 14), |seconds| (100, seconds));
-    checker::three_machines(jobs, Duration::from_secs(seconds), faketime());
+    checker::three_machines(jobs, Duration::from_secs(seconds));
 }

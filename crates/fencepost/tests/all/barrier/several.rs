@@ -1,8 +1,9 @@
 //! Several upstreams, upstreams that had nothing, and what is said of it.
 
-use crate::common::{contains, eventually};
+use crate::common::contains;
 use crate::desk::{DAY, Desk, at, noon, now};
 use fencepost_core::time::Wall;
+use fencepost_testkit::eventually;
 
 const WORDS: [(&str, &str); 3] = [("ok", "proceed"), ("empty", "skip"), ("error", "halt")];
 

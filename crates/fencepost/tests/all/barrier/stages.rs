@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use fencepost_testkit::eventually;
 use nix::sys::signal::Signal;
 
-use crate::common::{Said, contains, eventually};
+use crate::common::{Said, contains};
 use crate::desk::Desk;
-use crate::process::{Place, until};
+use crate::process::Place;
 
 #[test]
 fn the_command_to_prepare_runs_before_the_files_are_hashed() {
@@ -110,7 +111,7 @@ fn a_signal_during_the_wait_ends_the_run_at_once() {
         let place = Place::new();
         let needs = ["down", "--needs", "up", "--needs-wait", "60s"];
         let mut running = place.run(&needs, &["touch", "ran"]);
-        until("it waits", || place.statuses("down") == ["running"]);
+        eventually("it waits", || place.statuses("down") == ["running"]);
         std::thread::sleep(Duration::from_millis(100));
         running.send(signal);
         running.ends_with(code);
@@ -139,7 +140,7 @@ fn a_signal_while_preparing_ends_the_run_and_the_command() {
             }
             running.ends_with(code);
             assert!(!place.path("ran").exists(), "{signal} {script}");
-            until("nothing of it runs", || place.is_deserted());
+            eventually("nothing of it runs", || place.is_deserted());
             place.next_token("down");
         }
     }
@@ -157,11 +158,11 @@ fn a_wrapper_that_is_killed_before_the_job_leaves_nothing_running_and_is_taken_o
         if has_tree {
             place.tree();
         } else {
-            until("it waits", || place.statuses("down") == ["running"]);
+            eventually("it waits", || place.statuses("down") == ["running"]);
         }
         running.send(Signal::SIGKILL);
         running.wait();
-        until("nothing of it runs", || place.is_deserted());
+        eventually("nothing of it runs", || place.is_deserted());
         let begun = Instant::now();
         place.next_token("down");
         assert!(begun.elapsed() < Duration::from_secs(10));

@@ -1,28 +1,18 @@
 //! A place of its own for each test, and the real binary in it.
 #![allow(dead_code, reason = "each file of tests uses its part")]
 
-use std::fs;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use fencepost_testkit::eventually;
+use fencepost_testkit::process::{children_of, code, is_alive, send};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_fencepost");
-
-/// Makes a program of a file, in a process of its own. Were it written by this one, whatever another test starts meanwhile
-/// would have it open for writing as well, and so long the kernel refuses to run it ("text file busy").
-pub fn install(from: impl AsRef<Path>, to: impl AsRef<Path>, mode: &str) {
-    let done = Command::new("install").arg("-m").arg(mode).arg(from.as_ref()).arg(to.as_ref()).status();
-    assert!(done.is_ok_and(|status| status.success()), "{} is installed", to.as_ref().display());
-}
-
-/// How long a test waits for something that must happen, on the slowest machine. Nothing is measured by it.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory that belongs to one test, with a state directory in it.
 #[derive(Debug)]
@@ -40,7 +30,7 @@ pub struct Said {
 
 impl Site {
     pub fn new() -> Self {
-        crate::signals::reset();
+        fencepost_testkit::signals::reset();
         Self { directory: TempDir::new().unwrap() }
     }
 
@@ -56,12 +46,16 @@ impl Site {
         self.path("state/store.db")
     }
 
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     pub fn command(&self, arguments: &[&str]) -> Command {
         self.program(BINARY, arguments)
     }
 
     /// Another program with the environment of this place, for example a shell that calls fencepost.
-    pub fn program(&self, program: &str, arguments: &[&str]) -> Command {
+    pub fn program(&self, program: impl AsRef<OsStr>, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("FENCEPOST_") {
@@ -83,7 +77,7 @@ impl Site {
         Said::of(self.program("/bin/sh", &["-c", script]).output().unwrap())
     }
 
-    /// The one object that a command prints with `--json`, whatever its exit code.
+    /// The one object that a command prints with `--json`, with any exit code.
     pub fn json(&self, arguments: &[&str]) -> Value {
         let said = self.say(&[arguments, &["--json"]].concat());
         serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {said:?}"))
@@ -112,10 +106,8 @@ impl Site {
 
 impl Said {
     pub fn of(output: Output) -> Self {
-        use std::os::unix::process::ExitStatusExt;
-        let signal = || 128 + output.status.signal().unwrap_or_default();
         Self {
-            code: output.status.code().unwrap_or_else(signal),
+            code: code(output.status),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
@@ -179,21 +171,18 @@ impl Holder {
     pub fn kill(mut self) {
         let keeper = children_of(self.pid());
         assert_eq!(keeper.len(), 1, "the wrapper has one child, its keeper");
-        kill(Pid::from_raw(self.pid()), Signal::SIGSTOP).unwrap();
-        kill(Pid::from_raw(keeper[0]), Signal::SIGKILL).unwrap();
-        kill(Pid::from_raw(self.pid()), Signal::SIGKILL).unwrap();
+        send(self.pid(), Signal::SIGSTOP);
+        send(keeper[0], Signal::SIGKILL);
+        send(self.pid(), Signal::SIGKILL);
         self.child.wait().unwrap();
-        eventually("the keeper is dead", || !crate::process::is_alive(keeper[0]));
+        eventually("the keeper is dead", || !is_alive(keeper[0]));
     }
 
     fn rest(&mut self) -> Said {
-        use std::os::unix::process::ExitStatusExt;
         let (mut stdout, mut stderr) = (String::new(), String::new());
         self.output.read_to_string(&mut stdout).unwrap();
         self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-        let status = self.child.wait().unwrap();
-        let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
-        Said { code, stdout, stderr }
+        Said { code: code(self.child.wait().unwrap()), stdout, stderr }
     }
 }
 
@@ -202,11 +191,6 @@ impl Drop for Holder {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-pub fn children_of(pid: i32) -> Vec<i32> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
 
 /// JSON lines.
@@ -226,14 +210,6 @@ pub fn sorted(words: &str) -> Vec<&str> {
     let mut words: Vec<_> = words.split_whitespace().collect();
     words.sort_unstable();
     words
-}
-
-pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "it never came to pass that {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// Checks a text for every part that it must have.

@@ -5,6 +5,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use fencepost_testkit::process::{children_of, send, state};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 use super::Scene;
 
 /// Calls that change something. To be killed before any other is to be killed before the next of these.
@@ -117,13 +121,14 @@ impl Stopped {
         while stopped.pid == 0 || !is_stopped(stopped.pid) {
             assert!(Instant::now() < until, "it never stopped");
             sleep(Duration::from_millis(5));
-            stopped.pid = child_of(stopped.strace.as_ref().map_or(0, Child::id)).unwrap_or(0);
+            let strace = stopped.strace.as_ref().map_or(0, Child::id).cast_signed();
+            stopped.pid = children_of(strace).first().copied().unwrap_or(0);
         }
         stopped
     }
 
     pub fn go_on(mut self) -> Output {
-        send("-CONT", self.pid);
+        send(self.pid, Signal::SIGCONT);
         self.strace.take().expect("it goes on once").wait_with_output().expect("strace ends")
     }
 }
@@ -132,7 +137,7 @@ impl Drop for Stopped {
     fn drop(&mut self) {
         if let Some(mut strace) = self.strace.take() {
             if self.pid != 0 {
-                send("-KILL", self.pid);
+                let _ = kill(Pid::from_raw(self.pid), Signal::SIGKILL);
             }
             let _ = strace.kill();
             let _ = strace.wait();
@@ -140,23 +145,10 @@ impl Drop for Stopped {
     }
 }
 
-fn send(signal: &str, pid: i32) {
-    let _ = Command::new("kill").args([signal, &pid.to_string()]).status();
-}
-
-fn child_of(pid: u32) -> Option<i32> {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
-    children.split_ascii_whitespace().next()?.parse().ok()
-}
-
 /// Whether the signal stopped it. A tracer also stops it for a moment at every call, so that it must stay so.
 fn is_stopped(pid: i32) -> bool {
-    let stopped = || {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        status.lines().any(|line| line.starts_with("State:") && line.contains("stop"))
-    };
     (0..20).all(|_| {
         sleep(Duration::from_millis(5));
-        stopped()
+        matches!(state(pid), Some('T' | 't'))
     })
 }

@@ -63,7 +63,7 @@ fn every_block_of_commands_is_run_or_says_why_not() {
 
 #[test]
 fn pages_work_as_written() {
-    crate::signals::reset();
+    fencepost_testkit::signals::reset();
     let only = std::env::var("PAGE").unwrap_or_default();
     let chosen: Vec<Page> = pages().into_iter().filter(|page| page.name.contains(&only)).collect();
     let failures: Vec<String> = std::thread::scope(|scope| {

@@ -4,12 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+use fencepost_testkit::faketime;
+use fencepost_testkit::process::install;
+use fencepost_testkit::servers::{Postgres, Redis};
 use tempfile::TempDir;
 
 use super::{Block, Page, blocks};
-use crate::common::{BINARY, install};
-use crate::servers::{Postgres, Redis};
-use crate::up::scene::faketime;
+use crate::common::BINARY;
 
 /// Longest time for one page, in seconds.
 const PAGE_LIMIT: &str = "180";
@@ -94,7 +95,7 @@ impl<'a> Walk<'a> {
 
     /// `fencepost` and `crontab` as the page finds them.
     fn install_programs(&self) {
-        let library = faketime().map(|path| path.display().to_string()).unwrap_or_default();
+        let library = faketime("MT").display().to_string();
         let fencepost = format!(
             "#!/bin/sh\n[ -z \"$CLOCK\" ] || export LD_PRELOAD='{library}' FAKETIME=\"$CLOCK\" \
              FAKETIME_DONT_FAKE_MONOTONIC=1 DONT_FAKE_MONOTONIC=1\nexec '{BINARY}' \"$@\"\n"

@@ -1,76 +1,41 @@
 //! The real binary in a place of its own, and the means to watch, stop and kill it and all that it starts.
 #![allow(dead_code, reason = "every file of tests uses a part of it")]
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::thread;
+use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use fencepost_testkit::process::{TREE, TREE_FILES, all_pids, children_of, is_alive, name, send};
+use fencepost_testkit::{PATIENCE, eventually};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::Value;
-use tempfile::TempDir;
 
-pub const BINARY: &str = env!("CARGO_BIN_EXE_fencepost");
-
-/// Longer than anything takes on a busy machine; nothing waits this long unless it is broken.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+use crate::common::{BINARY, Site};
 
 /// The time-to-live of the leases that are lost here, with its options.
 pub const TTL: Duration = Duration::from_secs(3);
 pub const SHORT: [&str; 4] = ["--ttl", "3s", "--grace", "500ms"];
 
-/// Three generations, the last a daemon in its own session whose parents are gone. Each notes its pid in a file of
-/// its own, which is written as a whole, and writes down every 50 ms that it lives.
-pub const TREE: &str = r#"
-note() { echo $$ > .$1.new; mv .$1.new $1; }
-if [ -z "$ROLE" ]; then
-    note child
-    ROLE=grandchild sh "$0" & ROLE=between setsid sh "$0" &
-elif [ $ROLE = between ]; then
-    ROLE=daemon sh "$0" & exit
-else
-    note $ROLE
-fi
-while [ ! -e go ]; do date +%s%N >> beats; sleep 0.05; done
-"#;
-
-/// A state directory and a working directory that nobody else uses. Whatever was started in it ends with it.
+/// A site in which commands work in the directory itself. Every process that was started in it ends with it.
 pub struct Place {
-    dir: TempDir,
+    site: Site,
 }
 
 impl Place {
     pub fn new() -> Self {
-        crate::signals::reset();
-        let place = Self { dir: TempDir::new().unwrap() };
+        let place = Self { site: Site::new() };
         fs::write(place.path("tree.sh"), TREE).unwrap();
         fs::write(place.path("stubborn.sh"), format!("trap '' TERM HUP INT\n{TREE}")).unwrap();
         place
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    pub fn state(&self) -> PathBuf {
-        self.path("state")
-    }
-
-    pub fn database(&self) -> PathBuf {
-        self.state().join("store.db")
-    }
-
-    /// Any program, with the surroundings of this place.
-    pub fn program(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new(program);
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FENCEPOST_")) {
-            command.env_remove(name);
-        }
-        // No configuration: neither the user's nor one above the working directory.
-        command.env(STATE_VARIABLE, self.state()).env("FENCEPOST_CONFIG", "").current_dir(self.dir.path());
-        command.stdin(Stdio::null());
+    /// Any program, with the environment of this place.
+    pub fn program(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = self.site.program(program, &[]);
+        command.current_dir(self.directory());
         command
     }
 
@@ -87,7 +52,7 @@ impl Place {
     }
 
     pub fn start(&self, mut command: Command) -> Running {
-        let number = fs::read_dir(self.dir.path()).unwrap().count();
+        let number = fs::read_dir(self.directory()).unwrap().count();
         let (stdout, stderr) = (self.path(&format!("stdout.{number}")), self.path(&format!("stderr.{number}")));
         command.stdout(File::create_new(&stdout).unwrap()).stderr(File::create_new(&stderr).unwrap());
         Running { child: command.spawn().unwrap(), stdout, stderr }
@@ -97,7 +62,7 @@ impl Place {
         self.fencepost(arguments).output().unwrap()
     }
 
-    /// Runs the job at once, which nobody may hold, and returns its token.
+    /// Runs the job at once, whose lease must be free, and returns its token.
     pub fn next_token(&self, job: &str) -> u64 {
         let output = self.output(&["run", job, "-E", "99", "-c", "echo $FENCEPOST_TOKEN"]);
         let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
@@ -105,16 +70,9 @@ impl Place {
         text.parse().unwrap()
     }
 
-    /// The job's runs, newest first.
-    pub fn runs(&self, job: &str) -> Vec<Value> {
-        let output = self.output(&["runs", job, "--json"]);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
-
     /// How the job's runs ended, newest first.
     pub fn statuses(&self, job: &str) -> Vec<String> {
-        self.runs(job).iter().map(|run| run["status"].as_str().unwrap().to_owned()).collect()
+        self.runs(&[job]).iter().map(|run| run["status"].as_str().unwrap().to_owned()).collect()
     }
 
     /// Everything alive that was started here, however far it has run from its parents.
@@ -134,13 +92,13 @@ impl Place {
 
     /// The pids of `TREE`, once all are there.
     pub fn tree(&self) -> Vec<i32> {
-        ["child", "grandchild", "daemon"].map(|name| self.text(name).trim().parse().unwrap()).to_vec()
+        TREE_FILES.map(|name| self.text(name).trim().parse().unwrap()).to_vec()
     }
 
     /// Waits for the file, complete with its last newline, and returns its text.
     pub fn text(&self, name: &str) -> String {
         let path = self.path(name);
-        until(&format!("{name} is written"), || read(&path).ends_with('\n'));
+        eventually(&format!("{name} is written"), || read(&path).ends_with('\n'));
         read(&path)
     }
 
@@ -152,7 +110,7 @@ impl Place {
 
     pub fn beats_again(&self) {
         let since = wall_nanos();
-        until("the job goes on", || self.last_beat() > since);
+        eventually("the job goes on", || self.last_beat() > since);
     }
 
     /// Lets `TREE` end by itself.
@@ -171,6 +129,14 @@ impl Place {
     }
 }
 
+impl Deref for Place {
+    type Target = Site;
+
+    fn deref(&self) -> &Site {
+        &self.site
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         let begun = Instant::now();
@@ -182,7 +148,7 @@ impl Drop for Place {
     }
 }
 
-/// A wrapper and whatever belongs to it.
+/// A wrapper in the background, with its output in files.
 pub struct Running {
     child: Child,
     stdout: PathBuf,
@@ -196,8 +162,8 @@ impl Running {
 
     /// The wrapper's keeper, once it is one.
     pub fn keeper(&self) -> i32 {
-        let find = || children(self.pid()).into_iter().find(|&pid| name(pid) == "fencepost-keep");
-        until("there is a keeper", || find().is_some());
+        let find = || children_of(self.pid()).into_iter().find(|&pid| name(pid) == "fencepost-keep");
+        eventually("there is a keeper", || find().is_some());
         find().unwrap()
     }
 
@@ -207,7 +173,7 @@ impl Running {
 
     /// How it ended: the exit code, or 1000 more than the signal.
     pub fn wait(&mut self) -> i32 {
-        until("the wrapper ends", || !self.is_running());
+        eventually("the wrapper ends", || !self.is_running());
         let status = self.child.wait().unwrap();
         status.code().or(std::os::unix::process::ExitStatusExt::signal(&status).map(|signal| 1000 + signal)).unwrap()
     }
@@ -243,51 +209,12 @@ impl Drop for Running {
     }
 }
 
-pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < PATIENCE, "still waiting until {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// A zombie is dead: whoever inherits it here may never reap it.
-pub fn is_alive(pid: i32) -> bool {
-    !matches!(state(pid), None | Some('Z' | 'X'))
-}
-
-pub fn all_dead(pids: &[i32]) -> bool {
-    !pids.iter().any(|&pid| is_alive(pid))
-}
-
-pub fn send(pid: i32, signal: Signal) {
-    kill(Pid::from_raw(pid), signal).unwrap();
-}
-
 pub fn wall_nanos() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()
 }
 
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
-}
-
-pub fn children(pid: i32) -> Vec<i32> {
-    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    list.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
-}
-
-fn all_pids() -> Vec<i32> {
-    fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
-}
-
-fn name(pid: i32) -> String {
-    read(Path::new(&format!("/proc/{pid}/comm"))).trim().to_owned()
-}
-
-pub fn state(pid: i32) -> Option<char> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    String::from_utf8_lossy(&stat).rsplit_once(") ")?.1.chars().next()
 }
 
 fn read(path: &Path) -> String {

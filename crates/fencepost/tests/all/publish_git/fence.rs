@@ -9,7 +9,8 @@ use fencepost_guard::publish::PublishError;
 use fencepost_guard::publish::git::{Outgoing, Wish, publish};
 use uuid::Uuid;
 
-use crate::publish_git::http::Fault;
+use fencepost_testkit::servers::Fault;
+
 use crate::publish_git::scene::{Clone, FENCE, Scene, failed, git, job, refused, request, try_git};
 
 #[test]
@@ -219,7 +220,7 @@ fn a_password_is_never_shown() {
     let scene = Scene::over_http();
     let clone = scene.clone("a");
     scene.server().ask_for_a_password();
-    let address = scene.server().address;
+    let address = scene.server().url("").replace("http://", "");
     for remote in [format!("http://me:wr0ng@{address}/remote.git"), "http://t0ken@127.0.0.1:1/wr0ng.git".to_string()] {
         git(&clone.path, &["remote", "set-url", "origin", &remote]);
         for name in ["origin", &remote] {

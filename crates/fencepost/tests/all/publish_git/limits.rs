@@ -1,14 +1,15 @@
 //! Calls of git that do not end: the server, a hook, a credential helper. And what their children do not inherit.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use fencepost_guard::publish::PublishError;
 use fencepost_guard::publish::git::{Outgoing, Wish, publish};
+
+use fencepost_testkit::http::answer;
+use fencepost_testkit::web::Web;
 
 use super::scene::{Clone, Scene, failed, git, job, request};
 use crate::fenced::FENCEPOST;
@@ -49,18 +50,8 @@ fn a_silent_server_and_a_credential_helper_that_hangs_push_nothing() {
     let url = format!("http://{}/remote.git", silent.local_addr().unwrap());
     let why = failed(publish(&request(5), &limited(&clone, &url).unwrap()));
     assert!(why.contains("did not end within 4s") && why.contains("nothing was pushed"), "{why}");
-    let login = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/remote.git", login.local_addr().unwrap());
-    thread::spawn(move || {
-        for mut stream in login.incoming().map_while(Result::ok) {
-            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
-            lines.map_while(Result::ok).take_while(|line| !line.is_empty()).for_each(drop);
-            let _ = stream.write_all(
-                b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"x\"\r\nContent-Length: 0\r\nConnection: \
-                  close\r\n\r\n",
-            );
-        }
-    });
+    let login = Web::start(|stream| drop(answer(stream, 401, "WWW-Authenticate: Basic realm=\"x\"\r\n")));
+    let url = login.url("/remote.git");
     git(&clone.path, &["config", "credential.helper", "!sleep 600; :"]);
     let why = failed(publish(&request(5), &limited(&clone, &url).unwrap()));
     assert!(why.contains("did not end within 4s") && why.contains("nothing was pushed"), "{why}");

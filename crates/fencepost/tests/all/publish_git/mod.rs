@@ -3,7 +3,6 @@
 mod command;
 mod fence;
 mod hook;
-mod http;
 mod limits;
 mod rebase;
 mod scene;

@@ -1,18 +1,16 @@
 //! A bare repository, clones of it, and writers with any token.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::PathBuf;
 
-use fencepost_core::fence::{Fence, Mode};
+use fencepost_core::fence::Fence;
 use fencepost_core::name::{Job, Name};
-use fencepost_core::token::{RunId, StoreId, Token};
 use fencepost_guard::publish::git::{Outgoing, Tip, Wish, publish};
-use fencepost_guard::publish::{PublishError, Receipt, Request, Writer};
+use fencepost_guard::publish::{PublishError, Receipt};
+pub use fencepost_testkit::fenced::request;
+use fencepost_testkit::servers::GitServer;
+pub use fencepost_testkit::servers::{git, try_git};
 use tempfile::TempDir;
-use uuid::Uuid;
-
-use crate::publish_git::http::Server;
 
 /// The fence's ref of the job that all scenes are about.
 pub const FENCE: &str = "refs/fencepost/fence/report";
@@ -20,7 +18,7 @@ pub const FENCE: &str = "refs/fencepost/fence/report";
 pub struct Scene {
     pub directory: TempDir,
     pub remote: PathBuf,
-    pub server: Option<Server>,
+    pub server: Option<GitServer>,
 }
 
 impl Scene {
@@ -42,7 +40,7 @@ impl Scene {
     /// The same, reached over smart HTTP.
     pub fn over_http() -> Self {
         let scene = Self::new();
-        let server = Server::start(scene.directory.path());
+        let server = GitServer::start(scene.directory.path());
         Self { server: Some(server), ..scene }
     }
 
@@ -51,14 +49,14 @@ impl Scene {
         [Self::new(), Self::over_http()]
     }
 
-    pub fn server(&self) -> &Server {
+    pub fn server(&self) -> &GitServer {
         self.server.as_ref().unwrap()
     }
 
     pub fn url(&self) -> String {
         match &self.server {
             None => self.remote.display().to_string(),
-            Some(server) => format!("http://{}/remote.git", server.address),
+            Some(server) => server.url("/remote.git"),
         }
     }
 
@@ -149,23 +147,6 @@ pub fn job() -> Job {
     Job::shared(Name::new("report").unwrap())
 }
 
-/// A write of one store and one job, whose run follows from the token.
-pub fn request(token: u64) -> Request {
-    Request {
-        writer: Writer {
-            store: StoreId(Uuid::from_u128(1)),
-            job: job(),
-            token: Token::new(token).unwrap(),
-            run: RunId(Uuid::from_u128(u128::from(token))),
-            host: "here".to_string(),
-        },
-        mode: Mode::Many,
-        op: None,
-        adopt: false,
-        dry_run: false,
-    }
-}
-
 /// A fence such as a publish under this token would leave.
 pub fn fence(token: u64) -> Fence {
     use fencepost_core::fence::{Strict, Verdict, judge};
@@ -187,25 +168,6 @@ pub fn refused<T: std::fmt::Debug>(result: Result<T, PublishError>) -> String {
         Err(PublishError::Refused { refused, .. }) => refused.reason.as_str().to_string(),
         other => panic!("{other:?}"),
     }
-}
-
-/// Runs git, which must succeed.
-pub fn git(directory: &Path, arguments: &[&str]) -> String {
-    let output = try_git(directory, arguments);
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "git {arguments:?} in {}: {error}", directory.display());
-    text(&output.stdout)
-}
-
-pub fn try_git(directory: &Path, arguments: &[&str]) -> Output {
-    Command::new("git")
-        .args(arguments)
-        .current_dir(directory)
-        .env("GIT_TERMINAL_PROMPT", "0")
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .output()
-        .expect("git is needed for this test: apt-get install git")
 }
 
 pub fn text(bytes: &[u8]) -> String {

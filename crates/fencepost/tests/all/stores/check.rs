@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::net::TcpStream;
+use std::sync::Mutex;
 
+use fencepost_testkit::http::message;
+use fencepost_testkit::network::{Loopback, free_port};
+use fencepost_testkit::servers::{Postgres, Redis, TOKEN, Worker};
 use serde_json::{Value, json};
 
 use crate::common::{Said, Site, contains, keys, sorted};
-use crate::servers::{Postgres, Redis, free_port};
 use crate::stores::{POSTGRES, REDIS, say};
-use crate::worker::{TOKEN, Worker, message};
 
 fn results(report: &Value) -> Vec<(&str, &str)> {
     let checks = report["checks"].as_array().unwrap_or_else(|| panic!("{report}"));
@@ -84,7 +84,8 @@ fn a_store_that_cannot_be_reached_is_refused() {
 #[test]
 fn a_store_that_does_not_compare_is_refused_and_never_used() {
     let site = Site::new();
-    let fake = Fake::start();
+    let server = Fake::start();
+    let fake = server.url("");
     let with_password = |arguments: &[&str]| {
         let mut command = site.command(arguments);
         command.env("FENCEPOST_STORE_PASSWORD", "any");
@@ -160,21 +161,13 @@ fn looking_makes_no_store() {
 /// Versions and values by their keys.
 type Entries = Mutex<BTreeMap<String, (u64, Vec<u8>)>>;
 
-/// A server that speaks the protocol and takes whatever comes.
+/// A server that speaks the protocol and accepts every write.
 struct Fake;
 
 impl Fake {
-    fn start() -> String {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let url = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
-        let entries = Arc::new(Entries::default());
-        thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                let entries = entries.clone();
-                thread::spawn(move || while Self::answer(&client, &entries).is_some() {});
-            }
-        });
-        url
+    fn start() -> Loopback {
+        let entries = Entries::default();
+        Loopback::start(move |client| while Self::answer(&client, &entries).is_some() {})
     }
 
     fn answer(mut client: &TcpStream, entries: &Entries) -> Option<()> {

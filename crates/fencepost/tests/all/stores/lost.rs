@@ -6,10 +6,11 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Said, Site, contains, eventually};
-use crate::servers::{Postgres, Redis};
+use fencepost_testkit::eventually;
+use fencepost_testkit::servers::{Postgres, Redis, TOKEN, Worker};
+
+use crate::common::{Said, Site, contains};
 use crate::stores::{POSTGRES, REDIS, on_host, say};
-use crate::worker::{TOKEN, Worker};
 
 /// A store of the tests, as a host names it.
 struct Lost<'a> {

@@ -8,7 +8,6 @@ mod one_shot;
 mod outage;
 mod password;
 mod refused;
-mod relay;
 mod stopped;
 mod storm;
 

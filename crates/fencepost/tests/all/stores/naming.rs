@@ -3,14 +3,14 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 
+use fencepost_testkit::servers::{Postgres, Redis};
+use fencepost_testkit::web::Web;
 use nix::unistd::geteuid;
 use serde_json::json;
 
 use crate::common::{Said, Site, contains};
-use crate::servers::{Postgres, Redis};
 use crate::stores::{POSTGRES, REDIS, say};
 use crate::triggers::Home;
-use crate::web::Web;
 
 #[test]
 fn postgresql_is_another_name_for_postgres() {
@@ -119,7 +119,7 @@ fn notifications_know_the_password_of_the_store() {
     };
     let said = run("7");
     assert_eq!(said.code, 7, "{said:?}");
-    crate::common::eventually("the error is told", || {
+    fencepost_testkit::eventually("the error is told", || {
         fs::read_to_string(home.path("told")).is_ok_and(|told| told.contains("FENCEPOST_EXIT_CODE=7"))
     });
     let told = fs::read_to_string(home.path("told")).unwrap();

@@ -6,10 +6,11 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fencepost_testkit::process::children_of;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::common::{BINARY, Holder, Said, Site, children_of};
+use crate::common::{BINARY, Holder, Said, Site};
 use crate::stores::{on_host, say};
 
 const TTL: Duration = Duration::from_secs(3);

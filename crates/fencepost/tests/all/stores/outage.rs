@@ -3,10 +3,12 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{Holder, Site, contains, eventually};
-use crate::servers::{Postgres, Redis, free_port};
+use fencepost_testkit::eventually;
+use fencepost_testkit::network::free_port;
+use fencepost_testkit::servers::{Postgres, Redis, TOKEN, Worker};
+
+use crate::common::{Holder, Site, contains};
 use crate::stores::{POSTGRES, REDIS, say};
-use crate::worker::{TOKEN, Worker};
 
 #[test]
 fn a_store_that_cannot_be_reached_starts_nothing_unless_asked() {

@@ -5,8 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
+use fencepost_testkit::servers::{Postgres, Redis};
+
 use crate::common::{Holder, Said, Site, contains};
-use crate::servers::{Postgres, Redis};
 use crate::stores::{POSTGRES, REDIS, say};
 
 const PASSWORD: &str = "s3cret/with@signs:and%";
@@ -28,7 +29,9 @@ fn postgres() -> (Postgres, String) {
     fs::write(server.directory().join("data/pg_hba.conf"), rules).unwrap();
     server.client(&database).batch_execute("SELECT pg_reload_conf()").unwrap();
     let url = format!("postgres://keeper@127.0.0.1:{}/{database}?sslmode=disable", server.port);
-    crate::common::eventually("the rules are in force", || postgres::Client::connect(&url, postgres::NoTls).is_err());
+    fencepost_testkit::eventually("the rules are in force", || {
+        postgres::Client::connect(&url, postgres::NoTls).is_err()
+    });
     (server, url)
 }
 

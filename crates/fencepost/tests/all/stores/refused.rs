@@ -2,9 +2,10 @@
 
 use std::fs;
 
+use fencepost_testkit::network::from_another_host;
+use fencepost_testkit::servers::{Postgres, Redis};
+
 use crate::common::{Said, Site, contains};
-use crate::servers::{Postgres, Redis};
-use crate::stores::relay::from_another_host;
 use crate::stores::{POSTGRES, REDIS};
 
 #[test]
@@ -103,20 +104,20 @@ fn a_store_that_cannot_be_opened_gives_the_same_error_from_every_verb() {
 fn plain_text_to_another_host_works_where_the_url_allows_it_and_is_reported() {
     let site = Site::new();
     let (redis, postgres) = (Redis::start(REDIS), Postgres::start(POSTGRES));
-    let Some(((host, redis_port), (_, postgres_port))) =
+    let Some(((host, to_redis), (_, to_postgres))) =
         from_another_host(redis.port).zip(from_another_host(postgres.port))
     else {
         return println!("skipped: this machine has no address but loopback");
     };
     let database = postgres.database();
-    let place = format!("postgres://fencepost@{host}:{postgres_port}/{database}");
+    let place = format!("postgres://fencepost@{host}:{}/{database}", to_postgres.port);
     // Without a word about TLS it is demanded, and this server has none.
     let said = site.say(&["--store", &place, "run", "a", "--", "touch", "ran"]);
     assert_eq!(said.code, 125, "{said:?}");
     contains(&said.stderr, &["does not support TLS", "sslmode=disable"]);
     let report = site.json(&["store", "check", &redis.url()]);
     contains(&report.to_string(), &["\"transport\"", "on this machine"]);
-    for url in [format!("redis://{host}:{redis_port}?insecure=1"), format!("{place}?sslmode=disable")] {
+    for url in [format!("redis://{host}:{}?insecure=1", to_redis.port), format!("{place}?sslmode=disable")] {
         let said = site.say(&["--store", &url, "run", "a", "--", "true"]);
         assert_eq!(said.code, 0, "{said:?}");
         let report = site.json(&["store", "check", &url]);

@@ -1,37 +1,32 @@
 //! A fencepost that is stopped and continued (ctrl-Z, `fg`) while it waits for a server.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use fencepost_testkit::eventually;
+use fencepost_testkit::network::Relay;
+use fencepost_testkit::process::{send, state};
+use fencepost_testkit::servers::Redis;
+use nix::sys::signal::Signal;
 
-use crate::common::{Said, Site, contains, eventually};
-use crate::servers::Redis;
+use crate::common::{Said, Site, contains};
 use crate::stores::REDIS;
-use crate::stores::relay::Relay;
-
-fn state(child: &Child) -> String {
-    let text = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
-    text.rsplit_once(") ").map(|(_, rest)| rest[..1].to_string()).unwrap_or_default()
-}
 
 /// Stops and continues the command at every answer that it waits for. Says how often that was.
 fn interrupted(mut command: Command, relay: &Relay) -> (Said, usize) {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let pid = Pid::from_raw(child.id() as i32);
-    let signal = |signal: Signal| kill(pid, signal).unwrap();
+    let pid = child.id().cast_signed();
     let mut stops = 0;
     loop {
         match relay.arrived.recv_timeout(Duration::from_millis(50)) {
             Ok(()) => {
-                // It waits for the answer, on whichever thread, before it is stopped.
-                eventually("it waits", || state(&child) == "S");
-                signal(Signal::SIGSTOP);
-                eventually("it is stopped", || state(&child) == "T");
-                signal(Signal::SIGCONT);
-                eventually("it goes on", || state(&child) != "T");
+                // It waits for the answer, on any thread, before it is stopped.
+                eventually("it waits", || state(pid) == Some('S'));
+                send(pid, Signal::SIGSTOP);
+                eventually("it is stopped", || state(pid) == Some('T'));
+                send(pid, Signal::SIGCONT);
+                eventually("it goes on", || state(pid) != Some('T'));
                 relay.let_go();
                 stops += 1;
             }

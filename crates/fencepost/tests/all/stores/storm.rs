@@ -10,10 +10,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fencepost_testkit::servers::{Postgres, Redis, TOKEN, Worker};
+
 use crate::common::{Site, lines};
-use crate::servers::{Postgres, Redis};
 use crate::stores::{POSTGRES, REDIS, on_host, say};
-use crate::worker::{TOKEN, Worker};
 
 /// Processes at any time, half of them on each host.
 const PROCESSES: usize = 16;

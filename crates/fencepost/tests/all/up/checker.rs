@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
+use fencepost_testkit::faketime;
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -16,7 +16,7 @@ use crate::up::scene::Scene;
 /// Every job is due every so many seconds.
 const PERIOD: i64 = 4;
 
-pub fn three_machines(jobs: usize, length: Duration, faketime: Option<PathBuf>) {
+pub fn three_machines(jobs: usize, length: Duration) {
     let job = |number: usize| {
         let offset = number as i64 % PERIOD;
         format!(
@@ -34,8 +34,7 @@ pub fn three_machines(jobs: usize, length: Duration, faketime: Option<PathBuf>) 
     let stopped = scene.machine("stopped", &["-v"]);
     let mut wrong = scene.command(&["up", "-v"]);
     wrong.env("FENCEPOST_STATE_DIR", scene.path("state-wrong"));
-    let Some(library) = faketime else { panic!("libfaketime is missing; on Debian it is in the package faketime") };
-    wrong.env("LD_PRELOAD", library).env("DONT_FAKE_MONOTONIC", "1").env("FAKETIME_NO_CACHE", "1");
+    wrong.env("LD_PRELOAD", faketime("MT")).env("DONT_FAKE_MONOTONIC", "1").env("FAKETIME_NO_CACHE", "1");
     wrong.env("FAKETIME_TIMESTAMP_FILE", scene.path("clock"));
     let wrong = scene.start(wrong, "wrong.out");
 

@@ -4,11 +4,13 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
+use fencepost_testkit::eventually;
+use fencepost_testkit::process::{children_of, code};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::common::{Said, Site, children_of, eventually};
+use crate::common::{Said, Site};
 
 pub struct Scene {
     pub site: Site,
@@ -118,9 +120,7 @@ impl Up {
         while at < all.len() {
             let pid = all[at];
             let _ = kill(Pid::from_raw(pid), Signal::SIGSTOP);
-            if fs::exists(format!("/proc/{pid}")).unwrap_or(false) {
-                all.extend(std::panic::catch_unwind(|| children_of(pid)).unwrap_or_default());
-            }
+            all.extend(children_of(pid));
             at += 1;
         }
         for pid in all.iter().rev() {
@@ -130,14 +130,12 @@ impl Up {
     }
 
     pub fn wait(&mut self) -> i32 {
-        use std::os::unix::process::ExitStatusExt;
         let mut status = None;
         eventually("up has ended", || {
             status = self.child.try_wait().unwrap();
             status.is_some()
         });
-        let status = status.unwrap();
-        status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+        code(status.unwrap())
     }
 }
 
@@ -155,10 +153,4 @@ impl Drop for Up {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// The library that shows a process another time, where it is installed.
-pub fn faketime() -> Option<PathBuf> {
-    let directories = fs::read_dir("/usr/lib").ok()?.filter_map(Result::ok).map(|entry| entry.path());
-    directories.map(|directory| directory.join("faketime/libfaketimeMT.so.1")).find(|path| path.exists())
 }

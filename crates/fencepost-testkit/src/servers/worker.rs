@@ -1,18 +1,15 @@
-//! The Durable Object of `worker/` in a real workerd, and a network before it that knows where a request ends.
+//! The Durable Object of `worker/` in a real workerd.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::thread;
-use std::time::Duration;
+use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-use crate::servers::{free_port, own_directory, wait_until};
+use crate::network::free_port;
+use crate::servers::{own_directory, wait_until};
 
 /// What clients of the tests know.
 pub const TOKEN: &str = "t0ken-of-the-tests-and-of-nothing-else";
@@ -134,121 +131,4 @@ fn workerd() -> PathBuf {
     let path = built().join(format!("node_modules/@cloudflare/workerd-{system}-{machine}/bin/workerd"));
     assert!(path.exists(), "workerd is missing at {}: run worker/build", path.display());
     path
-}
-
-/// What happens to a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weather {
-    Fair,
-    /// One of seven is lost before it arrives, one has its answer lost, one has it cut in the middle, one is late.
-    Foul,
-    /// Nothing is carried any more, and nobody is told.
-    Silent,
-}
-
-/// Stands between clients and a server, and knows where a message of HTTP ends.
-pub struct Proxy {
-    pub port: u16,
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    weather: Mutex<Weather>,
-    ended: AtomicBool,
-    connections: AtomicU64,
-    requests: AtomicU64,
-}
-
-impl Proxy {
-    pub fn start(server: u16) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let shared = Arc::new(Shared {
-            weather: Mutex::new(Weather::Fair),
-            ended: AtomicBool::new(false),
-            connections: AtomicU64::new(0),
-            requests: AtomicU64::new(0),
-        });
-        let proxy = Self { port: listener.local_addr().unwrap().port(), shared: shared.clone() };
-        thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                if shared.ended.load(Ordering::SeqCst) {
-                    return;
-                }
-                shared.connections.fetch_add(1, Ordering::SeqCst);
-                let Ok(upstream) = TcpStream::connect(("127.0.0.1", server)) else { continue };
-                let shared = shared.clone();
-                thread::spawn(move || {
-                    let _ = (client.set_nodelay(true), upstream.set_nodelay(true));
-                    let _ = carry(&shared, &client, &upstream);
-                    let _ = (client.shutdown(Shutdown::Both), upstream.shutdown(Shutdown::Both));
-                });
-            }
-        });
-        proxy
-    }
-
-    pub fn set(&self, weather: Weather) {
-        *self.shared.weather.lock().unwrap() = weather;
-    }
-
-    pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
-    }
-
-    pub fn requests(&self) -> u64 {
-        self.shared.requests.load(Ordering::SeqCst)
-    }
-
-    pub fn connections(&self) -> u64 {
-        self.shared.connections.load(Ordering::SeqCst)
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        self.shared.ended.store(true, Ordering::SeqCst);
-        let _ = TcpStream::connect(("127.0.0.1", self.port));
-    }
-}
-
-/// Carries requests and their answers one after the other until something is lost.
-fn carry(shared: &Shared, mut client: &TcpStream, mut server: &TcpStream) -> Option<()> {
-    loop {
-        let request = message(client)?;
-        let number = shared.requests.fetch_add(1, Ordering::SeqCst);
-        let weather = *shared.weather.lock().unwrap();
-        // The same order in every run, as far as the threads are.
-        let die = if weather == Weather::Foul { (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) % 7 } else { 6 };
-        while weather == Weather::Silent && !shared.ended.load(Ordering::SeqCst) {
-            thread::sleep(Duration::from_millis(20));
-        }
-        if die == 0 || weather == Weather::Silent {
-            return None;
-        }
-        if die == 2 {
-            thread::sleep(Duration::from_millis(20));
-        }
-        server.write_all(&request).ok()?;
-        let answer = message(server)?;
-        match die {
-            1 => return None,
-            3 => return client.write_all(&answer[..answer.len() - 1 - answer.len() / 3]).ok().and(None),
-            _ => client.write_all(&answer).ok()?,
-        }
-    }
-}
-
-/// A whole request or answer: its head, and as much more as the head says.
-pub fn message(mut stream: &TcpStream) -> Option<Vec<u8>> {
-    let (mut message, mut buffer) = (Vec::new(), [0; 16384]);
-    loop {
-        let read = stream.read(&mut buffer).ok().filter(|read| *read > 0)?;
-        message.extend_from_slice(&buffer[..read]);
-        let Some(end) = message.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
-        let head = String::from_utf8_lossy(&message[..end]).to_ascii_lowercase();
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
-        if message.len() >= end + 4 + length.unwrap_or(0_usize) {
-            return Some(message);
-        }
-    }
 }

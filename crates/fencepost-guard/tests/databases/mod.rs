@@ -4,13 +4,12 @@
 
 use std::path::PathBuf;
 
-use fencepost_core::fence::Reason;
+use fencepost_guard::publish::Request;
 use fencepost_guard::publish::sql::Database;
-use fencepost_guard::publish::{PublishError, Receipt, Request};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::servers;
+use fencepost_testkit::servers;
 
 pub const TABLES: &str = "CREATE TABLE content (token bigint); INSERT INTO content VALUES (0);";
 
@@ -48,18 +47,4 @@ pub fn postgres_number(server: &servers::Postgres, database: &str, query: &str) 
 
 pub fn parse(url: &str) -> Database {
     Database::parse(url).unwrap()
-}
-
-pub fn refusal(written: Result<Receipt, PublishError>) -> Reason {
-    match written {
-        Err(PublishError::Refused { refused, .. }) => refused.reason,
-        other => panic!("{other:?}"),
-    }
-}
-
-pub fn failure(written: Result<Receipt, PublishError>) -> String {
-    match written {
-        Err(PublishError::Failed(text)) => text,
-        other => panic!("{other:?}"),
-    }
 }

@@ -1,8 +1,9 @@
-//! An old and a new token that race for one target, round after round.
+//! Fenced writes: a request with any token, and an old and a new token that race for one target, round after round.
 
-#![allow(dead_code, reason = "each test file uses its part")]
-
-use std::sync::Barrier;
+use std::fmt::Debug;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use fencepost_core::token::{RunId, StoreId, Token};
 use fencepost_guard::publish::{PublishError, Receipt, Request, Writer};
 use uuid::Uuid;
 
+use crate::fenced_server::{self, Server};
+
 /// A request of a run that has its number from its token.
 pub fn request(token: u64) -> Request {
     Request {
@@ -20,13 +23,23 @@ pub fn request(token: u64) -> Request {
             job: Job::shared(Name::new("report").unwrap()),
             token: Token::new(token).unwrap(),
             run: RunId(Uuid::from_u128(u128::from(token))),
-            host: "host".to_string(),
+            host: "here".to_string(),
         },
         mode: Mode::Many,
         op: None,
         adopt: false,
         dry_run: false,
     }
+}
+
+/// Starts the example server in a directory, and returns it with its address.
+pub fn server_in(directory: &Path) -> (Arc<Server>, SocketAddr) {
+    let server = Server::open(directory).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = Arc::clone(&server);
+    thread::spawn(move || fenced_server::serve(&listener, &serving));
+    (server, address)
 }
 
 /// The token that round `round` is won by. The other one of the round is one less.
@@ -36,7 +49,7 @@ pub fn winner(round: u64) -> u64 {
 
 /// Lets two writers race in every round, and returns how many writes of the older token came first and how many were
 /// refused. The newer one is always accepted; `after_round` looks at what stands there then. Everything is judged at
-/// the end: whoever panicked in between would leave the others waiting.
+/// the end: a thread that panics in between would leave the others waiting.
 pub fn storm<W, T>(rounds: u64, old: W, new: W, mut after_round: impl FnMut() -> T) -> (u64, u64, Vec<T>)
 where
     W: FnMut(&Request) -> Result<Receipt, PublishError> + Send,
@@ -86,4 +99,22 @@ pub fn check_log(applied: &[u64], content: u64, rounds: u64) {
     assert_eq!(stale_wins, 0, "{applied:?}");
     assert_eq!(applied.last(), Some(&winner(rounds - 1)));
     assert_eq!(content, winner(rounds - 1), "the content does not belong to the highest token");
+}
+
+/// Why a write was refused.
+#[track_caller]
+pub fn refusal<T: Debug>(written: Result<T, PublishError>) -> Reason {
+    match written {
+        Err(PublishError::Refused { refused, .. }) => refused.reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Why a write failed.
+#[track_caller]
+pub fn failure<T: Debug>(written: Result<T, PublishError>) -> String {
+    match written {
+        Err(PublishError::Failed(text)) => text,
+        other => panic!("{other:?}"),
+    }
 }
