@@ -45,6 +45,22 @@ pub use open::{OpenError, Properties, absolute, bare, canonical, must_name_a_sto
 pub use redact::redacted_text;
 pub use user::User;
 
+/// The kinds of store that are compiled in.
+pub const COMPILED: &[&str] = &[
+    #[cfg(feature = "sqlite")]
+    "sqlite",
+    #[cfg(feature = "postgres")]
+    "postgres",
+    #[cfg(feature = "redis")]
+    "redis",
+    #[cfg(feature = "dir")]
+    "dir",
+    #[cfg(feature = "git")]
+    "git",
+    #[cfg(feature = "http")]
+    "http",
+];
+
 pub use fencepost_core::name::Key;
 pub use fencepost_core::register::{Answer, Entry, Fate, StoreError, Swapped, Trouble, Version};
 pub use fencepost_core::time::{Era, StoreClock, Wall};

@@ -20,6 +20,7 @@ mod state;
 mod summary;
 mod trust;
 mod upstreams;
+mod version;
 
 use fencepost_core::duration;
 
@@ -77,7 +78,10 @@ fn obey() -> Code {
         Verb::Advise(options) => command::advise::run(&arguments.global, options),
         Verb::Demo(options) => command::demo::run(&arguments.global, options),
         Verb::Version => {
-            show::line(concat!("fencepost ", env!("CARGO_PKG_VERSION")));
+            match arguments.global.verbose {
+                true => show::line(&version::verbose()),
+                false => show::line(concat!("fencepost ", env!("CARGO_PKG_VERSION"))),
+            }
             Ok(Code::DONE)
         }
         Verb::Why(options) => command::why::run(&arguments.global, options),

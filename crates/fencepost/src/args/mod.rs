@@ -21,6 +21,7 @@ use crate::duration;
 use crate::exit::Code;
 use crate::report;
 use crate::show;
+use crate::version;
 pub use run::{OverlapChoice, RunBasics, RunOptions, Sink, StoreErrorChoice};
 
 /// Run it once, on fresh input, and let nothing stale write
@@ -418,9 +419,13 @@ impl Arguments {
                 _ if asked_for_run() => Code::FAILED,
                 _ => Code::USAGE,
             };
-            if code != Code::DONE && asked_for_json() {
+            if code != Code::DONE && asked_for(&["--json"]) {
                 let text = error.to_string();
                 report::error_json(code, "usage", text.trim_start_matches("error: ").trim_end());
+            }
+            if error.kind() == ErrorKind::DisplayVersion && asked_for(&["--verbose", "-v"]) {
+                show::line(&version::verbose());
+                return code;
             }
             // An error repeats what was typed, which may come from a program. Only the help is printed with colours.
             match code {
@@ -466,9 +471,10 @@ fn verb_asked_for(words: &[OsString], may_precede: fn(&str) -> bool) -> Option<u
     None
 }
 
-/// Whether failures are wanted as JSON, as far as that can be told from a command line that does not parse.
-fn asked_for_json() -> bool {
-    std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
+/// Whether one of the options stands on the command line, as far as one that does not parse can tell.
+fn asked_for(options: &[&str]) -> bool {
+    let words = std::env::args_os().skip(1).take_while(|word| word != "--");
+    words.into_iter().any(|word| options.iter().any(|option| word == *option))
 }
 
 /// The first word of a command that was given to `run` without the dashes in front of it.

@@ -124,7 +124,21 @@ fn the_help_names_every_option() {
         assert_eq!((said.code, said.stderr.as_str()), (0, ""), "{verb:?}");
         contains(&said.stdout, &words.split_whitespace().collect::<Vec<_>>());
     }
-    assert_eq!(site.say(&["--version"]).stdout, format!("fencepost {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn the_version_says_on_request_how_it_was_built() {
+    let site = Site::new();
+    let version = format!("fencepost {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(site.say(&["--version"]).stdout, version);
+    assert_eq!(site.say(&["version"]).stdout, version);
+    let verbose = site.say(&["--version", "--verbose"]);
+    assert_eq!((verbose.code, verbose.stderr.as_str()), (0, ""));
+    assert!(verbose.stdout.starts_with(&version), "{verbose:?}");
+    contains(&verbose.stdout, &["\ncommit: ", "\ntarget: ", "\nstores: sqlite ", "\npublish: file "]);
+    for arguments in [&["-v", "--version"][..], &["version", "-v"]] {
+        assert_eq!(site.say(arguments), verbose, "{arguments:?}");
+    }
 }
 
 #[test]
