@@ -13,7 +13,7 @@ use core::time::Duration;
 use serde::Serialize;
 
 use crate::artifact::Artifact;
-use crate::ledger::{Barred, Consumed, Covered, Outcome, Status};
+use crate::ledger::{Barred, Consumed, Covered, Ledger, Outcome, Status};
 use crate::name::Job;
 use crate::record::{Lease, Record};
 use crate::run::Passage;
@@ -172,16 +172,58 @@ fn after(at: Wall) -> Wall {
     at + Duration::from_millis(1)
 }
 
-/// The slots to read from the history besides the record: the wanted slot if its attempts may have left the ring, and
-/// ranges that cover it and left the ring.
-pub fn slots_in_history(wanted: Wanted, record: Option<&Record>) -> Vec<Wall> {
-    let (Wanted::Exactly(slot), Some(record)) = (wanted, record) else { return Vec::new() };
-    let ledger = &record.ledger;
-    // A slot newer than the newest evicted one was never evicted.
-    let may_be_older = ledger.ring.iter().any(|known| known.slot > slot) || ledger.given_up >= Some(slot);
-    if ledger.attempts(slot).next().is_some() || !may_be_older {
-        return Vec::new();
+/// Limit for the slots of one window that are looked up in the history.
+const HISTORY_LOOKS_MAX: usize = 64;
+
+/// The part of an answer that only the history can give.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Older {
+    /// The slots to read, in groups: one wanted slot, and the last slots of the ranges that cover it and left the ring. The
+    /// newest wanted slot comes first. The first group with an entry in the history decides.
+    pub groups: Vec<Vec<Wall>>,
+    /// The groups may be incomplete: the schedule is unknown, or the window has more slots than [`HISTORY_LOOKS_MAX`].
+    pub is_cut: bool,
+}
+
+/// The slots to read from the history besides the record, because their attempts may have left the ring.
+pub fn slots_in_history<R: BarrierRules>(wanted: Wanted, record: Option<&Record>, calendar: Calendar<'_>) -> Older {
+    let Some(ledger) = record.map(|record| &record.ledger) else { return Older::default() };
+    match wanted {
+        Wanted::Exactly(slot) => {
+            // A slot beyond the newest was never given up.
+            let may_be_older = ledger.ring.iter().any(|known| known.slot > slot) || ledger.given_up >= Some(slot);
+            let is_read = may_be_older && ledger.attempts(slot).next().is_none();
+            Older { groups: is_read.then(|| with_ranges(ledger, slot)).into_iter().collect(), is_cut: false }
+        }
+        Wanted::Newest { from, before } => older_in_window::<R>(ledger, from, before, calendar),
     }
+}
+
+/// The slots of a window that are newer than every slot of it in the ring. The ring evicts outcomes in the order in which
+/// they were written, so it may hold only an older slot that was recorded late.
+fn older_in_window<R: BarrierRules>(ledger: &Ledger, from: Wall, before: Wall, calendar: Calendar<'_>) -> Older {
+    let ring: Vec<&Outcome> = ledger.ring.iter().collect();
+    let known = Known::of::<R>(Wanted::Newest { from, before }, &ring, calendar);
+    let first = match known.slot {
+        Some(slot) if known.own.is_empty() => slot,
+        Some(slot) => after(slot),
+        None => from,
+    };
+    let Some(last) = ledger.given_up.map(|slot| slot.min(Wall(before.0.saturating_sub(1)))) else {
+        return Older::default();
+    };
+    if last < first {
+        return Older::default();
+    }
+    let Some(due) = calendar else { return Older { groups: Vec::new(), is_cut: true } };
+    let earlier = |slot: &Wall| due(Wall(slot.0.saturating_sub(1)));
+    let mut slots = core::iter::successors(due(last), earlier).take_while(|slot| *slot >= first);
+    let groups = slots.by_ref().take(HISTORY_LOOKS_MAX).map(|slot| with_ranges(ledger, slot)).collect();
+    Older { groups, is_cut: slots.next().is_some() }
+}
+
+/// A slot, and the last slots of the ranges that cover it and left the ring.
+fn with_ranges(ledger: &Ledger, slot: Wall) -> Vec<Wall> {
     let ranges = ledger.ranges.iter().filter(|range| (range.from..=range.to).contains(&slot));
     let mut slots: Vec<Wall> = ranges.map(|range| range.to).chain([slot]).collect();
     slots.sort_unstable();
@@ -254,6 +296,9 @@ pub fn judge<R: BarrierRules>(
         let status = if upstream.lease_is_over { Status::Lost } else { Status::Running };
         let reason = words::going(&need.job, lease, upstream.lease_is_over, &asker.zone);
         return Verdict::halt(need, Some(lease.slot), Some(status), reason);
+    }
+    if upstream.history.is_empty() && slots_in_history::<R>(wanted, Some(record), calendar).is_cut {
+        return Verdict::halt(need, None, None, words::too_old(&need.job));
     }
     let Some(outcome) = R::outcome_of(&known.own, &known.ranges) else {
         let last_ok = record.ledger.last_ok.as_ref();

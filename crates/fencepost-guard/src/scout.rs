@@ -14,6 +14,7 @@ use fencepost_core::barrier::{
 };
 use fencepost_core::contract::Produced;
 use fencepost_core::lease::{Honest, Rules, Standing};
+use fencepost_core::ledger::Outcome;
 use fencepost_core::name::{Job, Key, Name};
 use fencepost_core::record::Record;
 use fencepost_core::register::StoreError;
@@ -155,13 +156,10 @@ impl Scout {
         let due = |at: Wall| (self.due)(&need.job, upstream.record.as_ref(), at).flatten();
         let calendar: Calendar<'_> = if known { Some(&due) } else { None };
         let wanted = wanted::<Strict>(need.when, asker, clock::now().wall, calendar);
-        let mut older = Vec::new();
-        for slot in slots_in_history(wanted, record) {
-            match history(self.store.as_ref(), &need.job, slot) {
-                Ok(attempts) => older.extend(attempts),
-                Err(failed) => return Verdict::unreadable(need, &failed.error.detail),
-            }
-        }
+        let older = match self.older(need, &slots_in_history::<Strict>(wanted, record, calendar).groups) {
+            Ok(older) => older,
+            Err(error) => return Verdict::unreadable(need, &error.detail),
+        };
         let upstream = Upstream { history: older, ..upstream.clone() };
         let mut verdict = judge::<Strict>(need, wanted, &upstream, asker, calendar);
         if let Err(error) = self.complete(need, &mut verdict) {
@@ -169,6 +167,20 @@ impl Scout {
         }
         self.compare(need, &mut verdict, inputs);
         verdict
+    }
+
+    /// Reads the groups in order, up to the first with an entry in the history.
+    fn older(&self, need: &Need, groups: &[Vec<Wall>]) -> Result<Vec<Outcome>, StoreError> {
+        for group in groups {
+            let mut older = Vec::new();
+            for slot in group {
+                older.extend(history(self.store.as_ref(), &need.job, *slot).map_err(|failed| failed.error)?);
+            }
+            if !older.is_empty() {
+                return Ok(older);
+            }
+        }
+        Ok(Vec::new())
     }
 
     /// Gets the whole list of artifacts, where the record has no room for it.

@@ -51,7 +51,15 @@ enum NamedBy {
 impl Place {
     pub fn find(global: &Global) -> Result<Self, Failure> {
         let state = state_directory()?;
-        let config = Config::load(global)?;
+        Self::with(global, state, Config::load(global)?)
+    }
+
+    /// The place without a configuration, for a command that creates the one that was named.
+    pub fn without_configuration(global: &Global) -> Result<Self, Failure> {
+        Self::with(global, state_directory()?, None)
+    }
+
+    fn with(global: &Global, state: PathBuf, config: Option<Config>) -> Result<Self, Failure> {
         let (store, named_by) = store(global, config.as_ref(), &state)?;
         if named_by == NamedBy::CommandLine {
             warn_of_password(global, &store);

@@ -41,6 +41,13 @@ pub(super) fn no_record(job: &Job, wanted: Wanted, last_ok: Option<&Outcome>, as
     format!("{job} has no record for {which}: it did not run. {last}")
 }
 
+pub(super) fn too_old(job: &Job) -> String {
+    format!(
+        "The record of {job} no longer tells what became of these slots, and the history is looked up by exact slot only. \
+         Ask for one slot: {job}@same-slot."
+    )
+}
+
 pub(super) fn going(job: &Job, lease: &Lease, is_over: bool, zone: &Zone) -> String {
     let slot = moment(lease.slot, zone);
     let (host, since) = (&lease.holder.host, zone.show_time(lease.since));

@@ -32,8 +32,8 @@ impl Server {
         let known = ["redis://", "rediss://", "redis+unix://", "unix://"].iter().any(|scheme| url.starts_with(scheme));
         // The parser's own error may quote what it stumbled over, and that may be a piece of the password.
         let info = url.into_connection_info().ok().filter(|_| known).ok_or(
-            "It is not a URL of a Redis server: write redis://host:6379, rediss://host:6379 for TLS, or unix:///path. \
-             Signs such as @ : / % in a password are written as %40 %3A %2F %25.",
+            "It is not a URL of a Redis server: write redis://host:6379, or rediss://host:6379 for TLS. Characters such as \
+             @ : / ? % in a password are written as %40 %3A %2F %3F %25.",
         )?;
         let is_plain_allowed =
             url.rsplit_once('?').is_some_and(|(_, query)| query.split('&').any(|pair| pair == INSECURE));

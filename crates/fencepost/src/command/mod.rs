@@ -97,7 +97,8 @@ pub fn report_unread(global: &Global, errors: &[ErrorDetail], code: Code) -> Cod
     }
     if !global.quiet {
         for error in errors {
-            report::say(&format!("{} Everything else is shown. Nothing was changed.", error.message));
+            let message = error.message.trim_end_matches('.');
+            report::say(&format!("{message}. Everything else is shown. Nothing was changed."));
         }
     }
     Code::FAILED

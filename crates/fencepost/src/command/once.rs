@@ -42,12 +42,19 @@ pub fn run(global: &Global, options: &OnceOptions) -> Result<Code, Failure> {
         _ => {
             report(global, options, &outcome.summary);
             outcome.share_ctrl_c();
-            Ok(Code(outcome.summary.code))
+            Ok(code(&outcome.summary))
         }
     }
 }
 
-/// What to do where nobody knows whether the effect is there.
+/// The exit code. A command that exits 0 in a run that ends as an error leaves it unknown whether the effect is there; 1
+/// would mean that it is not.
+fn code(summary: &Summary) -> Code {
+    let is_unclear = summary.reason.is_none() && summary.code != 0 && summary.exit_code == Some(0);
+    if is_unclear { Code::UNKNOWN.under_run() } else { Code(summary.code) }
+}
+
+/// What to do if it is unknown whether the effect is there.
 enum Choose {
     Halt,
     Retry,

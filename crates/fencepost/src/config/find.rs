@@ -161,6 +161,7 @@ fn distrusted(path: &Path, why: &Distrust) -> Failure {
     let (reason, repair) = match why {
         Distrust::Unreadable(error) => {
             let hint = match error.kind() {
+                io::ErrorKind::NotFound if path.is_symlink() => " It is a symbolic link to a file that does not exist.",
                 io::ErrorKind::NotFound => " No other one is used in place of what --config or FENCEPOST_CONFIG names.",
                 _ => "",
             };
@@ -182,8 +183,9 @@ fn distrusted(path: &Path, why: &Distrust) -> Failure {
             )
         }
     };
+    let or_use = if repair.is_empty() { "Use" } else { "Or use" };
     Failure::Usage(format!(
-        "The configuration {shown} is refused: {reason}. It decides which commands run in your name.{repair} Or use a \
+        "The configuration {shown} is refused: {reason}. It decides which commands run in your name.{repair} {or_use} a \
          configuration of your own by --config FILE, or none by setting {VARIABLE}= to nothing."
     ))
 }

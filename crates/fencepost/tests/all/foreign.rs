@@ -126,7 +126,7 @@ fn one_unreadable_record_hides_no_other() {
         let said = site.say(arguments);
         assert_eq!(said.code, 125, "{arguments:?}: {said:?}");
         contains(&said.stdout, &[part]);
-        contains(&said.stderr, &["Cannot read the record under ", "bad", "Everything else is shown."]);
+        contains(&said.stderr, &["Cannot read the record under ", "bad", ". Everything else is shown."]);
         assert!(!arguments.contains(&"--json") || said.stdout.contains("Cannot read the record"), "{said:?}");
     }
     // By the configuration, and into a file.

@@ -130,6 +130,19 @@ fn what_was_ended_by_a_signal_or_its_timeout_is_unknown() {
     }
 }
 
+/// An exit code of 1 would say that there was no effect.
+#[test]
+fn a_command_that_exits_0_and_is_no_success_is_unknown_by_its_exit_code() {
+    let site = Site::new();
+    let broken = "mkdir -p \"${FENCEPOST_OUTCOME%/*}\"; rm -f \"$FENCEPOST_OUTCOME\"; mkfifo \"$FENCEPOST_OUTCOME\"";
+    for (key, script) in [("broken", broken.to_string()), ("said", format!("{BINARY} record error"))] {
+        for _ in 0..2 {
+            let said = site.say(&["once", key, "--json", "-c", &script]);
+            assert_eq!((said.code, shown(&said)["state"].as_str()), (117, Some("unknown")), "{key}: {said:?}");
+        }
+    }
+}
+
 #[test]
 fn what_is_unknown_is_retried_if_that_is_said() {
     let site = Site::new();

@@ -52,12 +52,21 @@ pub fn run(global: &Global, place: &Place) -> Result<Code, Failure> {
     Ok(Code::DONE)
 }
 
+/// Whether the configuration that was named does not exist. `store use` creates it; every other command fails.
+pub fn names_new_file(global: &Global) -> bool {
+    let found = named(global).map(|path| path.symlink_metadata());
+    matches!(found, Some(Err(error)) if error.kind() == ErrorKind::NotFound)
+}
+
+/// The file that the command line or the environment names.
+fn named(global: &Global) -> Option<PathBuf> {
+    let of_environment = || std::env::var_os(config::VARIABLE).filter(|named| !named.is_empty()).map(PathBuf::from);
+    global.config.clone().or_else(of_environment)
+}
+
 /// The file that is written to: the one that was named, or the user's own.
 fn target(global: &Global) -> Result<PathBuf, Failure> {
-    let named = match &global.config {
-        Some(named) => Some(named.clone()),
-        None => std::env::var_os(config::VARIABLE).filter(|named| !named.is_empty()).map(PathBuf::from),
-    };
+    let named = named(global);
     let is_none = global.config.is_none() && std::env::var_os(config::VARIABLE).is_some_and(|named| named.is_empty());
     if is_none {
         return Err(Failure::Usage(format!(

@@ -16,6 +16,11 @@ use crate::place::Place;
 use crate::report::Voice;
 
 pub fn run(global: &Global, verb: &StoreVerb) -> Result<Code, Failure> {
+    if let StoreVerb::Use { url } = verb
+        && choose::names_new_file(global)
+    {
+        return choose::run(global, &one_store(global, &Place::without_configuration(global)?, url)?);
+    }
     let place = Place::find(global)?;
     match verb {
         StoreVerb::Check { url } => {

@@ -71,6 +71,17 @@ fn without_a_configuration_store_use_writes_no_file() {
     assert!(!site.state().exists(), "the store was not made either");
 }
 
+#[test]
+fn store_use_creates_the_configuration_that_was_named() {
+    let site = Site::new();
+    let (url, config) = (format!("sqlite:{}", site.database().display()), site.path("new.toml"));
+    let said = site.say(&["--config", config.to_str().unwrap(), "store", "use", &url]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(fs::read_to_string(&config).unwrap(), format!("store = \"{url}\"\n"));
+    let said = site.say(&["--config", site.path("other.toml").to_str().unwrap(), "status"]);
+    assert_eq!(said.code, 2, "every other command needs it: {said:?}");
+}
+
 /// The state directory is trusted by the rule for configurations.
 #[test]
 fn a_state_directory_that_others_can_change_is_refused() {
