@@ -29,7 +29,10 @@ pub fn run(global: &Global, options: &RunsOptions) -> Result<Code, Failure> {
     } else {
         show::line(&format!("store   {}", place.shown_store()));
         show::line("");
-        describe(&list.runs);
+        // An unreadable record may hold runs.
+        if !list.runs.is_empty() || list.errors.is_empty() {
+            describe(&list.runs);
+        }
     }
     Ok(super::report_unread(global, &list.errors, Code::DONE))
 }

@@ -56,6 +56,8 @@ fn describe(status: &StatusAnswer, options: &StatusOptions, now: Wall) {
     }
     show::line("");
     match (&options.job, status.jobs.as_slice()) {
+        // Whether a job has run cannot be told from a record that cannot be read.
+        (_, []) if !status.errors.is_empty() => {}
         (Some(name), []) => show::line(&format!("{name} has never run on this store.")),
         (None, []) => show::line("No job has run on this store yet. Try: fencepost run hello -- echo hello"),
         (Some(_), jobs) => jobs.iter().for_each(|job| describe_job(job, now)),

@@ -129,6 +129,11 @@ fn one_unreadable_record_hides_no_other() {
         contains(&said.stderr, &["Cannot read the record under ", "bad", ". Everything else is shown."]);
         assert!(!arguments.contains(&"--json") || said.stdout.contains("Cannot read the record"), "{said:?}");
     }
+    for verb in ["status", "runs"] {
+        let said = site.say(&[verb, "bad"]);
+        assert_eq!(said.code, 125, "{said:?}");
+        assert!(!said.stdout.contains("never run") && !said.stdout.contains("No runs"), "{said:?}");
+    }
     // By the configuration, and into a file.
     assert_eq!(desk.say(&["overdue"]).code, 125);
     let file = site.path("x.prom");

@@ -114,8 +114,8 @@ fn unguarded(config: &Config) -> Result<Vec<InstalledDifference>, Failure> {
     let text = crontab::listed().unwrap_or_default().unwrap_or_default();
     let of_line = |line: originals::Original| InstalledDifference {
         message: format!(
-            "{} is also started without fencepost, by line {} of your crontab: {}. Comment it out by: fencepost install \
-             crontab --write",
+            "{} is also started without fencepost, by line {} of your crontab: {}. Comment it out by crontab -e; for jobs \
+             that cron starts, fencepost install crontab --write does it.",
             line.job,
             line.number,
             show::flat(&line.line)
