@@ -202,15 +202,15 @@ pub fn slots_in_history<R: BarrierRules>(wanted: Wanted, record: Option<&Record>
 /// The slots of a window that are newer than every slot of it in the ring. The ring evicts outcomes in the order in which
 /// they were written, so it may hold only an older slot that was recorded late.
 fn older_in_window<R: BarrierRules>(ledger: &Ledger, from: Wall, before: Wall, calendar: Calendar<'_>) -> Older {
+    let Some(last) = ledger.given_up.map(|slot| slot.min(Wall(before.0.saturating_sub(1)))) else {
+        return Older::default();
+    };
     let ring: Vec<&Outcome> = ledger.ring.iter().collect();
     let known = Known::of::<R>(Wanted::Newest { from, before }, &ring, calendar);
     let first = match known.slot {
         Some(slot) if known.own.is_empty() => slot,
         Some(slot) => after(slot),
         None => from,
-    };
-    let Some(last) = ledger.given_up.map(|slot| slot.min(Wall(before.0.saturating_sub(1)))) else {
-        return Older::default();
     };
     if last < first {
         return Older::default();
