@@ -27,7 +27,6 @@
 //! * [`skips`]: the triggers that were waved off, counted under a key of their own.
 //! * [`lease`]: every rule about who may hold, renew and release.
 //! * [`fence`]: what a target checks in the same step as a write.
-//! * [`busy`]: the fence and the busy-lease of a resource that commands are run on.
 //! * [`said`]: what a job says of itself while it runs.
 //! * [`transition`]: one change of a record, carried through lost swaps and unknown fates.
 //! * [`run`]: one guarded run, from the first look to the last swap.
@@ -40,7 +39,6 @@ pub mod advice;
 pub mod agenda;
 pub mod artifact;
 pub mod barrier;
-pub mod busy;
 pub mod contract;
 pub mod duration;
 pub mod fence;

@@ -14,6 +14,9 @@ pub const NAME_CHARS_MAX: usize = 128;
 /// The most characters of a job's name and host together: the encoded key must fit into a file name.
 const JOB_CHARS_MAX: usize = 160;
 
+/// The most bytes that the name of a resource may have: it stands in the resource's record.
+pub const RESOURCE_BYTES_MAX: usize = 1024;
+
 /// Digits of a slot in a history key: keys sort by slot until the year 33,000.
 const HISTORY_SLOT_DIGITS: usize = 15;
 const HISTORY_SLOTS_END: i64 = 999_999_999_999_999;
@@ -90,6 +93,9 @@ pub struct Job {
     /// A `once` key, which is a job with one slot.
     #[serde(default, skip_serializing_if = "is_false")]
     once: bool,
+    /// It is a resource that commands are run on, with its whole name. Its record has a fence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    resource: Option<String>,
 }
 
 fn is_false(flag: &bool) -> bool {
@@ -98,12 +104,18 @@ fn is_false(flag: &bool) -> bool {
 
 impl Job {
     pub fn shared(name: Name) -> Self {
-        Self { name, host: None, once: false }
+        Self { name, host: None, once: false, resource: None }
     }
 
     /// The `once` item with this key. It is separate from every job of that name.
     pub fn once(key: Name) -> Self {
-        Self { name: key, host: None, once: true }
+        Self { name: key, host: None, once: true, resource: None }
+    }
+
+    /// A resource that commands are run on, apart from every job of that name. A text that is no name is named by its hash.
+    pub fn of_resource(text: &str) -> Self {
+        let name = Name::new(text).unwrap_or_else(|_| Name(hash(text)));
+        Self { name, host: None, once: false, resource: Some(text.to_string()) }
     }
 
     /// The job of one host. Characters of the host name that a name may not contain become dashes.
@@ -120,7 +132,7 @@ impl Job {
             let reason = format!("with the host {host:?} it has {chars} characters, more than {JOB_CHARS_MAX}");
             return Err(NameError { name: format!("{:?}", name.as_str()), reason });
         }
-        Ok(Self { name, host: Some(host.to_string()), once: false })
+        Ok(Self { name, host: Some(host.to_string()), once: false, resource: None })
     }
 
     /// Parses the output of [`Display`](fmt::Display): a name, or a name and a host.
@@ -128,20 +140,39 @@ impl Job {
         if let Some(key) = text.strip_prefix(ONCE) {
             return Name::new(key).map(Self::once);
         }
+        if let Some(text) = text.strip_prefix(RESOURCE) {
+            return Ok(Self::of_resource(text));
+        }
         match text.split_once('@') {
             None => Name::new(text).map(Self::shared),
             Some((name, host)) => Self::of_host(Name::new(name)?, host),
         }
     }
 
-    /// The name without the `once` mark; keys tell the two apart by their first component.
+    /// The name without the mark of a `once` item or of a resource; keys tell them apart by their first component.
     fn unmarked(&self) -> String {
-        let text = self.to_string();
-        text.strip_prefix(ONCE).map_or(text.clone(), String::from)
+        match &self.host {
+            None => self.name.to_string(),
+            Some(host) => format!("{}@{host}", self.name),
+        }
+    }
+
+    /// What the keys of its history and its counters begin with.
+    fn space(&self) -> &'static str {
+        match (self.once, &self.resource) {
+            (true, _) => "once-",
+            (false, Some(_)) => "resource-",
+            (false, None) => "",
+        }
     }
 
     pub fn is_once(&self) -> bool {
         self.once
+    }
+
+    /// The whole name of the resource, if it is one.
+    pub fn resource(&self) -> Option<&str> {
+        self.resource.as_deref()
     }
 
     pub fn host(&self) -> Option<&str> {
@@ -152,14 +183,15 @@ impl Job {
 /// The prefix of a `once` item's name, which no job name can have.
 const ONCE: &str = "once=";
 
+/// The same for a resource.
+const RESOURCE: &str = "resource=";
+
 impl fmt::Display for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.once {
-            f.write_str(ONCE)?;
-        }
-        match &self.host {
-            None => write!(f, "{}", self.name),
-            Some(host) => write!(f, "{}@{host}", self.name),
+        match (&self.resource, self.once) {
+            (Some(text), _) => write!(f, "{RESOURCE}{text}"),
+            (None, true) => write!(f, "{ONCE}{}", self.unmarked()),
+            (None, false) => f.write_str(&self.unmarked()),
         }
     }
 }
@@ -175,8 +207,11 @@ impl Key {
         Self("meta/store".to_string())
     }
 
-    /// A job's record.
+    /// A job's record, or the record of an item of work or of a resource.
     pub fn job(job: &Job) -> Self {
+        if let Some(text) = &job.resource {
+            return Self::resource(text);
+        }
         if job.once {
             return Self(format!("once/{}", encode(job.name.as_str())));
         }
@@ -185,8 +220,7 @@ impl Key {
 
     /// A job's skip counters, separate from its record: a skip never disturbs a renewal.
     pub fn skips(job: &Job) -> Self {
-        let space = if job.once { "once-skips" } else { "skips" };
-        Self(format!("{space}/{}", encode(&job.unmarked())))
+        Self(format!("{}skips/{}", job.space(), encode(&job.unmarked())))
     }
 
     /// Outcomes of one slot that do not fit into the job's record. A full page is followed by another. The keys of a
@@ -198,8 +232,7 @@ impl Key {
 
     /// The prefix of all history keys of a job.
     pub fn histories(job: &Job) -> String {
-        let space = if job.once { "once-history" } else { "history" };
-        format!("{space}/{}/", encode(&job.unmarked()))
+        format!("{}history/{}/", job.space(), encode(&job.unmarked()))
     }
 
     /// The key just before a slot's history, to start a scan. None before the first slot.

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::artifact::Fingerprint;
+use crate::fence::Fence;
 use crate::format::Unknown;
 use crate::history::Aside;
 use crate::ledger::{Barred, Covered, Ledger, Outcome, RING_OUTCOMES_KEPT, RING_OUTCOMES_MAX, Trigger, cut};
@@ -21,6 +22,8 @@ use crate::said::Published;
 use crate::slot::Timing;
 use crate::time::{Era, Wall, as_millis};
 use crate::token::{Nonce, RunId, StoreId, Token};
+
+mod earlier;
 
 pub use crate::format::{FORMAT, Format, Unreadable, decode, encode};
 
@@ -60,6 +63,9 @@ pub struct Record {
     /// The parameters of an item of work that is done once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub params: Option<Fingerprint>,
+    /// The fence of a resource that commands are run on: the last write that was let at it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<Fence>,
     /// The store that the job was moved to. Nothing is granted here any more, and nothing changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved_to: Option<String>,
@@ -369,9 +375,26 @@ impl Record {
         encode(self)
     }
 
+    /// Advances the fence of a resource. Only its last command counts, so the outcomes of earlier ones are dropped: what a
+    /// job has published is in the job's own record.
+    pub fn advance_fence(&mut self, fence: Fence) {
+        self.fence = Some(fence);
+        self.ledger = Ledger::default();
+    }
+
+    /// Reads the record of a resource back, also as earlier versions wrote it. A record that cannot be read, or that has no
+    /// fence, is never taken for a free resource.
+    pub fn decode_resource(bytes: &[u8]) -> Result<Self, Unreadable> {
+        let record = earlier::decode_resource(bytes)?;
+        match (&record.fence, record.job.resource()) {
+            (Some(_), Some(_)) => Ok(record),
+            _ => Err(Unreadable::Damaged("it is not the record of a resource".into())),
+        }
+    }
+
     /// Reads a record back, for this job and no other.
     pub fn decode(bytes: &[u8], job: &Job) -> Result<Self, Unreadable> {
-        let mut record: Self = decode(bytes)?;
+        let mut record = if job.resource().is_some() { Self::decode_resource(bytes)? } else { decode(bytes)? };
         if record.job != *job {
             return Err(Unreadable::OtherJob(record.job));
         }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::known::tries;
 use self::known::{done, failed, is_run, known, newest, past_failures};
 use crate::artifact::Fingerprint;
+use crate::fence::{Fence, Write};
 use crate::format::Unknown;
 use crate::ledger::{Covered, Status, Trigger};
 use crate::plan::{self, Gap, Plan, PlanRules, SlotState, State, Why, plan};
@@ -31,6 +32,8 @@ pub enum Choice {
     Due(Box<Scheduled>),
     /// The single slot of a `once` item.
     Once { params: Option<Fingerprint>, on_unknown: OnUnknown },
+    /// The turn of a command at a fenced resource, which the claim judges by the fence in the record.
+    Fenced(Box<Write>),
 }
 
 /// The single slot of a `once` item.
@@ -150,6 +153,8 @@ pub struct Chosen {
     /// Slots that will never run.
     pub missed: Option<Covered>,
     pub timing: Option<Timing>,
+    /// The fence that the claim writes, for a command on a fenced resource.
+    pub fence: Option<Fence>,
 }
 
 /// Why nothing runs.
@@ -241,6 +246,7 @@ impl Choice {
             Self::Slot(named) => named.choose::<R>(record, lease, now),
             Self::Due(scheduled) => scheduled.choose::<R>(record, lease, now),
             Self::Once { params, on_unknown } => once::<R>(*params, *on_unknown, record, lease),
+            Self::Fenced(write) => Ok(Chosen::at(write.at, Trigger::Manual)),
         }
     }
 
@@ -272,7 +278,7 @@ impl Choice {
     pub fn current<R: PlanRules>(&self, record: &Record, now: Wall) -> Option<Wall> {
         match self {
             // The second caller of a `once` item is told that it is in progress.
-            Self::At(_) | Self::Once { .. } => None,
+            Self::At(_) | Self::Once { .. } | Self::Fenced(_) => None,
             Self::Slot(named) => Some(named.slot),
             Self::Due(scheduled) => scheduled.newest(&scheduled.plan::<R>(Some(record), Standing::Stands, now).1, now),
         }
@@ -332,7 +338,7 @@ impl Scheduled {
         let is_here = |slot: &Wall| *slot <= now + self.terms.slack;
         let settles = Some(slot).filter(is_here).filter(|slot| self.schedule.before(*slot) <= plan.evaluated);
         let timing = Timing { since: plan.since, evaluated: plan.evaluated, settles, ..timing };
-        Ok(Chosen { slot, trigger, covers, missed, timing: Some(timing) })
+        Ok(Chosen { slot, trigger, covers, missed, timing: Some(timing), fence: None })
     }
 
     /// The slot of the plan that this trigger tries next. One trigger tries each slot once.
@@ -409,8 +415,8 @@ impl Scheduled {
 }
 
 impl Chosen {
-    fn at(slot: Wall, trigger: Trigger) -> Self {
-        Self { slot, trigger, covers: None, missed: None, timing: None }
+    pub(crate) fn at(slot: Wall, trigger: Trigger) -> Self {
+        Self { slot, trigger, covers: None, missed: None, timing: None, fence: None }
     }
 }
 

@@ -228,12 +228,6 @@ impl Child {
         Vec::new()
     }
 
-    /// Starts the child with a deadline that is not the one of a job's lease.
-    pub(crate) fn spawn_until(&mut self, deadline: Boot) -> Vec<Input> {
-        let env = (self.plan.env)(None, &[]);
-        self.start(self.plan.argv.clone(), Some(deadline), env)
-    }
-
     fn start(&mut self, argv: Vec<OsString>, deadline: Option<Boot>, env: Variables) -> Vec<Input> {
         self.foreground = !self.is_preparing && self.terminal.as_ref().is_some_and(Terminal::is_for_reading);
         self.is_ordered = true;

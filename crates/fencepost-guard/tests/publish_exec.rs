@@ -13,8 +13,10 @@ use std::time::Duration;
 use fencepost_core::fence::Mode;
 use fencepost_core::name::{Job, Name};
 use fencepost_core::token::{RunId, StoreId, Token};
+use fencepost_guard::drive::Callee;
 use fencepost_guard::host::Host;
 use fencepost_guard::keeper::Keeper;
+use fencepost_guard::local::Local;
 use fencepost_guard::publish::exec::{Desk, Ran, Task, publish};
 use fencepost_guard::publish::{PublishError, Request, Writer};
 use fencepost_store::{Access, StoreHandle};
@@ -73,7 +75,9 @@ fn be_writer(arguments: &[String]) -> ExitCode {
         env: Vec::new(),
     };
     let host = Host::this();
-    let desk = Desk { store: StoreHandle::new(database, Access::default()).open().unwrap(), host: &host };
+    let store = StoreHandle::new(database, Access::default()).open().unwrap();
+    let local = Local::new(Path::new("state"), host.clone());
+    let desk = Desk { store: Callee { store, is_embedded: true }, host: &host, local: &local };
     // Writers that are to race wait here for each other, as near to the check as can be.
     if let Some(gate) = std::env::var_os(GATE) {
         fs::write(format!("{}-{token}", Path::new(&gate).display()), "").unwrap();
@@ -81,7 +85,7 @@ fn be_writer(arguments: &[String]) -> ExitCode {
             std::hint::spin_loop();
         }
     }
-    let code = match publish(&request, &desk, &task, keeper, &mut |_| {}) {
+    let code = match publish(&request, desk, &task, keeper, &mut |_| {}) {
         Ok(Ran { code, receipt }) => {
             eprintln!("{receipt:?}");
             code

@@ -346,6 +346,7 @@ fn upstream(attempts: &[Past], going: Option<Current>, zone: &str, midnight: Wal
         timing: Default::default(),
         paused: Default::default(),
         params: Default::default(),
+        fence: None,
         moved_to: Default::default(),
         unknown: Default::default(),
     };

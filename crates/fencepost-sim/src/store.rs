@@ -165,6 +165,7 @@ fn unused_record(store: StoreId) -> Record {
         timing: None,
         paused: None,
         params: None,
+        fence: None,
         moved_to: None,
         unknown: Default::default(),
     }

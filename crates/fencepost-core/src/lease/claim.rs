@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::fenced;
 use super::outcome::{end_run, lost, write_down};
 use super::{Context, Decision, Refusal, Rules, Standing, known_or_first, slot_clock, trusted_date, written};
 use crate::ledger::{Covered, EndedBy, Ending, Outcome, Status, Trigger};
@@ -39,6 +40,10 @@ impl Claim {
         if let Choice::Once { params, .. } = &self.slot {
             next.params = next.params.or(*params);
         }
+        if let Some(fence) = chosen.fence.clone() {
+            next.advance_fence(fence);
+            whole.clear();
+        }
         next.lease = Some(self.lease::<R>(chosen, context));
         Ok(written(next, whole, context))
     }
@@ -51,6 +56,9 @@ impl Claim {
         let standing = record.map_or(Standing::Free, |record| self.standing::<R>(record, context));
         if let Some(Paused { since, by, note, .. }) = record.and_then(|record| record.paused.clone()) {
             return Err(Refusal::NotNow { why: NotNow::Paused { since, by, note }, account: false });
+        }
+        if let Choice::Fenced(write) = &self.slot {
+            return fenced::choose::<R>(write, record, &standing);
         }
         if let Some(why) = self.slot.early::<R>(record, now) {
             return Err(Refusal::NotNow { why, account: false });
@@ -136,6 +144,7 @@ impl Claim {
             Choice::At(slot) | Choice::Slot(Named { slot, .. }) => *slot,
             Choice::Due(due) => due.schedule.at_or_before(context.now.wall).unwrap_or(context.now.wall),
             Choice::Once { .. } => slot::ONCE,
+            Choice::Fenced(write) => write.at,
         };
         let outcome = self.outcome(&next, slot, ending.clone(), context.now.wall);
         whole.extend(write_down::<R>(&mut next, outcome, ending));

@@ -3,9 +3,11 @@
 //! * `rules`: who may hold, renew and release, and when a lease ends.
 //! * `intent`: the changes that a caller can ask for, and how each is decided.
 //! * `claim`: the change that chooses a slot and takes the lease.
+//! * `fenced`: the same for a command on a fenced resource.
 //! * `outcome`: what a change writes into the ledger.
 
 mod claim;
+mod fenced;
 mod intent;
 mod outcome;
 mod rules;
@@ -25,6 +27,7 @@ use crate::time::{Boot, Reference, Wall};
 use crate::token::{Nonce, RunId, StoreId, Token};
 
 pub use claim::Claim;
+pub use fenced::NoTurn;
 pub use intent::Intent;
 pub use rules::{Cause, Honest, Rules, Sighting, Standing, TTL_MAX, TTL_MIN};
 
@@ -106,6 +109,9 @@ pub enum Refusal {
     NoTokenLeft,
     #[error("{0}")]
     Sealed(Seal),
+    /// A command does not get its turn at a fenced resource.
+    #[error("{0}")]
+    NoTurn(NoTurn),
 }
 
 impl Refusal {
@@ -159,6 +165,7 @@ fn first_record(store: StoreId, context: &Context<'_>) -> Record {
         timing: None,
         paused: None,
         params: None,
+        fence: None,
         moved_to: None,
         unknown: Default::default(),
     }

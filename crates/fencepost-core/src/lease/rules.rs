@@ -7,6 +7,8 @@ use core::fmt;
 use core::time::Duration;
 
 use super::{Facts, Me};
+use crate::fence::{self, Fence, Refused, Strict, Verdict, Write};
+use crate::ledger::Outcome;
 use crate::plan::PlanRules;
 use crate::record::{Lease, Record, Until};
 use crate::slot;
@@ -168,6 +170,17 @@ pub trait Rules: PlanRules {
         let after = |token: Option<Token>| token.map_or(Some(Token::default()), Token::next);
         let date = Token::new(u64::try_from(date.0).unwrap_or(0))?;
         Some(after(last)?.max(after(high_water)?).max(date))
+    }
+
+    /// Judges a command on a fenced resource by the fence in the record that its claim replaces.
+    fn judge(seen: Option<&Fence>, write: &Write) -> Result<Verdict, Refused> {
+        fence::judge::<Strict>(seen, write)
+    }
+
+    /// The exit code with which the command that the fence names has ended. A command that died has none, and neither has
+    /// one whose end is not recorded: it may have happened in part.
+    fn recorded_code(last: Option<&Outcome>) -> Option<i32> {
+        last?.exit_code
     }
 }
 

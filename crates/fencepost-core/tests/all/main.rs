@@ -7,6 +7,7 @@ mod calendar;
 mod claim;
 mod common;
 mod differential;
+mod fenced;
 mod history;
 mod lease;
 mod overdue;

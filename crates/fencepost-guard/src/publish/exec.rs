@@ -1,51 +1,51 @@
 //! A command, run on a resource that cannot check a token itself. It is only gated, and at most once per token and
 //! operation: the fence is advanced first, then the command runs.
 //!
-//! Fence and busy-lease stand in one record of the store ([`fencepost_core::busy`]). For as long as any process of the
-//! command may live, a newer token waits; a lower one is refused. The keeper ends the tree by the lease's deadline,
-//! whatever becomes of this process, and the next command is let in only when the tree is dead.
+//! It is a run over the resource's record: the claim judges the fence and takes the lease in one swap, the same driver renews
+//! the lease, and the same keeper ends the tree by its deadline. While another command runs, a newer token waits; a lower
+//! one is refused. The next command is let in only when the tree is dead.
 
-mod guard;
-
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
-use std::thread::sleep;
+use std::rc::Rc;
 use std::time::Duration;
 
-use fencepost_core::busy::{Busy, Change, Entry, Evidence, Intent, Outcome, RESOURCE_BYTES_MAX, State, Step, Watched};
-use fencepost_core::fence::{Fence, Level};
-use fencepost_core::lease::{Honest, Rules};
+use fencepost_core::fence::{Fence, Level, Verdict};
+use fencepost_core::history::Aside;
+use fencepost_core::lease::{Claim, Context, Honest, NoTurn, Refusal, Rules};
+use fencepost_core::ledger::Trigger;
+use fencepost_core::name::{Job, RESOURCE_BYTES_MAX};
+use fencepost_core::record::{Holder, Record};
 use fencepost_core::register::{Fate, StoreError};
-use fencepost_core::time::Boot;
-use fencepost_core::token::RunId;
-use fencepost_store::Store;
+use fencepost_core::run::{Event, Finish, Overlap, Run, Stages, Terms, Why};
+use fencepost_core::slot::Choice;
+use fencepost_core::time::Reference;
+use fencepost_core::token::{Nonce, RunId};
 
 use super::{PublishError, Receipt, Request, digest};
-use crate::child::{Child, Plan, Variables};
+use crate::child::{Child, Environment, Plan, Variables};
 use crate::clock;
+use crate::drive::{Callee, Note, drive};
 use crate::host::Host;
 use crate::keeper::Keeper;
+use crate::local::Local;
+use crate::signals::Signals;
 use crate::terminal::Terminal;
-use crate::worker::perform;
-use guard::Guard;
-
-/// Between two looks at a resource that is busy: short at first, because most commands are.
-const LOOK_PAUSE_MIN: Duration = Duration::from_millis(20);
-const LOOK_PAUSE_MAX: Duration = Duration::from_millis(250);
+use crate::transact::look;
 
 /// The command and the resource it is run on.
 #[derive(Clone, Debug)]
 pub struct Task {
     pub resource: String,
     pub argv: Vec<OsString>,
-    /// How long the busy-lease lasts without a renewal.
+    /// How long the lease lasts without a renewal.
     pub ttl: Duration,
     /// How long the command has between TERM and KILL.
     pub grace: Duration,
     /// How long to wait for another command on the same resource.
     pub wait: Duration,
-    /// What the command is told besides who runs it.
+    /// The variables that the command gets besides those that name its run.
     pub env: Variables,
 }
 
@@ -57,100 +57,84 @@ pub struct Ran {
     pub code: i32,
 }
 
-/// Where the record is, and who asks.
-#[derive(Clone)]
+/// The store that holds the record, and this host.
+#[derive(Debug)]
 pub struct Desk<'a> {
-    pub store: Arc<dyn Store>,
+    pub store: Callee,
     pub host: &'a Host,
-}
-
-impl std::fmt::Debug for Desk<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Desk").field("host", self.host).finish_non_exhaustive()
-    }
+    pub local: &'a Local,
 }
 
 /// Waits for its turn, runs the command, and lets the next one in when nothing of it is left.
 ///
-/// The keeper was started before the store was opened; `tell` hears what goes on meanwhile.
+/// The keeper was started before the store was opened; `tell` gets a sentence where the command has to wait.
 pub fn publish(
     request: &Request,
-    desk: &Desk<'_>,
+    desk: Desk<'_>,
     task: &Task,
     keeper: Keeper,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Ran, PublishError> {
+    check(task)?;
     let turn = RunId(uuid::Uuid::now_v7());
     let terminal = Terminal::detect();
-    let entry = entry(request, desk, task, turn, &keeper)?;
-    let taken = match enter(desk, task, entry, tell)? {
-        Entered::Ran { busy, code } => {
-            return Ok(Ran { receipt: receipt(busy.fence, true, Vec::new()), code });
-        }
-        Entered::Turn(taken) => *taken,
-    };
-    let plan = Plan {
-        prepare: None,
-        scout: None,
-        argv: task.argv.clone(),
-        cwd: None,
-        grace: task.grace,
-        leave_children: false,
-        observe: false,
-        ends_when_asked: false,
-        stdout: None,
-        stderr: None,
-        label: format!("publish exec on {}", task.resource),
-        run: turn,
-        // What the command says of itself is said to the run around us, which collects it.
-        said: std::path::PathBuf::new(),
-        env: environment(request, task),
-    };
-    Guard::new(desk, task, turn, taken, Child::new(plan, keeper, terminal))?.watch()
+    let mut signals = Signals::listen()
+        .map_err(|error| PublishError::Failed(format!("Cannot listen to signals: {error}. Nothing was run.")))?;
+    let holder = desk.host.holder(std::process::id().cast_signed(), keeper.mark());
+    let run = Run::new(terms(task, claim(request, task, turn, holder)));
+    let granted = Rc::default();
+    let mut child = Child::new(plan(request, task, turn, Rc::clone(&granted)), keeper, terminal);
+    let mut remarks = Vec::new();
+    let finish = drive(run, desk.store, desk.local, &mut signals, &mut child, &mut |note| match note {
+        Note::Event(Event::Waiting { record, .. }) => tell(&waiting(task, &record)),
+        Note::LeftOvers(processes) => remarks.push(format!(
+            "The command left these running on {}, and they were ended: {}.",
+            task.resource,
+            processes.join(", ")
+        )),
+        _ => {}
+    });
+    if let Finish::Interrupted(signal) = finish {
+        // Nothing was run. The process ends as it would have without listening.
+        let _ = signal_hook::low_level::emulate_default_handler(signal);
+    }
+    ended(task, finish, granted.take(), remarks)
 }
 
-/// Says what would come of it, and touches nothing.
+/// Decides as a claim would, and changes nothing in the store.
 pub fn dry_run(request: &Request, desk: &Desk<'_>, task: &Task) -> Result<Receipt, PublishError> {
-    use fencepost_core::busy::{Moment, Turn};
-    use fencepost_core::fence::{Strict, Verdict, judge};
-    use fencepost_core::time::Reference;
-    use fencepost_core::token::Nonce;
-
     check(task)?;
-    let asked = clock::now();
-    let answer = desk.store.read(&fencepost_core::name::Key::resource(&task.resource));
-    let answer = answer.map_err(|error| failed(task, "look at", &error))?;
-    let busy = answer.value.map(|entry| Busy::decode(&entry.bytes, &task.resource)).transpose();
-    let busy = busy.map_err(|why| {
-        failed(
-            task,
-            "look at",
-            &fencepost_core::transition::unreadable(&format!("the record of {}", task.resource), &why),
-        )
-    })?;
-    let reference = answer.clock.map(|clock| Reference { clock, asked: asked.boot });
-    let turn = RunId(uuid::Uuid::now_v7());
-    let write = request.write(task.digest(), false);
-    let holder = desk.host.holder_by_hand();
-    let entry = Entry { resource: task.resource.clone(), turn, write: write.clone(), ttl: task.ttl, holder };
-    let moment = Moment {
-        now: asked.boot,
-        wall: asked.wall,
-        reference: reference.as_ref(),
+    let (turn, job) = (RunId(uuid::Uuid::now_v7()), Job::of_resource(&task.resource));
+    let asked = clock::boot_now();
+    let (record, clock) = look(desk.store.store.as_ref(), &job).map_err(|error| failed(task, "look at", &error))?;
+    let now = clock::now();
+    let facts = desk.local.facts(record.as_ref(), now.boot);
+    let reference = clock.map(|clock| Reference { clock, asked });
+    let context = Context {
+        job: &job,
+        now,
         nonce: Nonce { by: turn, write: 0 },
+        reference: reference.as_ref(),
+        facts: &facts,
+        store: None,
+        aside: Aside::default(),
     };
-    let evidence = busy.as_ref().map(|busy| evidence(desk.host, busy, None)).unwrap_or_default();
-    let judged = judge::<Strict>(busy.as_ref().map(|busy| &busy.fence), &write);
-    match (entry.decide(busy.as_ref(), &evidence, &moment), judged) {
-        (Turn::Refused(refused), _) | (_, Err(refused)) => Err(PublishError::Refused { refused, level: Level::Gated }),
-        (turn, Ok(Verdict::Accept(fence) | Verdict::AlreadyApplied(fence))) => {
-            let waits = matches!(turn, Turn::Wait(_)).then(|| busy.as_ref().map(|busy| waiting(task, busy)));
-            Ok(receipt(
-                fence,
-                matches!(turn, Turn::Ran { .. } | Turn::Unknown(_)),
-                waits.flatten().into_iter().collect(),
-            ))
+    let claim = claim(request, task, turn, desk.host.holder_by_hand());
+    let refusal = match claim.choose::<Honest>(record.as_ref(), &context) {
+        Err(Refusal::NoTurn(NoTurn::Refused(refused))) => {
+            return Err(PublishError::Refused { refused, level: Level::Gated });
         }
+        chosen => chosen.err(),
+    };
+    let seen = record.as_ref().and_then(|record| record.fence.as_ref());
+    let (Verdict::Accept(fence) | Verdict::AlreadyApplied(fence)) =
+        Honest::judge(seen, &request.write(task.digest(), false))
+            .map_err(|refused| PublishError::Refused { refused, level: Level::Gated })?;
+    match refusal {
+        None => Ok(receipt(fence, false, Vec::new())),
+        Some(Refusal::NoTurn(_)) => Ok(receipt(fence, true, Vec::new())),
+        Some(Refusal::Held { record, .. }) => Ok(receipt(fence, false, vec![waiting(task, &record)])),
+        Some(other) => Err(not_granted(task, &other)),
     }
 }
 
@@ -165,30 +149,6 @@ impl Task {
     }
 }
 
-/// A turn that was taken, and until when it holds.
-struct Taken {
-    fence: Fence,
-    deadline: Boot,
-    sent: Boot,
-    writes: u32,
-}
-
-enum Entered {
-    Turn(Box<Taken>),
-    Ran { busy: Box<Busy>, code: i32 },
-}
-
-fn entry(request: &Request, desk: &Desk<'_>, task: &Task, turn: RunId, keeper: &Keeper) -> Result<Entry, PublishError> {
-    check(task)?;
-    Ok(Entry {
-        resource: task.resource.clone(),
-        turn,
-        write: request.write(task.digest(), false),
-        ttl: task.ttl,
-        holder: desk.host.holder(std::process::id().cast_signed(), keeper.mark()),
-    })
-}
-
 fn check(task: &Task) -> Result<(), PublishError> {
     if task.resource.is_empty() || task.resource.len() > RESOURCE_BYTES_MAX {
         let length = task.resource.len();
@@ -198,73 +158,57 @@ fn check(task: &Task) -> Result<(), PublishError> {
     Ok(())
 }
 
-/// Takes the turn, after whoever has it now; or says why not.
-fn enter(desk: &Desk<'_>, task: &Task, entry: Entry, tell: &mut dyn FnMut(&str)) -> Result<Entered, PublishError> {
-    let mut change = Change::new(&task.resource, entry.turn, Intent::Enter(Box::new(entry)), 0);
-    let give_up = clock::boot_now() + task.wait;
-    let mut pause = LOOK_PAUSE_MIN;
-    let mut watched = None;
-    let mut told = None;
-    loop {
-        let outcome =
-            carry(desk, &mut change, &mut watched).map_err(|error| failed(task, "take its turn at", &error))?;
-        match outcome {
-            Outcome::Stands { busy, sent } => {
-                let deadline = Honest::deadline(sent, task.ttl);
-                let writes = change.writes();
-                return Ok(Entered::Turn(Box::new(Taken { fence: busy.fence, deadline, sent, writes })));
-            }
-            Outcome::Wait { busy, .. } if clock::boot_now() < give_up => {
-                if told != Some(busy.turn) {
-                    tell(&waiting(task, &busy));
-                    told = Some(busy.turn);
-                }
-                sleep(pause.min(give_up.since(clock::boot_now())));
-                pause = (pause * 2).min(LOOK_PAUSE_MAX);
-            }
-            Outcome::Wait { busy, remaining } => return Err(still_busy(task, &busy, remaining)),
-            Outcome::Ran { busy, code } => return Ok(Entered::Ran { busy, code }),
-            Outcome::Unknown { busy, cause } => {
-                return Err(PublishError::Failed(format!(
-                    "This command was started on {} before, under the same token, and {cause} before it ended: it may have \
-                     happened, in whole or in part. It was not run again. Look at {} by hand, then give it another --op \
-                     or let the next run do it.",
-                    task.resource, busy.resource
-                )));
-            }
-            Outcome::Refused(refused) => return Err(PublishError::Refused { refused, level: Level::Gated }),
-            Outcome::Lost { .. } => unreachable!("a turn that was not taken cannot be lost"),
-        }
+fn claim(request: &Request, task: &Task, turn: RunId, holder: Holder) -> Claim {
+    Claim {
+        run: turn,
+        ttl: task.ttl,
+        holder,
+        slot: Choice::Fenced(Box::new(request.write(task.digest(), false))),
+        zone: "UTC".to_string(),
+        trigger: Trigger::Manual,
     }
 }
 
-/// Carries a change to its end, on the spot.
-fn carry(desk: &Desk<'_>, change: &mut Change, watched: &mut Option<Watched>) -> Result<Outcome, StoreError> {
-    let mut step = change.begin(clock::now());
-    loop {
-        step = match step {
-            Step::Call(call) => {
-                let answer = perform(desk.store.as_ref(), &call);
-                let now = clock::now();
-                let mut consult = |busy: &Busy| {
-                    *watched = busy.watch(*watched, now.boot);
-                    evidence(desk.host, busy, *watched)
-                };
-                change.answered(now, answer, &mut consult)
-            }
-            Step::Done(outcome) => return Ok(outcome),
-            Step::Failed(error) => return Err(error),
-        }
+fn terms(task: &Task, claim: Claim) -> Terms {
+    Terms {
+        job: Job::of_resource(&task.resource),
+        claim,
+        grace: task.grace,
+        overlap: Overlap::Skip,
+        wait: Some(task.wait),
+        timeout: None,
+        run_without_store: false,
+        inside: Vec::new(),
+        stages: Stages::default(),
+        empty_exit: None,
+        observe: false,
+        stuck_after: None,
     }
 }
 
-fn evidence(host: &Host, busy: &Busy, watched: Option<Watched>) -> Evidence {
-    let is_dead = matches!(&busy.state, State::Running(running) if host.knows_dead(&running.holder));
-    Evidence { is_dead, watched }
+fn plan(request: &Request, task: &Task, turn: RunId, granted: Rc<RefCell<Option<Fence>>>) -> Plan {
+    Plan {
+        prepare: None,
+        scout: None,
+        argv: task.argv.clone(),
+        cwd: None,
+        grace: task.grace,
+        leave_children: false,
+        observe: false,
+        ends_when_asked: false,
+        stdout: None,
+        stderr: None,
+        label: format!("publish exec on {}", task.resource),
+        run: turn,
+        // What the command says of itself is said to the run around us, which collects it.
+        said: std::path::PathBuf::new(),
+        env: environment(request, task, granted),
+    }
 }
 
-/// Who the command is run for. A job of a run knows already; by hand it is told here.
-fn environment(request: &Request, task: &Task) -> crate::child::Environment {
+/// Names the run that the command is run for. A job of a run knows it already; by hand it is told here. The grant comes
+/// with the fence that the claim wrote, which the receipt shows.
+fn environment(request: &Request, task: &Task, granted: Rc<RefCell<Option<Fence>>>) -> Environment {
     let writer = request.writer.clone();
     let mut variables: Variables = [
         ("FENCEPOST_JOB", writer.job.to_string()),
@@ -277,18 +221,91 @@ fn environment(request: &Request, task: &Task) -> crate::child::Environment {
     .map(|(name, value)| (name.into(), Some(value.into())))
     .collect();
     variables.extend(task.env.iter().cloned());
-    Box::new(move |_, _| variables.clone())
+    Box::new(move |grant, _| {
+        granted.replace(grant.and_then(|grant| grant.record.fence.clone()));
+        variables.clone()
+    })
+}
+
+/// What became of the command, from the end of its run.
+fn ended(task: &Task, finish: Finish, granted: Option<Fence>, mut remarks: Vec<String>) -> Result<Ran, PublishError> {
+    let resource = &task.resource;
+    let (code, escaped) = match finish {
+        Finish::Ended { exit, escaped, .. } => (exit.code(), escaped),
+        Finish::Unrecorded { exit, error, escaped } => {
+            remarks.push(format!(
+                "The command ended, but that could not be written down: {error} {resource} stays busy until the turn \
+                 ends by itself."
+            ));
+            (exit.code(), escaped)
+        }
+        Finish::NotSpawned(why) => {
+            remarks.push(format!("{}. Nothing was run.", why.text.trim_end_matches('.')));
+            (if why.not_found { 127 } else { 126 }, Vec::new())
+        }
+        Finish::Stopped { why, started, .. } => return Err(stopped(task, &why, started)),
+        Finish::Held { record, remaining } => return Err(still_busy(task, &record, remaining)),
+        Finish::StoreFailed(error) => return Err(failed(task, "take its turn at", &error)),
+        Finish::Refused(Refusal::NoTurn(no_turn)) => return no_turn_at(task, no_turn),
+        Finish::Refused(refusal) => return Err(not_granted(task, &refusal)),
+        other => return Err(PublishError::Failed(format!("Nothing was run on {resource}: {other:?}"))),
+    };
+    if !escaped.is_empty() {
+        remarks.push(format!(
+            "{} could not be ended, so that {resource} stays busy until the turn ends by itself. End it by hand.",
+            escaped.join(", ")
+        ));
+    }
+    match granted {
+        Some(fence) => Ok(Ran { receipt: receipt(fence, false, remarks), code }),
+        None => Err(PublishError::Failed(format!("The record of {resource} shows no fence after its claim."))),
+    }
+}
+
+fn no_turn_at(task: &Task, no_turn: NoTurn) -> Result<Ran, PublishError> {
+    match no_turn {
+        NoTurn::Applied { fence, code } => Ok(Ran { receipt: receipt(*fence, true, Vec::new()), code }),
+        NoTurn::Refused(refused) => Err(PublishError::Refused { refused, level: Level::Gated }),
+        NoTurn::Unknown { cause } => {
+            let cause = cause.map_or("its turn was ended".to_string(), |cause| cause.to_string());
+            Err(PublishError::Failed(format!(
+                "This command was started on {0} before, under the same token, and {cause} before it ended: it may have \
+                 happened, in whole or in part. It was not run again. Look at {0} by hand, then give it another --op \
+                 or let the next run do it.",
+                task.resource
+            )))
+        }
+    }
+}
+
+fn stopped(task: &Task, why: &Why, started: bool) -> PublishError {
+    let resource = &task.resource;
+    let why = match why {
+        Why::Deadline => "its turn could not be renewed in time".to_string(),
+        Why::Taken { .. } => "its turn had passed to another".to_string(),
+        Why::WokeLate => "it woke past the end of its turn and could not confirm it".to_string(),
+        Why::KeeperDied => "its keeper process died".to_string(),
+        Why::Timeout | Why::Replaced(_) => why.note(),
+    };
+    PublishError::Failed(if started {
+        format!(
+            "The command on {resource} was stopped because {why}. It may have happened in part. Look at {resource}, then \
+             run it again under a new token."
+        )
+    } else {
+        format!("The command on {resource} was not started, because {why} before that. Nothing was run. Publish again.")
+    })
 }
 
 fn receipt(fence: Fence, already_applied: bool, remarks: Vec<String>) -> Receipt {
     Receipt { level: Level::Gated, fence, already_applied, remarks }
 }
 
-fn waiting(task: &Task, busy: &Busy) -> String {
-    format!("{} is busy with a command of {}; waiting for its end.", task.resource, at_it(busy))
+fn waiting(task: &Task, record: &Record) -> String {
+    format!("{} is busy with a command of {}; waiting for its end.", task.resource, at_it(record))
 }
 
-fn still_busy(task: &Task, busy: &Busy, remaining: Option<Duration>) -> PublishError {
+fn still_busy(task: &Task, record: &Record, remaining: Option<Duration>) -> PublishError {
     let ends = match remaining {
         Some(left) => format!(" If it is not renewed, its turn ends in {} s.", left.as_secs() + 1),
         None => String::new(),
@@ -297,18 +314,16 @@ fn still_busy(task: &Task, busy: &Busy, remaining: Option<Duration>) -> PublishE
         "{} is still busy with a command of {}, after waiting {} s; nothing was run.{ends} Wait longer by --wait, or end \
          that command.",
         task.resource,
-        at_it(busy),
+        at_it(record),
         task.wait.as_secs()
     ))
 }
 
-fn at_it(busy: &Busy) -> String {
-    let Busy { fence, state, .. } = busy;
-    let process = match state {
-        State::Running(running) => running.holder.pid().map(|pid| format!(", pid {pid}")),
-        State::Ended { .. } | State::NotStarted => None,
-    };
-    format!("token {} (run {} on {}{})", fence.token, fence.run, fence.host, process.unwrap_or_default())
+fn at_it(record: &Record) -> String {
+    let Some(Fence { token, run, host, .. }) = &record.fence else { return "an unknown run".to_string() };
+    let pid = record.lease.as_ref().and_then(|lease| lease.holder.pid());
+    let process = pid.map_or(String::new(), |pid| format!(", pid {pid}"));
+    format!("token {token} (run {run} on {host}{process})")
 }
 
 fn failed(task: &Task, what: &str, error: &StoreError) -> PublishError {
@@ -317,4 +332,8 @@ fn failed(task: &Task, what: &str, error: &StoreError) -> PublishError {
         Fate::Unknown => "nothing was run, though its fence may have been advanced",
     };
     PublishError::Failed(format!("Cannot {what} {}: {error} As for the command, {fate}. Try again.", task.resource))
+}
+
+fn not_granted(task: &Task, refusal: &Refusal) -> PublishError {
+    PublishError::Failed(format!("Cannot take its turn at {}: {refusal} Nothing was run.", task.resource))
 }

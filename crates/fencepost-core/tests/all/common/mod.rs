@@ -128,6 +128,7 @@ pub fn free(last: u64) -> Record {
         timing: None,
         paused: None,
         params: None,
+        fence: None,
         moved_to: None,
         unknown: Default::default(),
     }

@@ -46,10 +46,12 @@ pub fn run(global: &Global, options: &ExecOptions) -> Result<Code, Failure> {
     };
     let mut code = Code::DONE;
     let published = desk.publish("exec", resource, |request| {
-        let place = exec::Desk { store: desk.place.open().map_err(from_failure)?, host: &desk.place.host };
+        let store = desk.place.open().map_err(from_failure)?;
+        let local = desk.place.local();
+        let place = exec::Desk { store: desk.place.callee(&store), host: &desk.place.host, local: &local };
         let Some(keeper) = keeper.take() else { return exec::dry_run(request, &place, &task) };
         let mut tell = |text: &str| Voice::of(global).tell(text);
-        let Ran { receipt, code: ended } = exec::publish(request, &place, &task, keeper, &mut tell)?;
+        let Ran { receipt, code: ended } = exec::publish(request, place, &task, keeper, &mut tell)?;
         code = Code(u8::try_from(ended).unwrap_or(Code::FAILED.0));
         Ok(receipt)
     })?;

@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use fencepost_core::busy::Busy;
 use fencepost_core::record::{FORMAT, Identity, Record, Seal, decode, encode};
 use fencepost_core::token::StoreId;
 use fencepost_guard::clock;
@@ -172,7 +171,7 @@ fn entry(text: &str) -> Result<(Key, String), String> {
     let is_sound = if is_in(&key, &RECORDS) {
         decode::<Record>(value.as_bytes()).is_ok()
     } else {
-        !is_in(&key, &RESOURCES) || decode::<Busy>(value.as_bytes()).is_ok()
+        !is_in(&key, &RESOURCES) || Record::decode_resource(value.as_bytes()).is_ok()
     };
     if !is_sound || value.len() > VALUE_BYTES_MAX {
         return Err(format!("its entry {name} cannot be read"));

@@ -9,7 +9,6 @@ use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencepost_core::busy::{Busy, Evidence, State};
 use fencepost_core::lease::{Honest, Intent, Refusal, Rules, Standing};
 use fencepost_core::record::{FORMAT, Identity, Record, Seal, decode, encode};
 use fencepost_core::token::{RunId, StoreId, Token};
@@ -249,7 +248,7 @@ impl Copy<'_> {
                     return Err(self.held(&record, remaining));
                 }
             } else if is_in(&key, &RESOURCES) {
-                self.at_rest(&value(&entry, &key)?, answer.clock.as_ref())?;
+                self.at_rest(&resource(&entry, &key)?, answer.clock.as_ref())?;
             }
         }
         Ok(())
@@ -264,13 +263,15 @@ impl Copy<'_> {
         ))
     }
 
-    fn at_rest(&self, busy: &Busy, clock: Option<&fencepost_store::StoreClock>) -> Result<(), Stopped> {
-        let is_dead = matches!(&busy.state, State::Running(running) if self.from.host.knows_dead(&running.holder));
-        let evidence = Evidence { is_dead, watched: None };
-        match busy.standing(clock, &evidence, clock::boot_now()) {
-            Standing::Held { .. } => Err(Stopped::Held(format!(
-                "{} is busy with a command of {}. A store is moved while nobody is at work: try again when it has ended.",
-                busy.resource, busy.fence.job
+    /// Refuses a resource that a command is running on.
+    fn at_rest(&self, record: &Record, clock: Option<&fencepost_store::StoreClock>) -> Result<(), Stopped> {
+        let now = clock::boot_now();
+        let facts = self.from.local().facts(Some(record), now);
+        match (Honest::standing(record, clock, &facts, now), &record.fence) {
+            (Standing::Held { .. }, Some(fence)) => Err(Stopped::Held(format!(
+                "{} is busy with a command of {}. A store is moved while no command runs: try again when it has ended.",
+                record.job.resource().unwrap_or_default(),
+                fence.job
             ))),
             _ => Ok(()),
         }
@@ -382,28 +383,30 @@ impl Copy<'_> {
         for _ in 0..TRIES_MAX {
             let answer = self.source.read(key)?;
             let Some(entry) = answer.value else { return Ok(()) };
-            let mut busy: Busy = value(&entry, key)?;
-            if busy.fence.token == Token::MAX {
+            let mut record = resource(&entry, key)?;
+            let token = fence_token(&record);
+            if token == Some(Token::MAX) {
                 return Ok(());
             }
-            self.at_rest(&busy, answer.clock.as_ref())?;
-            self.put_resource(key, &entry.bytes, &busy)?;
-            busy.fence.token = Token::MAX;
-            if let Swapped::Won(_) = self.source.swap(key, Some(&entry.version), Some(&busy.encode()))?.value {
+            self.at_rest(&record, answer.clock.as_ref())?;
+            self.put_resource(key, &entry.bytes, token)?;
+            if let Some(fence) = &mut record.fence {
+                fence.token = Token::MAX;
+            }
+            if let Swapped::Won(_) = self.source.swap(key, Some(&entry.version), Some(&record.encode()))?.value {
                 return Ok(());
             }
         }
         Err(in_the_way(key.as_str()))
     }
 
-    fn put_resource(&self, key: &Key, bytes: &[u8], busy: &Busy) -> Result<(), Stopped> {
+    fn put_resource(&self, key: &Key, bytes: &[u8], token: Option<Token>) -> Result<(), Stopped> {
         for _ in 0..TRIES_MAX {
             let stands = self.target.read(key)?.value;
-            if let Some(stands) = &stands {
-                let there: Busy = value(stands, key)?;
-                if stands.bytes == bytes || there.fence.token > busy.fence.token {
-                    return Ok(());
-                }
+            if let Some(stands) = &stands
+                && (stands.bytes == bytes || fence_token(&resource(stands, key)?) > token)
+            {
+                return Ok(());
             }
             let expected = stands.as_ref().map(|entry| &entry.version);
             if let Swapped::Won(_) = self.target.swap(key, expected, Some(bytes))?.value {
@@ -434,6 +437,14 @@ pub(super) fn is_in(key: &Key, prefixes: &[&str]) -> bool {
 
 fn value<T: for<'de> serde::Deserialize<'de>>(entry: &Entry, key: &Key) -> Result<T, Stopped> {
     decode(&entry.bytes).map_err(|why| unreadable(&format!("what is under {key}"), &why).into())
+}
+
+fn resource(entry: &Entry, key: &Key) -> Result<Record, Stopped> {
+    Record::decode_resource(&entry.bytes).map_err(|why| unreadable(&format!("what is under {key}"), &why).into())
+}
+
+fn fence_token(record: &Record) -> Option<Token> {
+    record.fence.as_ref().map(|fence| fence.token)
 }
 
 pub(super) fn identity(store: &dyn Store) -> Result<Option<(Identity, Entry)>, Stopped> {
