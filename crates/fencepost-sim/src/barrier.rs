@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use fencepost_core::artifact::{Artifact, Fingerprint};
 use fencepost_core::barrier::{
-    Asker, BarrierRules, Decision, Here, Need, OnEmpty, Upstream, When, judge, together, verify, wanted,
+    Asker, BarrierRules, Decision, Here, Need, OnEmpty, Strict, Upstream, When, judge, together, verify, wanted,
 };
 use fencepost_core::ledger::{Covered, EndedBy, Ledger, Outcome, Status, Trigger};
 use fencepost_core::name::{Job, Name};
@@ -20,6 +20,8 @@ use fencepost_core::record::{FORMAT, Holder, Lease, Process, Processes, Record};
 use fencepost_core::time::Wall;
 use fencepost_core::token::{Nonce, RunId, StoreId, Token};
 use fencepost_core::zone::Zone;
+
+use crate::model::{Counterexample, Model, Report};
 
 /// Minutes since the midnight that the first of the two days begins with.
 pub type Minute = i64;
@@ -161,16 +163,50 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What was judged, and the first scene or set of decisions that was judged wrongly.
-#[derive(Clone, Debug)]
-pub struct Report {
-    pub states: usize,
-    pub found: Option<(Violation, String)>,
+/// What was judged, and the first scene or set of decisions that was judged wrongly: a path of one step.
+pub type Judged = Report<String, Violation>;
+
+/// One set of rules, by which every scene is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct RuleSet {
+    name: &'static str,
+    judge_all: fn(Option<Violation>) -> Judged,
+}
+
+impl RuleSet {
+    pub const fn of<R: BarrierRules>() -> Self {
+        Self { name: "upstreams", judge_all: judge_all::<R> }
+    }
+}
+
+pub const SETTINGS: [RuleSet; 1] = [RuleSet::of::<Strict>()];
+
+/// The model of the barrier.
+#[derive(Clone, Copy, Debug)]
+pub struct Barrier;
+
+impl Model for Barrier {
+    const TITLE: &'static str = "barrier";
+    type Setting = RuleSet;
+    type Step = String;
+    type Violation = Violation;
+
+    fn name(setting: &RuleSet) -> &'static str {
+        setting.name
+    }
+
+    fn explore(setting: &RuleSet, sought: Option<Violation>) -> Judged {
+        (setting.judge_all)(sought)
+    }
+
+    fn narrate(_setting: &RuleSet, path: &[String]) -> String {
+        path.iter().map(|scene| format!("{scene}\n")).collect()
+    }
 }
 
 /// Judges everything within the bounds, or up to the first violation: of the one that is sought, or of any.
-pub fn explore<R: BarrierRules>(sought: Option<Violation>) -> Report {
-    let mut report = Report { states: 0, found: None };
+fn judge_all<R: BarrierRules>(sought: Option<Violation>) -> Judged {
+    let mut report = Report { states: 0, depth: 1, found: None };
     let mut see = |decided: Decision, right: Decision, what: &dyn Fn() -> String| {
         report.states += 1;
         let violation = match (decided, right) {
@@ -180,7 +216,7 @@ pub fn explore<R: BarrierRules>(sought: Option<Violation>) -> Report {
             _ => None,
         };
         let is_sought = |violation: &Violation| sought.is_none_or(|sought| sought == *violation);
-        report.found = violation.filter(is_sought).map(|violation| (violation, what()));
+        report.found = violation.filter(is_sought).map(|violation| Counterexample { violation, path: vec![what()] });
         report.found.is_none()
     };
     let alone = scenes(&mut |scene, world| {

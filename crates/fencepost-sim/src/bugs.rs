@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use fencepost_core::fence::{self, Fence, Refused, Strict, Verdict, Write};
 use fencepost_core::lease::{Cause, Facts, Me, Rules, Sighting, Standing};
+use fencepost_core::ledger::Outcome;
 use fencepost_core::plan::PlanRules;
 use fencepost_core::record::{Lease, Record, Until};
 use fencepost_core::time::{Boot, Era, Reference, StoreClock, Wall, millis};
@@ -92,6 +94,25 @@ bug!(RenewalsUnseen {
 
     fn seen_long_enough(record: &Record, lease: &Lease, facts: &Facts, now: Boot) -> bool {
         facts.sighting.is_some_and(|seen| seen.token == record.token && now >= seen.since + lease.ttl * 21 / 20)
+    }
+});
+
+// Judged when the command is started, and not again when its claim is.
+bug!(FenceOutside {
+    fn judge(_seen: Option<&Fence>, write: &Write) -> Result<Verdict, Refused> {
+        fence::judge::<Strict>(None, write)
+    }
+});
+
+bug!(NamesIgnored {
+    fn judge(seen: Option<&Fence>, write: &Write) -> Result<Verdict, Refused> {
+        fence::judge::<Strict>(seen, &Write { op: None, ..write.clone() })
+    }
+});
+
+bug!(DiedIsApplied {
+    fn recorded_code(last: Option<&Outcome>) -> Option<i32> {
+        Some(last.and_then(|last| last.exit_code).unwrap_or(0))
     }
 });
 

@@ -21,8 +21,19 @@ pub struct Config {
     pub children_end: bool,
     /// How long each run waits for a lease that is held.
     pub wait: Option<Duration>,
+    /// The commands that the runs are, one after the other, on a fenced resource. Empty: the runs of a job.
+    pub commands: &'static [Fenced],
     pub budget: Budget,
     pub flaw: Option<Flaw>,
+}
+
+/// A command on a fenced resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fenced {
+    /// The token of the run that it is run for.
+    pub token: u64,
+    /// Whether the writer named it, so that it runs once under its token.
+    pub is_named: bool,
 }
 
 /// How a host's own clocks relate to true time.
@@ -93,6 +104,10 @@ pub enum Flaw {
     UnknownIsLost,
     /// The driver counts a sighting from before the read.
     ObserverFromRequest,
+    /// The fence is judged when a command is started instead of in its claim.
+    FenceOutside,
+    /// A takeover leaves the fence of the command that died.
+    TakeoverKeepsFence,
 }
 
 impl Config {
@@ -109,6 +124,7 @@ impl Config {
             clocks: [HostClock { boot_ms: 1_000_000, rate: 1000 }, HostClock { boot_ms: 5_000_000, rate: 1000 }],
             children_end: true,
             wait: None,
+            commands: &[],
             budget,
             flaw: None,
         }
@@ -153,6 +169,17 @@ impl Config {
     pub const fn waiting(mut self, seconds: u64) -> Self {
         self.wait = Some(Duration::from_secs(seconds));
         self
+    }
+
+    pub const fn on_resource(mut self, commands: &'static [Fenced]) -> Self {
+        self.commands = commands;
+        self
+    }
+
+    /// The command of a run, on a resource. Runs beyond the list have newer tokens.
+    pub fn command(&self, run: u8) -> Option<Fenced> {
+        let newer = || Fenced { token: 100 + u64::from(run), is_named: false };
+        (!self.commands.is_empty()).then(|| self.commands.get(usize::from(run) - 1).copied().unwrap_or_else(newer))
     }
 
     pub const fn with(mut self, flaw: Flaw) -> Self {

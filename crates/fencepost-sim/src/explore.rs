@@ -1,124 +1,75 @@
 //! Visits every reachable state of a world, nearest first, so that the first violation has a shortest path.
 
 use std::collections::HashSet;
-use std::fmt::Write;
+use std::fmt::Display;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-use fencepost_core::lease::Rules;
+use crate::model::{Complaint, Counterexample, Model, Report};
 
-use crate::config::Config;
-use crate::invariants::Violation;
-use crate::rulebook::Rulebook;
-use crate::steps::Step;
-use crate::world::World;
+/// A world that is explored step by step: a beginning, what can happen next, and what must be true.
+pub trait StateSpace: Sized + Hash {
+    const TITLE: &'static str;
+    type Setting: Copy + 'static;
+    type Step: Copy + Display;
+    type Violation: Complaint;
 
-/// Something that can be explored: a beginning, what can happen next, and what must be true.
-pub trait Model: Sized + Hash {
-    type Config;
-    type Step: Copy;
-    type Violation: Copy + PartialEq;
-
-    fn begin(config: &Self::Config) -> Self;
-    fn next(&self, config: &Self::Config) -> Vec<Self::Step>;
-    fn take(&self, config: &Self::Config, step: Self::Step) -> Self;
-    fn wrong(&self, config: &Self::Config) -> impl Iterator<Item = Self::Violation>;
+    fn name(setting: &Self::Setting) -> &'static str;
+    fn begin(setting: &Self::Setting) -> Self;
+    fn next(&self, setting: &Self::Setting) -> Vec<Self::Step>;
+    fn take(&self, setting: &Self::Setting, step: Self::Step) -> Self;
+    fn wrong(&self, setting: &Self::Setting) -> impl Iterator<Item = Self::Violation>;
+    /// A step and the state it has led to, in one line.
+    fn tell(&self, setting: &Self::Setting, step: Self::Step) -> String;
 }
 
-impl Model for World {
-    type Config = Config;
-    type Step = Step;
-    type Violation = Violation;
+impl<W: StateSpace> Model for W {
+    const TITLE: &'static str = W::TITLE;
+    type Setting = W::Setting;
+    type Step = W::Step;
+    type Violation = W::Violation;
 
-    fn begin(config: &Config) -> Self {
-        Self::new(config)
+    fn name(setting: &W::Setting) -> &'static str {
+        W::name(setting)
     }
 
-    fn next(&self, config: &Config) -> Vec<Step> {
-        self.steps(config)
-    }
-
-    fn take(&self, config: &Config, step: Step) -> Self {
-        self.after(config, step)
-    }
-
-    fn wrong(&self, config: &Config) -> impl Iterator<Item = Violation> {
-        self.violations(config)
-    }
-}
-
-/// What an exploration has found.
-#[derive(Clone, Debug)]
-pub struct Report<S = Step, V = Violation> {
-    pub states: usize,
-    /// The number of steps to the farthest state.
-    pub depth: usize,
-    pub found: Option<Found<S, V>>,
-}
-
-/// A violation, and a shortest path to it.
-#[derive(Clone, Debug)]
-pub struct Found<S = Step, V = Violation> {
-    pub violation: V,
-    pub path: Vec<S>,
-}
-
-/// Explores everything within the bounds of `config`, or up to the first violation: of the one that is sought, or of
-/// any.
-pub fn explore<R: Rules>(config: &Config, sought: Option<Violation>) -> Report {
-    Rulebook::of::<R>().apply(|| explore_world(config, sought))
-}
-
-/// Under whichever rules are in force.
-fn explore_world(config: &Config, sought: Option<Violation>) -> Report {
-    explore_model::<World>(config, sought)
-}
-
-/// The same for any model.
-pub fn explore_model<M: Model>(config: &M::Config, sought: Option<M::Violation>) -> Report<M::Step, M::Violation> {
-    let mut explorer = Explorer { visited: Visited::default(), origins: Vec::new() };
-    let mut frontier = Vec::new();
-    frontier.extend(explorer.visit(M::begin(config), None));
-    let mut depth = 0;
-    loop {
-        let mut next = Vec::new();
-        for (from, world) in frontier {
-            for step in world.next(config) {
-                let Some((at, reached)) = explorer.visit(world.take(config, step), Some((from, step))) else {
-                    continue;
-                };
-                let is_sought = |violation: &M::Violation| sought.is_none_or(|sought| sought == *violation);
-                if let Some(violation) = reached.wrong(config).find(is_sought) {
-                    let found = Found { violation, path: explorer.path_to(at) };
-                    return Report { states: explorer.origins.len(), depth: depth + 1, found: Some(found) };
+    fn explore(setting: &W::Setting, sought: Option<W::Violation>) -> Report<W::Step, W::Violation> {
+        let mut explorer = Explorer { visited: Visited::default(), origins: Vec::new() };
+        let mut frontier = Vec::new();
+        frontier.extend(explorer.visit(W::begin(setting), None));
+        let mut depth = 0;
+        loop {
+            let mut next = Vec::new();
+            for (from, world) in frontier {
+                for step in world.next(setting) {
+                    let Some((at, reached)) = explorer.visit(world.take(setting, step), Some((from, step))) else {
+                        continue;
+                    };
+                    let is_sought = |violation: &W::Violation| sought.is_none_or(|sought| sought == *violation);
+                    if let Some(violation) = reached.wrong(setting).find(is_sought) {
+                        let found = Counterexample { violation, path: explorer.path_to(at) };
+                        return Report { states: explorer.origins.len(), depth: depth + 1, found: Some(found) };
+                    }
+                    next.push((at, reached));
                 }
-                next.push((at, reached));
             }
+            if next.is_empty() {
+                return Report { states: explorer.origins.len(), depth, found: None };
+            }
+            depth += 1;
+            frontier = next;
         }
-        if next.is_empty() {
-            return Report { states: explorer.origins.len(), depth, found: None };
+    }
+
+    fn narrate(setting: &W::Setting, path: &[W::Step]) -> String {
+        let mut world = W::begin(setting);
+        let mut text = String::new();
+        for step in path {
+            world = world.take(setting, *step);
+            text += &world.tell(setting, *step);
+            text.push('\n');
         }
-        depth += 1;
-        frontier = next;
+        text
     }
-}
-
-/// A path as sentences, each with the true time at which it happens.
-pub fn narrate<R: Rules>(config: &Config, path: &[Step]) -> String {
-    Rulebook::of::<R>().apply(|| tell(config, path))
-}
-
-fn tell(config: &Config, path: &[Step]) -> String {
-    let mut world = World::new(config);
-    let mut text = String::new();
-    for step in path {
-        world = world.after(config, *step);
-        let seconds = world.now_ms as f64 / 1000.0;
-        let running: Vec<u8> = world.running().map(|process| process.run).collect();
-        let lease = world.store.record().and_then(|record| record.lease.as_ref());
-        let lease = lease.map_or("free".to_string(), |lease| format!("held by {}", lease.run.0.as_u128()));
-        let _ = writeln!(text, "{seconds:>8.2} s  {step:<50}  {lease:<12} running: {running:?}");
-    }
-    text
 }
 
 #[derive(Debug)]

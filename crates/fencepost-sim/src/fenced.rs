@@ -1,6 +1,6 @@
 //! Fenced writes: one file, its fence and its lock, and writers that come in every order and die at every step.
 //!
-//! The verdicts are the shipped [`judge`]'s. Around it stands what the file target does, one step for each thing that
+//! The verdicts are those of the shipped [`judge`](fencepost_core::fence::judge). Around it stands what the file target does, one step for each thing that
 //! another process or a power cut can come between. The names in a directory reach the disk only when it is flushed:
 //! until then a power cut keeps any of the states since the last flush, of the fence and of the content separately. A
 //! killed process leaves what it did for all to see, and nothing of it is sure to be on the disk.
@@ -12,12 +12,14 @@ pub mod settings;
 use std::fmt;
 use std::rc::Rc;
 
-use fencepost_core::fence::{Fence, Mode, Refused, Strict, Verdict, Write, judge};
+use fencepost_core::fence::{Fence, Mode, Verdict, Write};
+use fencepost_core::lease::Rules;
 use fencepost_core::name::{Job, Name};
 use fencepost_core::time::Wall;
 use fencepost_core::token::{StoreId, Token};
 
-use crate::explore::{Found, Model, Report, explore_model};
+use crate::explore::StateSpace;
+use crate::rulebook::Chosen;
 use crate::world::run_id;
 use invariants::Violation;
 
@@ -28,7 +30,6 @@ pub struct Setting {
     pub mode: Mode,
     pub writers: &'static [Writer],
     pub budget: Budget,
-    pub judge: fn(Option<&Fence>, &Write) -> Result<Verdict, Refused>,
     pub flaw: Option<Flaw>,
 }
 
@@ -77,7 +78,7 @@ pub enum Flaw {
 
 impl Setting {
     const fn new(name: &'static str, mode: Mode, writers: &'static [Writer], budget: Budget) -> Self {
-        Self { name, mode, writers, budget, judge: judge::<Strict>, flaw: None }
+        Self { name, mode, writers, budget, flaw: None }
     }
 
     const fn with(mut self, flaw: Flaw) -> Self {
@@ -87,21 +88,6 @@ impl Setting {
 
     fn has(&self, flaw: Flaw) -> bool {
         self.flaw == Some(flaw)
-    }
-
-    pub fn explore(&self, sought: Option<Violation>) -> Report<Step, Violation> {
-        explore_model::<Target>(self, sought)
-    }
-
-    /// A path as sentences, each with what then stands in the directory.
-    pub fn narrate(&self, found: &Found<Step, Violation>) -> String {
-        let mut target = Target::begin(self);
-        let mut text = String::new();
-        for step in &found.path {
-            target = target.take(self, *step);
-            text += &format!("{:<44}  fence {:<10} content {}\n", step.to_string(), target.fence(), target.content());
-        }
-        text
     }
 
     fn write(&self, writer: u8, write: u8) -> Write {
@@ -265,10 +251,20 @@ impl fmt::Display for Step {
     }
 }
 
-impl Model for Target {
-    type Config = Setting;
+impl StateSpace for Target {
+    const TITLE: &'static str = "fenced writes";
+    type Setting = Setting;
     type Step = Step;
     type Violation = Violation;
+
+    fn name(setting: &Setting) -> &'static str {
+        setting.name
+    }
+
+    /// With what then stands in the directory.
+    fn tell(&self, _setting: &Setting, step: Step) -> String {
+        format!("{:<44}  fence {:<10} content {}", step.to_string(), self.fence(), self.content())
+    }
 
     fn begin(setting: &Setting) -> Self {
         let fresh = Progress { write: 0, stage: Stage::Rest, interrupted: false };
@@ -401,7 +397,7 @@ impl Target {
             }
             shown
         });
-        let (left, fence) = match (setting.judge)(shown.as_ref(), &write) {
+        let (left, fence) = match Chosen::judge(shown.as_ref(), &write) {
             Err(refused) => {
                 self.note_refusal(setting, &write, &refused);
                 return self.finish(writer);

@@ -29,6 +29,12 @@ pub enum Violation {
     TwoCalls,
     /// A run wants to be woken at once, again and again.
     Spins,
+    /// P2: a command of a lower token was let at the resource after one of a higher token.
+    StaleRan,
+    /// A named command was started twice under one token.
+    RanTwice,
+    /// A named command is reported as applied, though its end was never seen.
+    AppliedUnseen,
     /// The holder died, nothing else goes wrong, and two times-to-live later nobody could take over.
     NoRecovery,
 }
@@ -45,6 +51,9 @@ impl fmt::Display for Violation {
             Self::ChildAbandoned => "a wrapper left its child running",
             Self::TwoCalls => "two store calls of one run at the same time",
             Self::Spins => "the driver never comes to rest",
+            Self::StaleRan => "P2: a stale command was let at the resource",
+            Self::RanTwice => "a named command ran twice under its token",
+            Self::AppliedUnseen => "a command that may have died half-way is reported as applied",
             Self::NoRecovery => "a dead holder is never replaced",
         })
     }

@@ -9,6 +9,7 @@
 //! * [`shell`]: what a driver and a keeper do.
 //! * [`steps`]: what can happen next.
 //! * [`invariants`]: what must be true.
+//! * [`model`]: what all models share: settings, bugs and their tables.
 //! * [`explore`]: visits every state.
 //! * [`worlds`]: what is explored completely.
 //! * [`fenced`]: a second world, of writes to a fenced file, with its own bugs.
@@ -22,6 +23,7 @@ pub mod config;
 pub mod explore;
 pub mod fenced;
 pub mod invariants;
+pub mod model;
 pub mod mutants;
 pub mod rulebook;
 pub mod shell;

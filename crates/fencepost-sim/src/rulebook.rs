@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use fencepost_core::fence::{Fence, Refused, Verdict, Write};
 use fencepost_core::lease::{Facts, Honest, Me, Rules, Sighting, Standing};
 use fencepost_core::ledger::Outcome;
 use fencepost_core::plan::{Order, PlanRules, Terms};
@@ -11,7 +12,7 @@ use fencepost_core::time::{Boot, Reference, StoreClock, Wall};
 use fencepost_core::token::Token;
 
 thread_local! {
-    static IN_FORCE: Cell<Rulebook> = const { Cell::new(Rulebook::of::<Honest>()) };
+    static IN_FORCE: Cell<Rulebook> = const { Cell::new(Rulebook::HONEST) };
     static MOMENT: Cell<Boot> = const { Cell::new(Boot(0)) };
 }
 
@@ -27,6 +28,8 @@ pub struct Rulebook {
     seen_long_enough: fn(&Record, &Lease, &Facts, Boot) -> bool,
     sight: fn(Option<Sighting>, &Record, Boot) -> Option<Sighting>,
     mint: fn(Option<Token>, Wall, Option<Token>) -> Option<Token>,
+    judge: fn(Option<&Fence>, &Write) -> Result<Verdict, Refused>,
+    recorded_code: fn(Option<&Outcome>) -> Option<i32>,
     most: fn(&Terms) -> usize,
     is_spent: fn(u32, u32) -> bool,
     counts_for: fn(&Outcome, Wall, Wall) -> bool,
@@ -37,6 +40,9 @@ pub struct Rulebook {
 }
 
 impl Rulebook {
+    /// The rules as shipped.
+    pub const HONEST: Self = Self::of::<Honest>();
+
     pub const fn of<R: Rules>() -> Self {
         Self {
             deadline: R::deadline,
@@ -48,6 +54,8 @@ impl Rulebook {
             seen_long_enough: R::seen_long_enough,
             sight: R::sight,
             mint: R::mint,
+            judge: R::judge,
+            recorded_code: R::recorded_code,
             most: R::most,
             is_spent: R::is_spent,
             counts_for: R::counts_for,
@@ -56,6 +64,12 @@ impl Rulebook {
             ended: R::ended,
             is_unknown: R::is_unknown,
         }
+    }
+
+    /// The same rules with another judge of fences.
+    pub const fn judging(mut self, judge: fn(Option<&Fence>, &Write) -> Result<Verdict, Refused>) -> Self {
+        self.judge = judge;
+        self
     }
 
     /// Puts these rules in force on this thread while something is done.
@@ -146,5 +160,13 @@ impl Rules for Chosen {
 
     fn mint(last: Option<Token>, date: Wall, high_water: Option<Token>) -> Option<Token> {
         (IN_FORCE.get().mint)(last, date, high_water)
+    }
+
+    fn judge(seen: Option<&Fence>, write: &Write) -> Result<Verdict, Refused> {
+        (IN_FORCE.get().judge)(seen, write)
+    }
+
+    fn recorded_code(last: Option<&Outcome>) -> Option<i32> {
+        (IN_FORCE.get().recorded_code)(last)
     }
 }

@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use fencepost_core::lease::{Facts, Rules};
+use fencepost_core::lease::{Facts, NoTurn, Refusal, Rules};
 use fencepost_core::record::Record;
 use fencepost_core::run::{Event, Exit, Finish, Input, Kept, Output, Why};
 use fencepost_core::time::Boot;
 use fencepost_core::transition::Call;
 
-use crate::config::{Config, Flaw};
+use crate::config::{Config, Fenced, Flaw};
 use crate::invariants::Violation;
 use crate::rulebook::{self, Chosen};
 use crate::world::{Flight, Keeper, Keeping, Stray, World, run_id};
@@ -115,6 +115,7 @@ impl World {
 
     /// The tree is gone, and the wrapper hears of it.
     pub fn end_child(&mut self, config: &Config, run: u8, exit: Exit) {
+        self.note_end(config, run);
         if let Some(process) = self.process_mut(run) {
             process.keeper = None;
             process.inbox.extend([Input::ChildEnded(exit), Input::TreeEmpty { escaped: Vec::new() }]);
@@ -196,6 +197,7 @@ impl World {
                 process.inbox.insert(0, Input::Spawned);
                 let high_water = &mut self.hosts[host].memory.high_water;
                 *high_water = (*high_water).max(Some(grant.record.token));
+                self.note_start(config, run);
             }
             Output::Extend(deadline) => {
                 if let Some(keeper) = &mut process.keeper {
@@ -221,6 +223,7 @@ impl World {
                 if process.keeper.take().is_some() {
                     let escaped = Vec::new();
                     process.inbox.extend([Input::ChildEnded(Exit::Signal(9)), Input::TreeEmpty { escaped }]);
+                    self.note_end(config, run);
                 }
             }
             Output::Tell(Event::Stopping(why)) => self.judge_stop(run, &why),
@@ -286,7 +289,10 @@ impl World {
         if child_lives {
             self.blame(Violation::ChildAbandoned);
         }
-        self.note_recorded(run, finish);
+        match config.command(run) {
+            Some(command) => self.note_applied(command, finish),
+            None => self.note_recorded(run, finish),
+        }
         self.lose_wrapper(config, run);
         if config.has(Flaw::SkipsInRecord) && matches!(finish, Finish::Held { .. }) {
             let mut record = self.store.record().cloned();
@@ -294,6 +300,31 @@ impl World {
                 lease.renewals += 1;
             }
             self.store.replace(record.expect("what is held has a record"));
+        }
+    }
+
+    /// A named command is started at most once under its token.
+    fn note_start(&mut self, config: &Config, run: u8) {
+        let Some(command) = config.command(run).filter(|command| command.is_named) else { return };
+        if self.ghost.started.contains(&command) {
+            self.blame(Violation::RanTwice);
+        }
+        self.ghost.started.push(command);
+    }
+
+    /// The wrapper sees the end of a named command.
+    fn note_end(&mut self, config: &Config, run: u8) {
+        let Some(command) = config.command(run).filter(|command| command.is_named) else { return };
+        if self.process(run).is_some_and(|process| process.wrapper.is_some()) {
+            self.ghost.ended.push(command);
+        }
+    }
+
+    /// A command is reported as applied only if its end was seen.
+    fn note_applied(&mut self, command: Fenced, finish: &Finish) {
+        let is_applied = matches!(finish, Finish::Refused(Refusal::NoTurn(NoTurn::Applied { .. })));
+        if is_applied && !self.ghost.ended.contains(&command) {
+            self.blame(Violation::AppliedUnseen);
         }
     }
 

@@ -13,7 +13,7 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::time::Duration;
 
-use fencepost_core::lease::{Claim, Facts, Honest, Intent, Me, Now, Refusal, Rules};
+use fencepost_core::lease::{Claim, Facts, Honest, Intent, Me, Now, Refusal};
 use fencepost_core::ledger::{EndedBy, Ending, Status, Trigger};
 use fencepost_core::name::{Job, Key, Name};
 use fencepost_core::plan::{Mode, Terms};
@@ -26,8 +26,8 @@ use fencepost_core::token::{StoreId, Token};
 use fencepost_core::transition::{Call, Reply, Step as Next, Transition};
 use fencepost_core::zone::Zone;
 
-use crate::explore::{Found, Model, Report, explore_model};
-use crate::rulebook::{Chosen, Rulebook};
+use crate::explore::StateSpace;
+use crate::rulebook::Chosen;
 use crate::world::run_id;
 use invariants::Violation;
 pub use step::Step;
@@ -104,33 +104,6 @@ pub enum Flaw {
 impl Setting {
     fn has(&self, flaw: Flaw) -> bool {
         self.flaw == Some(flaw)
-    }
-
-    pub fn explore<R: Rules>(&self, sought: Option<Violation>) -> Report<Step, Violation> {
-        Rulebook::of::<R>().apply(|| self.explore_world(sought))
-    }
-
-    fn explore_world(&self, sought: Option<Violation>) -> Report<Step, Violation> {
-        explore_model::<World>(self, sought)
-    }
-
-    /// A path as sentences, each with the time at which it happens and how far the slots are accounted for.
-    pub fn narrate<R: Rules>(&self, found: &Found<Step, Violation>) -> String {
-        Rulebook::of::<R>().apply(|| self.tell(found))
-    }
-
-    fn tell(&self, found: &Found<Step, Violation>) -> String {
-        let mut world = World::begin(self);
-        let mut text = String::new();
-        for step in &found.path {
-            world = world.take(self, *step);
-            let since = |at: Wall| at.since(START).as_secs();
-            let timing = world.record().and_then(|record| record.timing.as_ref()).and_then(|timing| timing.evaluated);
-            let mark = timing.map_or("-".to_string(), |mark| since(mark).to_string());
-            text +=
-                &format!("{:>4} s  {:<44}  accounted for up to {mark}\n", since(world.wall(self)), step.to_string());
-        }
-        text
     }
 
     fn schedule() -> Schedule {
@@ -222,10 +195,23 @@ pub struct World {
     ghost: invariants::Ghost,
 }
 
-impl Model for World {
-    type Config = Setting;
+impl StateSpace for World {
+    const TITLE: &'static str = "slots";
+    type Setting = Setting;
     type Step = Step;
     type Violation = Violation;
+
+    fn name(setting: &Setting) -> &'static str {
+        setting.name
+    }
+
+    /// With the time at which it happens and how far the slots are accounted for.
+    fn tell(&self, setting: &Setting, step: Step) -> String {
+        let since = |at: Wall| at.since(START).as_secs();
+        let timing = self.record().and_then(|record| record.timing.as_ref()).and_then(|timing| timing.evaluated);
+        let mark = timing.map_or("-".to_string(), |mark| since(mark).to_string());
+        format!("{:>4} s  {:<44}  accounted for up to {mark}", since(self.wall(setting)), step.to_string())
+    }
 
     fn begin(setting: &Setting) -> Self {
         Self {

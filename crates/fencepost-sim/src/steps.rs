@@ -4,7 +4,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use fencepost_core::history::Aside;
-use fencepost_core::lease::{Context, Decision, Facts, Honest, Intent};
+use fencepost_core::lease::{Context, Decision, Facts, Honest, Intent, Rules};
 use fencepost_core::record::{Record, StopAsked};
 use fencepost_core::register::{Answer, StoreError, Swapped, Trouble, Version};
 use fencepost_core::run::{Exit, Input};
@@ -14,7 +14,7 @@ use fencepost_core::transition::{Call, Reply};
 use crate::config::{Config, Flaw};
 use crate::invariants::Violation;
 use crate::store::job;
-use crate::world::{Flight, Process, World, run_id};
+use crate::world::{Flight, Process, World, run_id, write};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -208,6 +208,9 @@ impl World {
             Step::Trigger { host } => {
                 self.budget.triggers -= 1;
                 let run = self.admit(config, usize::from(host));
+                if self.is_refused_outside(config, run) {
+                    self.lose_wrapper(config, run);
+                }
                 self.drain(config, run);
             }
             Step::Perform { run } => self.perform_call(config, run),
@@ -253,6 +256,13 @@ impl World {
                 self.feed(config, run, Input::Woke);
             }
         }
+    }
+
+    /// The bug of judging the fence once, when a command is started.
+    fn is_refused_outside(&self, config: &Config, run: u8) -> bool {
+        let Some(command) = config.command(run).filter(|_| config.has(Flaw::FenceOutside)) else { return false };
+        let seen = self.store.record().and_then(|record| record.fence.as_ref());
+        Honest::judge(seen, &write(command)).is_err()
     }
 
     /// Time stops at every timer, at every quantum, and whenever a judgement about the lease can change.
@@ -301,23 +311,49 @@ impl World {
     fn land(&mut self, config: &Config, call: &Call) -> Answer<Reply> {
         let before = self.holder();
         let value = match call {
-            Call::Swap { .. } if config.has(Flaw::PlainWrite) && is_claim(call) => self.store.write_plainly(call),
-            Call::Swap { .. } if config.has(Flaw::ReleaseDeletes) && is_release(call) => self.store.remove(call),
+            Call::Swap { .. } if config.has(Flaw::PlainWrite) && is_claim(config, call) => {
+                self.store.write_plainly(call)
+            }
+            Call::Swap { .. } if config.has(Flaw::ReleaseDeletes) && is_release(config, call) => {
+                self.store.remove(call)
+            }
+            Call::Swap { .. } if config.has(Flaw::TakeoverKeepsFence) && before.is_some() => {
+                self.store.perform(&self.with_old_fence(config, call))
+            }
             _ => self.store.perform(call),
         };
         if matches!(value, Reply::Swap(Swapped::Won(_))) && self.holder().is_some() && self.holder() != before {
-            self.note_grant();
+            self.note_grant(config);
         }
         Answer { value, clock: self.store_clock(config) }
     }
 
-    fn note_grant(&mut self) {
+    fn note_grant(&mut self, config: &Config) {
         let Some(token) = self.store.record().map(|record| record.token) else { return };
         if token <= self.ghost.highest {
             self.blame(Violation::TokenNotGreater);
         }
         self.ghost.highest = self.ghost.highest.max(token);
         self.ghost.grants += 1;
+        let run = self.holder().map_or(0, |run| run.0.as_u128() as u8);
+        if let Some(command) = config.command(run) {
+            if command.token < self.ghost.admitted {
+                self.blame(Violation::StaleRan);
+            }
+            self.ghost.admitted = self.ghost.admitted.max(command.token);
+        }
+    }
+
+    /// The swap of a takeover, which leaves the fence as it is in the store.
+    fn with_old_fence(&self, config: &Config, call: &Call) -> Call {
+        let fence = self.store.record().and_then(|record| record.fence.clone());
+        match (call, written_by(config, call)) {
+            (Call::Swap { key, expected, .. }, Some(record)) => {
+                let new = Record { fence, ..record }.encode();
+                Call::Swap { key: key.clone(), expected: expected.clone(), new }
+            }
+            _ => call.clone(),
+        }
     }
 
     fn holder(&self) -> Option<fencepost_core::token::RunId> {
@@ -376,7 +412,7 @@ impl World {
 
     fn ask_to_stop(&mut self, config: &Config) {
         let nonce = self.foreign_nonce();
-        let (job, facts) = (job(), Facts::default());
+        let (job, facts) = (job(config), Facts::default());
         let now = self.now(config, 1);
         let context =
             Context { job: &job, now, nonce, reference: None, facts: &facts, store: None, aside: Aside::default() };
@@ -467,16 +503,16 @@ fn falsified(config: &Config, answer: Answer<Reply>) -> Answer<Reply> {
     Answer { value, ..answer }
 }
 
-fn is_claim(call: &Call) -> bool {
-    written_by(call).and_then(|record| record.lease).is_some_and(|lease| lease.renewals == 0)
+fn is_claim(config: &Config, call: &Call) -> bool {
+    written_by(config, call).and_then(|record| record.lease).is_some_and(|lease| lease.renewals == 0)
 }
 
-fn is_release(call: &Call) -> bool {
-    written_by(call).is_some_and(|record| record.lease.is_none())
+fn is_release(config: &Config, call: &Call) -> bool {
+    written_by(config, call).is_some_and(|record| record.lease.is_none())
 }
 
 /// The job's record that a swap writes.
-fn written_by(call: &Call) -> Option<Record> {
+fn written_by(config: &Config, call: &Call) -> Option<Record> {
     let Call::Swap { new, .. } = call else { return None };
-    Record::decode(new, &job()).ok()
+    Record::decode(new, &job(config)).ok()
 }

@@ -10,6 +10,7 @@ use fencepost_core::time::Wall;
 use fencepost_core::token::{Nonce, StoreId, Token};
 use fencepost_core::transition::{Call, Reply};
 
+use crate::config::Config;
 use crate::world::run_id;
 
 /// The date at the beginning of every world. Tokens are made from it.
@@ -17,6 +18,7 @@ pub const EPOCH: Wall = Wall(1_700_000_000_000);
 
 #[derive(Clone, Debug)]
 pub struct Store {
+    job: Job,
     state: State,
     next_version: u64,
     /// Every state there was, oldest first, where a restore may bring one back.
@@ -44,21 +46,27 @@ impl Hash for Store {
     }
 }
 
-/// The one job of the model.
-pub fn job() -> Job {
-    Job::shared(Name::new("j").expect("one letter is a name"))
+/// The one job of the model, or its one resource.
+pub fn job(config: &Config) -> Job {
+    match config.commands {
+        [] => Job::shared(Name::new("j").expect("one letter is a name")),
+        _ => Job::of_resource("r"),
+    }
 }
 
 impl Store {
-    pub fn new(is_new: bool, keeps_history: bool) -> Self {
-        let mut store =
-            Self { state: State::default(), next_version: 1, history: keeps_history.then(|| Rc::new(Vec::new())) };
-        if !is_new {
+    pub fn new(config: &Config) -> Self {
+        let keeps_history = config.budget.rollbacks > 0;
+        let history = keeps_history.then(|| Rc::new(Vec::new()));
+        let mut store = Self { job: job(config), state: State::default(), next_version: 1, history };
+        if !config.store_is_new {
             let id = StoreId(run_id(0).0);
             let identity = encode(&Identity { v: FORMAT, store: id, sealed: None, unknown: Default::default() });
             store.put(false, Some(identity), None);
-            let record = unused_record(id);
-            store.put(true, Some(record.encode()), Some(Rc::new(record)));
+            if config.commands.is_empty() {
+                let record = unused_record(id, store.job.clone());
+                store.put(true, Some(record.encode()), Some(Rc::new(record)));
+            }
             store.history = keeps_history.then(|| Rc::new(Vec::new()));
         }
         store
@@ -125,7 +133,7 @@ impl Store {
 
     fn write(&mut self, identity: bool, bytes: Option<Vec<u8>>) -> Option<Version> {
         let record = match &bytes {
-            Some(bytes) if !identity => Some(Record::decode(bytes, &job()).expect("a run writes what it can read")),
+            Some(bytes) if !identity => Some(Record::decode(bytes, &self.job).expect("a run writes what it can read")),
             _ => None,
         };
         self.put(!identity, bytes, record.map(Rc::new))
@@ -150,11 +158,11 @@ impl Store {
 }
 
 /// A job that ran long ago and is free.
-fn unused_record(store: StoreId) -> Record {
+fn unused_record(store: StoreId, job: Job) -> Record {
     Record {
         v: FORMAT,
         store,
-        job: job(),
+        job,
         token: Token::new(1_000).expect("a small number is a token"),
         grants: 1,
         nonce: Nonce { by: run_id(0), write: 0 },

@@ -7,19 +7,23 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use fencepost_core::fence::{Mode, Write};
 use fencepost_core::lease::{Claim, Now, Sighting};
 use fencepost_core::ledger::{Status, Trigger};
+use fencepost_core::name::{Job, Name};
 use fencepost_core::record::{Holder, Process as Pid, Processes};
 use fencepost_core::register::Answer;
 use fencepost_core::run::{Input, Overlap, Run, Stages, Terms};
 use fencepost_core::slot::Choice;
 use fencepost_core::time::{Boot, Era, StoreClock, Wall};
-use fencepost_core::token::{RunId, Token};
+use fencepost_core::token::{RunId, StoreId, Token};
 use fencepost_core::transition::{Call, Reply};
 
-use crate::config::{Budget, Config, HostClock};
+use crate::config::{Budget, Config, Fenced, HostClock};
+use crate::explore::StateSpace;
 use crate::invariants::Violation;
 use crate::rulebook::Chosen;
+use crate::steps::Step;
 use crate::store::{EPOCH, Store, job};
 
 #[derive(Clone, Debug, Hash)]
@@ -116,6 +120,11 @@ pub struct Ghost {
     pub highest: Token,
     pub grants: u8,
     pub rolled_back: bool,
+    /// The highest token of a command that was let at the resource.
+    pub admitted: u64,
+    /// The named commands that were started on the resource, and those whose end their wrapper has seen.
+    pub started: Vec<Fenced>,
+    pub ended: Vec<Fenced>,
     /// Outcomes that a wrapper reported as recorded.
     pub acknowledged: Vec<(u8, Status)>,
     pub violation: Option<Violation>,
@@ -124,6 +133,42 @@ pub struct Ghost {
 /// The name of a run. Zero is nobody in particular.
 pub fn run_id(number: u8) -> RunId {
     format!("{number:032x}").parse().expect("32 hexadecimal digits are a run")
+}
+
+impl StateSpace for World {
+    const TITLE: &'static str = "leases";
+    type Setting = Config;
+    type Step = Step;
+    type Violation = Violation;
+
+    fn name(config: &Config) -> &'static str {
+        config.name
+    }
+
+    fn begin(config: &Config) -> Self {
+        Self::new(config)
+    }
+
+    fn next(&self, config: &Config) -> Vec<Step> {
+        self.steps(config)
+    }
+
+    fn take(&self, config: &Config, step: Step) -> Self {
+        self.after(config, step)
+    }
+
+    fn wrong(&self, config: &Config) -> impl Iterator<Item = Violation> {
+        self.violations(config)
+    }
+
+    /// With the true time at which it happens, the holder and the children that run.
+    fn tell(&self, _config: &Config, step: Step) -> String {
+        let seconds = self.now_ms as f64 / 1000.0;
+        let running: Vec<u8> = self.running().map(|process| process.run).collect();
+        let lease = self.store.record().and_then(|record| record.lease.as_ref());
+        let lease = lease.map_or("free".to_string(), |lease| format!("held by {}", lease.run.0.as_u128()));
+        format!("{seconds:>8.2} s  {step:<50}  {lease:<12} running: {running:?}")
+    }
 }
 
 impl World {
@@ -138,7 +183,7 @@ impl World {
         };
         Self {
             now_ms: 0,
-            store: Store::new(config.store_is_new, config.budget.rollbacks > 0),
+            store: Store::new(config),
             hosts: [host(), host()],
             strays: Vec::new(),
             budget: config.budget,
@@ -239,6 +284,23 @@ impl Process {
     }
 }
 
+/// The write that a command's claim is judged by.
+pub fn write(command: Fenced) -> Write {
+    Write {
+        store: StoreId(run_id(0).0),
+        job: Job::shared(Name::new("j").expect("one letter is a name")),
+        token: Token::new(command.token).expect("a small number is a token"),
+        run: run_id(u8::try_from(command.token).expect("a small number")),
+        digest: "sha256:".to_string(),
+        op: command.is_named.then(|| "op".to_string()),
+        mode: Mode::Many,
+        replaces: false,
+        adopt: false,
+        at: EPOCH,
+        host: String::new(),
+    }
+}
+
 fn terms(config: &Config, host: usize, boots: u8, run: u8) -> Terms {
     let pid = |pid: u8| Pid { pid: i32::from(pid), started: 0 };
     let processes = Processes {
@@ -259,12 +321,12 @@ fn terms(config: &Config, host: usize, boots: u8, run: u8) -> Terms {
             by_hand: false,
             unknown: Default::default(),
         },
-        slot: Choice::At(EPOCH),
+        slot: config.command(run).map_or(Choice::At(EPOCH), |command| Choice::Fenced(Box::new(write(command)))),
         zone: String::new(),
         trigger: Trigger::Schedule,
     };
     Terms {
-        job: job(),
+        job: job(config),
         claim,
         grace: config.grace,
         overlap: Overlap::Skip,

@@ -1,6 +1,6 @@
 //! The worlds that are explored completely. Together they are the bound that the documentation states.
 
-use crate::config::{Budget, Config};
+use crate::config::{Budget, Config, Fenced};
 
 /// Nothing happens at all.
 const NOTHING: Budget = Budget {
@@ -65,8 +65,33 @@ pub const RESTORE_CLOCKLESS: Config =
 /// Runs that wait for their turn. The pauses between looks are fixed, so that a short lease keeps the world small.
 pub const WAIT: Config = Config::new("wait", Budget { crashes: 1, ..TWO_RUNS }).short().waiting(12).until(8_000);
 
+/// Commands on a fenced resource, whose tokens do not come in order, and one of which dies.
+pub const RESOURCE: Config = Config::new("resource", Budget { crashes: 1, ..THREE_RUNS })
+    .on_resource(&[plain(1), plain(3), plain(2)])
+    .until(20_000);
+/// The same over a store that lets calls hang, until a command outlives its lease.
+pub const RESOURCE_SLOW: Config =
+    Config::new("resource-slow", Budget { delays: 1, ..TWO_RUNS }).on_resource(&[plain(2), plain(1)]).until(120_000);
+/// One named command that is asked for again and again, while processes die and answers are lost.
+pub const RESOURCE_NAMED: Config = Config::new("resource-named", Budget { crashes: 1, losses: 1, ..TWO_RUNS })
+    .on_resource(&[named(1), named(1)])
+    .until(60_000);
+/// The same in a store without a clock, while hosts sleep.
+pub const RESOURCE_CLOCKLESS: Config = Config::new("resource-clockless", Budget { sleeps: 1, ..TWO_RUNS })
+    .on_resource(&[named(1), named(1)])
+    .without_clock()
+    .until(120_000);
+
+const fn plain(token: u64) -> Fenced {
+    Fenced { token, is_named: false }
+}
+
+const fn named(token: u64) -> Fenced {
+    Fenced { token, is_named: true }
+}
+
 /// What every test run explores.
-pub const ALL: [Config; 18] = [
+pub const ALL: [Config; 22] = [
     SLOW,
     SLOW_CLOCKLESS,
     HANGING,
@@ -85,6 +110,10 @@ pub const ALL: [Config; 18] = [
     RESTORE,
     RESTORE_CLOCKLESS,
     WAIT,
+    RESOURCE,
+    RESOURCE_SLOW,
+    RESOURCE_NAMED,
+    RESOURCE_CLOCKLESS,
 ];
 
 /// What takes minutes: more of the same, and misfortunes in company.

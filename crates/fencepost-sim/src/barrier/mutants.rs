@@ -6,23 +6,11 @@ use fencepost_core::ledger::{Covered, Outcome, Status};
 use fencepost_core::time::Wall;
 
 use super::Violation::{self, *};
-use super::{Report, explore};
+use super::{Barrier, RuleSet};
+use crate::model;
+use crate::rulebook::Rulebook;
 
-/// A known bug. Without it everything is judged as promised.
-#[derive(Clone, Copy, Debug)]
-pub struct Mutant {
-    pub name: &'static str,
-    /// What the bug is, in a sentence.
-    pub what: &'static str,
-    pub breaks: Violation,
-    explore: fn(Option<Violation>) -> Report,
-}
-
-impl Mutant {
-    pub fn explore(&self) -> Report {
-        (self.explore)(Some(self.breaks))
-    }
-}
+pub type Mutant = model::Mutant<Barrier>;
 
 /// Declares a set of rules with one of them replaced.
 macro_rules! bug {
@@ -135,10 +123,6 @@ bug!(EmptyHalts {
     }
 });
 
-pub fn named(name: &str) -> Option<Mutant> {
-    ALL.into_iter().find(|mutant| mutant.name == name)
-}
-
 pub const ALL: [Mutant; 14] = [
     rule::<Today>("today", "The day is the one on the clock, and not the one of the slot that asks.", Proceeded),
     rule::<OlderOk>("older_ok", "An older success counts, whatever came after it in the same slot.", Proceeded),
@@ -165,5 +149,5 @@ pub const ALL: [Mutant; 14] = [
 ];
 
 const fn rule<R: BarrierRules>(name: &'static str, what: &'static str, breaks: Violation) -> Mutant {
-    Mutant { name, what, breaks, explore: explore::<R> }
+    Mutant { name, what, breaks, setting: RuleSet::of::<R>(), rules: Rulebook::HONEST }
 }

@@ -4,24 +4,11 @@ use fencepost_core::fence::{FenceRules, Mode, judge};
 use fencepost_core::token::Token;
 
 use super::invariants::Violation::{self, *};
-use super::{Flaw, Setting, Step, settings};
-use crate::explore::Report;
+use super::{Flaw, Setting, Target, settings};
+use crate::model;
+use crate::rulebook::Rulebook;
 
-/// A known bug. The same setting without it is explored completely, and is sound.
-#[derive(Clone, Copy, Debug)]
-pub struct Mutant {
-    pub name: &'static str,
-    /// What the bug is, in a sentence.
-    pub what: &'static str,
-    pub breaks: Violation,
-    pub setting: Setting,
-}
-
-impl Mutant {
-    pub fn explore(&self) -> Report<Step, Violation> {
-        self.setting.explore(Some(self.breaks))
-    }
-}
+pub type Mutant = model::Mutant<Target>;
 
 #[derive(Debug)]
 struct EqualIsStale;
@@ -50,29 +37,20 @@ impl FenceRules for NeverStale {
     }
 }
 
-pub fn named(name: &str) -> Option<Mutant> {
-    ALL.into_iter().find(|mutant| mutant.name == name)
-}
-
 pub const ALL: [Mutant; 15] = [
-    Mutant {
-        name: "equal_is_stale",
-        what: "A token that equals the fence's is refused, and a holder cannot write a second time.",
-        breaks: HolderRefused,
-        setting: Setting { judge: judge::<EqualIsStale>, ..settings::MANY },
-    },
-    Mutant {
-        name: "equal_is_unspent",
-        what: "In mode once, a token that equals the fence's is accepted.",
-        breaks: TokenTwice,
-        setting: Setting { judge: judge::<EqualIsUnspent>, ..settings::ONCE },
-    },
-    Mutant {
-        name: "never_stale",
-        what: "Tokens are written down and not compared.",
-        breaks: StaleLanded,
-        setting: Setting { judge: judge::<NeverStale>, ..settings::MANY },
-    },
+    rule::<EqualIsStale>(
+        "equal_is_stale",
+        "A token that equals the fence's is refused, and a holder cannot write a second time.",
+        HolderRefused,
+        settings::MANY,
+    ),
+    rule::<EqualIsUnspent>(
+        "equal_is_unspent",
+        "In mode once, a token that equals the fence's is accepted.",
+        TokenTwice,
+        settings::ONCE,
+    ),
+    rule::<NeverStale>("never_stale", "Tokens are written down and not compared.", StaleLanded, settings::MANY),
     flaw("no_lock", "Check and write are two steps.", StaleLanded, Flaw::NoLock, settings::MANY),
     flaw(
         "early_unlock",
@@ -148,5 +126,9 @@ pub const ALL: [Mutant; 15] = [
 ];
 
 const fn flaw(name: &'static str, what: &'static str, breaks: Violation, flaw: Flaw, setting: Setting) -> Mutant {
-    Mutant { name, what, breaks, setting: setting.with(flaw) }
+    Mutant { name, what, breaks, setting: setting.with(flaw), rules: Rulebook::HONEST }
+}
+
+const fn rule<R: FenceRules>(name: &'static str, what: &'static str, breaks: Violation, setting: Setting) -> Mutant {
+    Mutant { name, what, breaks, setting, rules: Rulebook::HONEST.judging(judge::<R>) }
 }

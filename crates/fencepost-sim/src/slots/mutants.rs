@@ -6,30 +6,11 @@ use fencepost_core::plan::{Order, PlanRules, Terms};
 use fencepost_core::time::Wall;
 
 use super::invariants::Violation::{self, *};
-use super::{Flaw, Setting, Step, settings};
-use crate::explore::{Found, Report};
+use super::{Flaw, Setting, World, settings};
+use crate::model;
+use crate::rulebook::Rulebook;
 
-/// A known bug. The same setting without it is explored completely, and is sound.
-#[derive(Clone, Copy, Debug)]
-pub struct Mutant {
-    pub name: &'static str,
-    /// What the bug is, in a sentence.
-    pub what: &'static str,
-    pub breaks: Violation,
-    pub setting: Setting,
-    explore: fn(&Setting, Option<Violation>) -> Report<Step, Violation>,
-    narrate: fn(&Setting, &Found<Step, Violation>) -> String,
-}
-
-impl Mutant {
-    pub fn explore(&self) -> Report<Step, Violation> {
-        (self.explore)(&self.setting, Some(self.breaks))
-    }
-
-    pub fn narrate(&self, found: &Found<Step, Violation>) -> String {
-        (self.narrate)(&self.setting, found)
-    }
-}
+pub type Mutant = model::Mutant<World>;
 
 /// The last zero slots of a list are all of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -120,10 +101,6 @@ impl PlanRules for ClockAheadSilences {
 
 impl Rules for ClockAheadSilences {}
 
-pub fn named(name: &str) -> Option<Mutant> {
-    ALL.into_iter().find(|mutant| mutant.name == name)
-}
-
 pub const ALL: [Mutant; 12] = [
     flaw(
         "slot_is_now",
@@ -192,5 +169,5 @@ const fn flaw(name: &'static str, what: &'static str, breaks: Violation, flaw: F
 }
 
 const fn rule<R: Rules>(name: &'static str, what: &'static str, breaks: Violation, setting: Setting) -> Mutant {
-    Mutant { name, what, breaks, setting, explore: Setting::explore::<R>, narrate: Setting::narrate::<R> }
+    Mutant { name, what, breaks, setting, rules: Rulebook::of::<R>() }
 }
