@@ -8,7 +8,6 @@
 //! * [`retention`]: deletes the history of a job when it is old.
 //! * [`daemon`]: runs as processes of their own, for whoever schedules them.
 //! * [`drive`]: the loop that performs what a run decides.
-//! * [`summary`], [`event`]: how a run ended, and what happened in it, for people and programs.
 //! * [`child`], [`hold`]: what a lease is held for.
 //! * [`artifact`], [`pin`]: files as a run finds and leaves them, and copies of what it reads.
 //! * [`scout`]: looks at upstreams and files while the lease is renewed.
@@ -29,7 +28,6 @@ pub mod clock;
 pub mod daemon;
 pub mod descriptor;
 pub mod drive;
-pub mod event;
 pub mod gate;
 pub mod hold;
 pub mod host;
@@ -42,7 +40,6 @@ pub mod retention;
 pub mod said;
 pub mod scout;
 pub mod signals;
-pub mod summary;
 pub mod terminal;
 pub mod transact;
 

@@ -7,6 +7,7 @@
 //! * [`View`]: a store and the caller's knowledge; one method per question.
 //! * [`answer`]: the answers of the other verbs, and the pieces that several answers share.
 //! * [`status`], [`runs`], [`why`], [`plan`], [`overdue`], [`advise`], [`gate`], [`graph`]: a module per question.
+//! * [`event`], [`summary`]: what happens in a run, and how it ends.
 //! * [`prometheus`]: the status as metrics.
 //! * [`schema`]: the JSON Schema of every answer.
 //! * [`unread`]: records that cannot be read, which are part of an answer.
@@ -16,6 +17,7 @@
 pub mod advise;
 pub mod answer;
 pub mod archive;
+pub mod event;
 pub mod gate;
 pub mod graph;
 pub mod moment;
@@ -25,6 +27,7 @@ pub mod prometheus;
 pub mod runs;
 pub mod schema;
 pub mod status;
+pub mod summary;
 pub mod text;
 pub mod time;
 pub mod unread;

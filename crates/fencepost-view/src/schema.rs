@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::advise::AdviseAnswer;
 use crate::answer::*;
+use crate::event::EventLine;
 use crate::gate::GateAnswer;
 use crate::graph::GraphAnswer;
 use crate::overdue::OverdueAnswer;
@@ -15,7 +16,8 @@ use crate::why::WhyAnswer;
 
 /// One object with a schema per answer. The answers are named like the verbs; `$defs` holds the types that they share.
 pub fn schema() -> Value {
-    let mut list = List { generator: SchemaSettings::draft2020_12().into_generator(), answers: Map::new() };
+    let mut list =
+        List { generator: SchemaSettings::draft2020_12().for_serialize().into_generator(), answers: Map::new() };
     list.add::<ErrorAnswer>("error");
     list.add::<StatusAnswer>("status");
     list.add::<RunAnswer>("runs");
@@ -30,7 +32,7 @@ pub fn schema() -> Value {
     list.add::<LeaseAnswer>("lease");
     list.add::<HoldLine>("lease hold");
     list.add::<PublishAnswer>("publish");
-    list.add::<GitHookAnswer>("publish git --install-hook");
+    list.add::<GitHookAnswer>("publish git --hook");
     list.add::<OnceAnswer>("once");
     list.add::<RunAnswer>("record");
     list.add::<SaidAnswer>("record, inside a run");
@@ -47,6 +49,7 @@ pub fn schema() -> Value {
     list.add::<InitAnswer>("init");
     list.add::<InstallAnswer>("install");
     list.add::<DemoAnswer>("demo");
+    list.add::<EventLine>("run --events");
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "The answers of fencepost --json, and its events",

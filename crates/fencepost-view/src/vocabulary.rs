@@ -7,6 +7,7 @@ use fencepost_core::barrier::Decision;
 use fencepost_core::fence::{Level, Mode, Reason};
 use fencepost_core::ledger::{EndedBy, Status, Trigger};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
 
 /// Declares an enumeration with the word that each variant serialises as.
 macro_rules! words {
@@ -18,6 +19,8 @@ macro_rules! words {
         }
 
         impl $name {
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)*
@@ -105,6 +108,22 @@ words! {
         OtherLineage = "other_lineage",
         /// There is nothing to say.
         None = "none",
+        /// A word of a later version.
+        Other = "other",
+    }
+}
+
+impl ReasonCode {
+    /// Whether the trigger had nothing to do, which is not a failure.
+    pub fn is_skip(self) -> bool {
+        matches!(self, Self::Held | Self::Running | Self::Done | Self::NotDue | Self::Paused | Self::Barred)
+    }
+}
+
+impl<'de> Deserialize<'de> for ReasonCode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = <Cow<'de, str>>::deserialize(deserializer)?;
+        Ok(Self::ALL.iter().copied().find(|reason| reason.as_str() == word).unwrap_or(Self::Other))
     }
 }
 
@@ -160,5 +179,20 @@ impl<T: Vocabulary> JsonSchema for Word<T> {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "string", "enum": T::words() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_written_as_its_word_and_an_unknown_word_is_read() {
+        for reason in ReasonCode::ALL {
+            let written = serde_json::to_string(reason).unwrap();
+            assert_eq!(written, format!("{:?}", reason.as_str()));
+            assert_eq!(serde_json::from_str::<ReasonCode>(&written).unwrap(), *reason);
+        }
+        assert_eq!(serde_json::from_str::<ReasonCode>("\"of_tomorrow\"").unwrap(), ReasonCode::Other);
     }
 }

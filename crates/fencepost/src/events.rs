@@ -7,8 +7,8 @@ use fencepost_core::run::Event;
 use fencepost_core::time::millis;
 use fencepost_core::token::RunId;
 use fencepost_guard::drive::Note;
-use fencepost_guard::event::{EventLine, Predecessor, RunEvent, StopReason};
 use fencepost_guard::{clock, descriptor};
+use fencepost_view::event::{EventLine, Predecessor, RunEvent, StopReason};
 
 use crate::args::Sink;
 use crate::backlog::{Backlog, PATIENCE};

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use fencepost_core::contract::Judgement;
 use fencepost_core::ledger::Status;
 use fencepost_core::register::{StoreError, Trouble};
-use fencepost_guard::summary::EndReason;
 use fencepost_store::OpenError;
+use fencepost_view::ReasonCode;
 use fencepost_view::ViewError;
 
 /// What the process ends with.
@@ -93,11 +93,11 @@ pub enum Failure {
 
 impl Failure {
     /// The word that programs branch on.
-    pub fn reason(&self) -> EndReason {
+    pub fn reason(&self) -> ReasonCode {
         match self {
-            Self::Usage(_) => EndReason::Usage,
-            Self::Store(_) => EndReason::StoreFailed,
-            Self::Other(_) => EndReason::Failed,
+            Self::Usage(_) => ReasonCode::Usage,
+            Self::Store(_) => ReasonCode::StoreFailed,
+            Self::Other(_) => ReasonCode::Failed,
         }
     }
 

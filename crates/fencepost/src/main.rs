@@ -77,6 +77,7 @@ fn obey() -> Code {
         Verb::Notifier => command::notifier::run(),
         Verb::Advise(options) => command::advise::run(&arguments.global, options),
         Verb::Demo(options) => command::demo::run(&arguments.global, options),
+        Verb::Schema => command::schema::run(),
         Verb::Version => {
             match arguments.global.verbose {
                 true => show::line(&version::verbose()),

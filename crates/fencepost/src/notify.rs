@@ -13,8 +13,9 @@ use fencepost_core::ledger::{Status, cut};
 use fencepost_core::name::Job;
 use fencepost_core::token::RunId;
 use fencepost_guard::clock;
-use fencepost_guard::event::{RunEnd, RunEvent};
-use fencepost_guard::summary::{EndReason, Summary};
+use fencepost_view::ReasonCode;
+use fencepost_view::event::{RunEnd, RunEvent};
+use fencepost_view::summary::Summary;
 use nix::libc::O_NOFOLLOW;
 use serde::{Deserialize, Serialize};
 
@@ -138,7 +139,7 @@ impl Teller {
     /// Tells the end of the run. Its lease is released by then.
     pub fn end(&mut self, summary: &Summary, retries: u32, in_a_row: Option<u64>) {
         // The failure of a slot was told when it happened.
-        let is_news = !summary.is(EndReason::Interrupted) && !summary.is(EndReason::Failed);
+        let is_news = !summary.is(ReasonCode::Interrupted) && !summary.is(ReasonCode::Failed);
         if is_news && self.brief.wants(summary.status) {
             let job = &self.brief.job;
             let message = summary.message.clone().unwrap_or_else(|| match summary.status {

@@ -7,8 +7,9 @@ use fencepost_core::record::Holder;
 use fencepost_core::run::Event;
 use fencepost_guard::clock;
 use fencepost_guard::drive::Note;
-use fencepost_guard::summary::{Summary, Weight};
-use serde_json::json;
+use fencepost_view::ReasonCode;
+use fencepost_view::answer::ErrorAnswer;
+use fencepost_view::summary::{Summary, Weight};
 
 use crate::args::Global;
 use crate::backlog::{Backlog, PATIENCE};
@@ -144,7 +145,7 @@ impl Voice {
 /// Says why a command was not carried out: JSON on standard output for programs, a sentence for people.
 pub fn failure(global: &Global, code: Code, failure: &Failure) {
     if global.json {
-        error_json(code, failure.reason().as_str(), failure.message());
+        error_json(code, failure.reason(), failure.message());
     }
     if !global.quiet {
         say(failure.message());
@@ -152,14 +153,14 @@ pub fn failure(global: &Global, code: Code, failure: &Failure) {
 }
 
 /// A failure as programs read it. Its code is the exit code.
-pub fn error_json(code: Code, reason: &str, message: &str) {
-    show::json(&json!({ "v": 1, "error": { "code": code.0, "reason": reason, "message": message } }));
+pub fn error_json(code: Code, reason: ReasonCode, message: &str) {
+    show::json(&ErrorAnswer::new(code.0, reason, message));
 }
 
 /// A run that failed by more than its own exit code, as programs read it.
 pub fn finish_json(summary: &Summary) {
     if let (Some(reason), Some(message)) = (summary.failure(), &summary.message) {
-        error_json(Code(summary.code), reason.as_str(), message);
+        error_json(Code(summary.code), reason, message);
     }
 }
 

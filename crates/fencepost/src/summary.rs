@@ -13,7 +13,8 @@ use fencepost_core::said::Published;
 use fencepost_core::skips::Skip;
 use fencepost_core::slot::NotNow;
 use fencepost_core::time::Wall;
-use fencepost_guard::summary::{EndReason, Summary, Weight};
+use fencepost_view::ReasonCode;
+use fencepost_view::summary::{Summary, Weight};
 
 use crate::exit::Code;
 use crate::show;
@@ -45,14 +46,14 @@ impl Asked<'_> {
             Finish::NotSpawned(failure) => self.not_spawned(&failure),
             Finish::Held { record, remaining } => self.held(record, remaining),
             Finish::NotNow(why) => self.not_now(why),
-            Finish::Nested => self.not_run(EndReason::Nested, self.nested()),
+            Finish::Nested => self.not_run(ReasonCode::Nested, self.nested()),
             Finish::StoreFailed(error) => {
                 let message = format!("{} was not run: {error}", self.job);
-                Summary { error: Some(error), ..self.not_run(EndReason::StoreFailed, message) }
+                Summary { error: Some(error), ..self.not_run(ReasonCode::StoreFailed, message) }
             }
             Finish::Refused(refusal) => {
                 let message = format!("{} was not run: {refusal}", self.job);
-                Summary { refusal: Some(Box::new(refusal)), ..self.not_run(EndReason::Refused, message) }
+                Summary { refusal: Some(Box::new(refusal)), ..self.not_run(ReasonCode::Refused, message) }
             }
             Finish::Unrecorded { exit, error, escaped } => Summary { escaped, ..self.unrecorded(exit, error) },
             Finish::Interrupted(signal) => self.interrupted(signal),
@@ -73,7 +74,7 @@ impl Asked<'_> {
         };
         Summary {
             message,
-            reason: breaks_contract.then_some(EndReason::NoOutput),
+            reason: breaks_contract.then_some(ReasonCode::NoOutput),
             exit_code: Some(exit.code()),
             signal: signal_of(exit),
             started: true,
@@ -84,12 +85,12 @@ impl Asked<'_> {
     fn halted(&self, barred: &[Barred], recorded: Kept) -> Summary {
         let kept = kept(self.job, &recorded);
         let message = format!("{} was halted, nothing was run: {}{kept}", self.job, reasons(barred));
-        Summary { recorded, ..self.by_fencepost(Status::Halted, Code::HALTED.under_run(), EndReason::Halted, message) }
+        Summary { recorded, ..self.by_fencepost(Status::Halted, Code::HALTED.under_run(), ReasonCode::Halted, message) }
     }
 
     fn barred(&self, barred: &[Barred], recorded: Kept) -> Summary {
         let message = format!("{} skipped, there is nothing to do: {}", self.job, reasons(barred));
-        let skip = self.by_fencepost(Status::SkippedBarrier, Code(self.skip_exit), EndReason::Barred, message);
+        let skip = self.by_fencepost(Status::SkippedBarrier, Code(self.skip_exit), ReasonCode::Barred, message);
         Summary { weight: Weight::Remark, recorded, ..skip }
     }
 
@@ -105,15 +106,15 @@ impl Asked<'_> {
             exit_code: exit.map(Exit::code),
             started: true,
             refused: Some(refused),
-            ..self.by_fencepost(Status::Fenced, Code::FENCED.under_run(), EndReason::Fenced, message)
+            ..self.by_fencepost(Status::Fenced, Code::FENCED.under_run(), ReasonCode::Fenced, message)
         }
     }
 
     fn stopped(&self, why: &Why, started: bool, recorded: Kept) -> Summary {
         let (code, reason) = match why {
-            Why::Timeout => (Code::TIMED_OUT, EndReason::Timeout),
-            Why::KeeperDied => (Code::FAILED, EndReason::KeeperDied),
-            _ => (Code::LOST.under_run(), EndReason::Lost),
+            Why::Timeout => (Code::TIMED_OUT, ReasonCode::Timeout),
+            Why::KeeperDied => (Code::FAILED, ReasonCode::KeeperDied),
+            _ => (Code::LOST.under_run(), ReasonCode::Lost),
         };
         let message = match started {
             true => stopped(self.job, why, &recorded),
@@ -125,8 +126,8 @@ impl Asked<'_> {
 
     fn not_spawned(&self, failure: &NotSpawned) -> Summary {
         let (code, reason) = match failure.not_found {
-            true => (Code::NOT_FOUND, EndReason::NotFound),
-            false => (Code::CANNOT_EXECUTE, EndReason::CannotExecute),
+            true => (Code::NOT_FOUND, ReasonCode::NotFound),
+            false => (Code::CANNOT_EXECUTE, ReasonCode::CannotExecute),
         };
         self.by_fencepost(Status::Error, code, reason, format!("{}: {}", self.job, failure.text))
     }
@@ -141,7 +142,7 @@ impl Asked<'_> {
             recorded: Kept::NoLease,
             skip: Some(Skip::Overlap(record.token)),
             refusal: Some(Box::new(Refusal::Held { record, remaining })),
-            ..self.by_fencepost(Status::SkippedOverlap, code, EndReason::Held, message)
+            ..self.by_fencepost(Status::SkippedOverlap, code, ReasonCode::Held, message)
         }
     }
 
@@ -168,21 +169,21 @@ impl Asked<'_> {
         Summary { refusal: Some(Box::new(Refusal::NotNow { why, account: false })), ..summary }
     }
 
-    fn reason_not_now(&self, why: &NotNow) -> (Option<EndReason>, Code) {
+    fn reason_not_now(&self, why: &NotNow) -> (Option<ReasonCode>, Code) {
         let skip = Code(self.skip_exit);
         let (reason, code) = match why {
             // An item of work that is done replays the code it was done with.
             NotNow::Duplicate { state, exit_code, .. } => {
                 let code = if self.job.is_once() { Code::of_child(exit_code.unwrap_or(0)) } else { skip };
-                (if *state == Status::Running { EndReason::Running } else { EndReason::Done }, code)
+                (if *state == Status::Running { ReasonCode::Running } else { ReasonCode::Done }, code)
             }
-            NotNow::NotDue { .. } => (EndReason::NotDue, skip),
-            NotNow::Paused { .. } => (EndReason::Paused, skip),
+            NotNow::NotDue { .. } => (ReasonCode::NotDue, skip),
+            NotNow::Paused { .. } => (ReasonCode::Paused, skip),
             NotNow::Early { .. } => return (None, skip),
-            NotNow::Lost { .. } => (EndReason::Unknown, Code::UNKNOWN.under_run()),
-            NotNow::Failed { exit_code, .. } => (EndReason::Failed, Code::of_child(*exit_code)),
-            NotNow::TooOld { .. } => (EndReason::TooOld, Code::FAILED),
-            NotNow::OtherParameters => (EndReason::OtherParameters, Code::FAILED),
+            NotNow::Lost { .. } => (ReasonCode::Unknown, Code::UNKNOWN.under_run()),
+            NotNow::Failed { exit_code, .. } => (ReasonCode::Failed, Code::of_child(*exit_code)),
+            NotNow::TooOld { .. } => (ReasonCode::TooOld, Code::FAILED),
+            NotNow::OtherParameters => (ReasonCode::OtherParameters, Code::FAILED),
         };
         (Some(reason), code)
     }
@@ -225,7 +226,7 @@ impl Asked<'_> {
     fn unrecorded(&self, exit: Exit, error: StoreError) -> Summary {
         let message = format!("{} ended with exit code {}.{}", self.job, exit.code(), not_recorded(self.job, &error));
         Summary {
-            reason: Some(EndReason::Unrecorded),
+            reason: Some(ReasonCode::Unrecorded),
             message: Some(message),
             recorded: Kept::Failed(error),
             exit_code: Some(exit.code()),
@@ -237,7 +238,7 @@ impl Asked<'_> {
 
     fn interrupted(&self, signal: i32) -> Summary {
         let message = format!("{}: interrupted by signal {signal}; nothing was run.", self.job);
-        let summary = self.by_fencepost(Status::Error, Code::of_signal(signal), EndReason::Interrupted, message);
+        let summary = self.by_fencepost(Status::Error, Code::of_signal(signal), ReasonCode::Interrupted, message);
         Summary { weight: Weight::Remark, recorded: Kept::NoLease, signal: Some(signal), ..summary }
     }
 
@@ -250,11 +251,11 @@ impl Asked<'_> {
     }
 
     /// fencepost failed before it had a lease.
-    fn not_run(&self, reason: EndReason, message: String) -> Summary {
+    fn not_run(&self, reason: ReasonCode, message: String) -> Summary {
         Summary { recorded: Kept::NoLease, ..self.by_fencepost(Status::Error, Code::FAILED, reason, message) }
     }
 
-    fn by_fencepost(&self, status: Status, code: Code, reason: EndReason, message: String) -> Summary {
+    fn by_fencepost(&self, status: Status, code: Code, reason: ReasonCode, message: String) -> Summary {
         Summary { reason: Some(reason), message: Some(message), ..Summary::new(status, code.0, EndedBy::Fencepost) }
     }
 }

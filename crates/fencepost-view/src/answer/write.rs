@@ -29,7 +29,7 @@ pub struct PublishAnswer {
     pub error: Option<ErrorDetail>,
 }
 
-/// `publish git --install-hook`.
+/// `publish git --hook`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GitHookAnswer {
     pub v: AnswerVersion,

@@ -104,6 +104,8 @@ pub enum Verb {
     Store(store::StoreVerb),
     /// Show five incidents on this machine, live: what breaks without the guard, and that it is prevented with it
     Demo(demo::DemoOptions),
+    /// Print the JSON Schema of every --json answer and of the events
+    Schema,
     /// Print the version
     Version,
 }
@@ -421,7 +423,11 @@ impl Arguments {
             };
             if code != Code::DONE && asked_for(&["--json"]) {
                 let text = error.to_string();
-                report::error_json(code, "usage", text.trim_start_matches("error: ").trim_end());
+                report::error_json(
+                    code,
+                    fencepost_view::ReasonCode::Usage,
+                    text.trim_start_matches("error: ").trim_end(),
+                );
             }
             if error.kind() == ErrorKind::DisplayVersion && asked_for(&["--verbose", "-v"]) {
                 show::line(&version::verbose());

@@ -16,7 +16,7 @@ use fencepost_guard::transact::{Held, TakeError, TransactError, look, take, tran
 use fencepost_guard::{clock, nudge};
 use fencepost_store::Store;
 use fencepost_view::answer::LeaseAnswer;
-use fencepost_view::remaining;
+use fencepost_view::{ReasonCode, remaining};
 
 use super::record;
 use crate::args::{Global, JobArgument, LeaseVerb, RecordOptions};
@@ -147,7 +147,7 @@ impl<'a> Desk<'a> {
         match self.take_away(intent)? {
             Err(TransactError::Refused(Refusal::NotHolder { record })) => {
                 let message = format!("{} Nothing was recorded.", lost(&self.job, record.as_deref()));
-                Ok(self.failed(Code::LOST, "lost", &message))
+                Ok(self.failed(Code::LOST, ReasonCode::Lost, &message))
             }
             result => self.released(result, &format!("recorded as {} and released", word.as_str())),
         }
@@ -240,22 +240,22 @@ impl<'a> Desk<'a> {
             TransactError::Store(error) => return Err(Failure::Store(error)),
             TransactError::Refused(Refusal::Held { record, remaining }) => {
                 let holder = record.lease.as_ref().map(|lease| show::holder(lease, remaining, clock::now().wall));
-                (Code::HELD, "held", format!("{} is held by {}.", self.job, holder.unwrap_or_default()))
+                (Code::HELD, ReasonCode::Held, format!("{} is held by {}.", self.job, holder.unwrap_or_default()))
             }
             TransactError::Refused(Refusal::NotNow { why: why @ NotNow::Paused { .. }, .. }) => (
                 Code::HELD,
-                "paused",
+                ReasonCode::Paused,
                 format!("{}: {} Let it go on: fencepost resume {}", self.job, why.words(), self.job.name),
             ),
             TransactError::Refused(Refusal::NotHolder { record }) => {
-                (Code::LOST, "lost", lost(&self.job, record.as_deref()))
+                (Code::LOST, ReasonCode::Lost, lost(&self.job, record.as_deref()))
             }
             TransactError::Refused(refusal) => return Err(Failure::Other(format!("{}: {refusal}", self.job))),
         };
         Ok(self.failed(code, reason, &message))
     }
 
-    fn failed(&self, code: Code, reason: &str, message: &str) -> Code {
+    fn failed(&self, code: Code, reason: ReasonCode, message: &str) -> Code {
         if self.global.json {
             report::error_json(code, reason, message);
         }
@@ -271,7 +271,7 @@ impl<'a> Desk<'a> {
              fencepost lease acquire {} --ttl 5m",
             self.job, self.job.name
         );
-        self.failed(Code::LOST, "lost", &message)
+        self.failed(Code::LOST, ReasonCode::Lost, &message)
     }
 
     fn claim(&self, ttl: Duration) -> Claim {

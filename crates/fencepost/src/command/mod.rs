@@ -16,6 +16,7 @@ pub mod publish;
 pub mod record;
 pub mod run;
 pub mod runs;
+pub mod schema;
 pub mod status;
 pub mod store;
 pub mod up;

@@ -9,9 +9,10 @@ use fencepost_core::name::Job;
 use fencepost_core::run::Exit;
 use fencepost_core::slot::{Choice, OnUnknown};
 use fencepost_guard::attend::attend;
-use fencepost_guard::summary::{EndReason, Summary};
 use fencepost_guard::transact::{TransactError, look, transact};
+use fencepost_view::ReasonCode;
 use fencepost_view::answer::{AnswerVersion, OnceAnswer, OnceState};
+use fencepost_view::summary::Summary;
 
 use super::run::again::{self, Again};
 use super::run::{Attempt, Outcome};
@@ -36,7 +37,7 @@ pub fn run(global: &Global, options: &OnceOptions) -> Result<Code, Failure> {
     };
     let outcome = attempt(global, options, params, first)?;
     match on_unknown {
-        Choose::Verify(command) if looked_at.is_none() && outcome.summary.is(EndReason::Unknown) => {
+        Choose::Verify(command) if looked_at.is_none() && outcome.summary.is(ReasonCode::Unknown) => {
             verify(global, options, params, &command)
         }
         _ => {
@@ -164,7 +165,7 @@ fn record_done(global: &Global, options: &OnceOptions, params: Option<Fingerprin
 
 /// Prints how it stands with the item of work.
 fn report(global: &Global, options: &OnceOptions, summary: &Summary) {
-    use EndReason::{
+    use ReasonCode::{
         CannotExecute, Done, Fenced, Held, KeeperDied, Lost, NoOutput, NotFound, Running, Timeout, Unknown, Unrecorded,
     };
     let print = |state, exit_code, replayed| print(global, options, state, exit_code, replayed);

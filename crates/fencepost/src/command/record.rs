@@ -19,7 +19,7 @@ use fencepost_guard::transact::{TransactError, look, transact};
 use fencepost_guard::{clock, nudge, said};
 use fencepost_store::Store;
 use fencepost_view::answer::{AnswerVersion, RunAnswer, SaidAnswer};
-use fencepost_view::recorded_schedule;
+use fencepost_view::{ReasonCode, recorded_schedule};
 
 use super::lease;
 use crate::args::{Global, RecordOptions};
@@ -167,7 +167,7 @@ fn under_token(
         Err(TransactError::Refused(Refusal::NotHolder { record })) => {
             let text = format!("{} Nothing was recorded.", lease::lost(&job, record.as_deref()));
             if global.json {
-                crate::report::error_json(Code::LOST, "lost", &text);
+                crate::report::error_json(Code::LOST, ReasonCode::Lost, &text);
             }
             Voice::of(global).warn(&text);
             Ok(Code::LOST)
@@ -254,7 +254,7 @@ fn held(global: &Global, job: &Job, record: &Record, remaining: Option<std::time
     let holder = record.lease.as_ref().map(|lease| show::holder(lease, remaining, now)).unwrap_or_default();
     let text = format!("{job} was not recorded: it is held by {holder}. Record it when that run has ended.");
     if global.json {
-        crate::report::error_json(Code::HELD, "held", &text);
+        crate::report::error_json(Code::HELD, ReasonCode::Held, &text);
     }
     Voice::of(global).warn(&text);
     Code::HELD

@@ -42,6 +42,7 @@ mod race;
 mod records;
 mod run;
 mod runs;
+mod schema;
 mod slots;
 mod start;
 mod status;

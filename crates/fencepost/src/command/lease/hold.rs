@@ -10,10 +10,11 @@ use fencepost_core::token::Token;
 use fencepost_guard::drive::{Note, drive};
 use fencepost_guard::hold::Stdin;
 use fencepost_guard::signals::Signals;
-use fencepost_guard::summary::{EndReason, Summary};
 use fencepost_guard::transact::TransactError;
 use fencepost_guard::{clock, descriptor};
+use fencepost_view::ReasonCode;
 use fencepost_view::answer::{AnswerVersion, HoldEvent, HoldLine};
+use fencepost_view::summary::Summary;
 use fencepost_view::time::UtcTime;
 
 use super::Desk;
@@ -61,14 +62,14 @@ impl Desk<'_> {
                 let _ = lines.backlog.pour(&mut lines.output, PATIENCE);
                 Ok(Code::DONE)
             }
-            Some(EndReason::Interrupted) => Ok(Code(summary.code)),
-            Some(EndReason::Lost | EndReason::Timeout | EndReason::KeeperDied) => {
+            Some(ReasonCode::Interrupted) => Ok(Code(summary.code)),
+            Some(ReasonCode::Lost | ReasonCode::Timeout | ReasonCode::KeeperDied) => {
                 let reason = summary.note.unwrap_or_default().replace("stopped: ", "");
                 lines.end(HoldEvent::Lost, Some(reason.clone()));
                 Voice::of(self.global).warn(&format!("{}: lease lost: {reason}.", self.job));
                 Ok(Code::LOST)
             }
-            Some(EndReason::Unrecorded) => Err(Failure::Other(format!(
+            Some(ReasonCode::Unrecorded) => Err(Failure::Other(format!(
                 "{}: the lease could not be released before it ran out; it ends by itself.",
                 self.job
             ))),

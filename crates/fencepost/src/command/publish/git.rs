@@ -1,7 +1,7 @@
 //! `fencepost publish git`: commits and the fence in one push.
 
 use fencepost_guard::publish::git::{Outgoing, Wish, hook, publish};
-use serde_json::json;
+use fencepost_view::answer::{AnswerVersion, GitHookAnswer};
 
 use super::Desk;
 use crate::args::Global;
@@ -41,8 +41,8 @@ fn set_hook(global: &Global, options: &GitOptions) -> Result<Code, Failure> {
         voice.warn(&format!("{path} is where core.hooksPath points: other repositories may use it, too."));
     }
     if global.json {
-        let path = path.to_string();
-        show::json(&json!({ "v": 1, "hook": path, "installed": !options.remove, "changed": done.changed }));
+        let (hook, installed) = (path.to_string(), !options.remove);
+        show::json(&GitHookAnswer { v: AnswerVersion, hook, installed, changed: done.changed });
     }
     Ok(Code::DONE)
 }

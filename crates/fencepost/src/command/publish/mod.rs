@@ -19,8 +19,8 @@ use fencepost_guard::publish::{PublishError, Receipt, Request, Writer, file, tre
 use fencepost_guard::transact::{look, transact};
 use fencepost_guard::{clock, said};
 use fencepost_store::redacted;
-use serde::Serialize;
-use serde_json::json;
+use fencepost_view::ReasonCode;
+use fencepost_view::answer::{AnswerVersion, ErrorDetail, PublishAnswer};
 
 use crate::args::Global;
 use crate::args::publish::{FileOptions, ModeChoice, PayloadOptions, PublishOptions, PublishVerb, TreeOptions};
@@ -84,13 +84,13 @@ impl<'a> Desk<'a> {
         let request = self.request();
         if let Some(newer) = self.newer_token() {
             let why = format!("token {} is stale: the job was granted again, under token {newer}", self.writer.token);
-            return Ok(self.refused(kind, &resource, Level::Gated, newer, "stale", &why));
+            return Ok(self.refused(kind, &resource, Level::Gated, newer, ReasonCode::Stale, &why));
         }
         match act(&request) {
             Ok(receipt) => Ok(self.accepted(kind, &resource, &receipt)),
             Err(PublishError::Refused { refused, level }) => {
                 let seen = refused.seen.token;
-                Ok(self.refused(kind, &resource, level, seen, refused.reason.as_str(), &refused.to_string()))
+                Ok(self.refused(kind, &resource, level, seen, refused.reason.into(), &refused.to_string()))
             }
             Err(error) => Err(error.into()),
         }
@@ -129,9 +129,9 @@ impl<'a> Desk<'a> {
         let dry = if self.common.dry_run { "would be " } else { "" };
         let what = if receipt.already_applied { "already applied" } else { "accepted" };
         voice.tell(&format!("{resource}: {dry}{what} under token {} ({}).", self.writer.token, receipt.level.as_str()));
-        self.print(&PublishJson {
+        self.print(&PublishAnswer {
             accepted: true,
-            level: receipt.level.as_str(),
+            level: receipt.level,
             seen: receipt.fence.token.number(),
             already_applied: receipt.already_applied,
             ..self.json(kind, resource)
@@ -139,31 +139,31 @@ impl<'a> Desk<'a> {
         Code::DONE
     }
 
-    fn refused(&self, kind: &str, resource: &str, level: Level, seen: Token, reason: &str, why: &str) -> Code {
+    fn refused(&self, kind: &str, resource: &str, level: Level, seen: Token, reason: ReasonCode, why: &str) -> Code {
         self.note(kind, resource, level, seen, Some(why.to_string()));
         Voice::of(self.global).warn(&format!("{resource}: refused: {why}. Nothing was changed."));
-        let json = PublishJson { level: level.as_str(), seen: seen.number(), ..self.json(kind, resource) };
-        let error = json!({ "code": Code::FENCED.0, "reason": reason, "message": why });
-        self.print(&PublishJson { error: Some(error), ..json });
+        let json = PublishAnswer { level, seen: seen.number(), ..self.json(kind, resource) };
+        let error = ErrorDetail { code: Code::FENCED.0, reason, message: why.to_string(), key: None };
+        self.print(&PublishAnswer { error: Some(error), ..json });
         Code::FENCED
     }
 
-    fn json(&self, kind: &str, resource: &str) -> PublishJson {
-        PublishJson {
-            v: 1,
+    fn json(&self, kind: &str, resource: &str) -> PublishAnswer {
+        PublishAnswer {
+            v: AnswerVersion,
             resource: resource.to_string(),
             kind: kind.to_string(),
             accepted: false,
-            level: Level::Gated.as_str(),
+            level: Level::Gated,
             token: self.writer.token.number(),
             seen: 0,
-            mode: self.request().mode.as_str(),
+            mode: self.request().mode,
             already_applied: false,
             error: None,
         }
     }
 
-    fn print(&self, json: &PublishJson) {
+    fn print(&self, json: &PublishAnswer) {
         if self.global.json {
             show::json(json);
         }
@@ -292,19 +292,4 @@ fn read_payload(options: &PayloadOptions, bytes_max: usize) -> Result<Vec<u8>, P
 
 fn absolute(path: &Path) -> String {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()).display().to_string()
-}
-
-#[derive(Serialize)]
-struct PublishJson {
-    v: u32,
-    resource: String,
-    kind: String,
-    accepted: bool,
-    level: &'static str,
-    token: u64,
-    seen: u64,
-    mode: &'static str,
-    already_applied: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<serde_json::Value>,
 }

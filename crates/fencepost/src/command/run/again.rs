@@ -12,7 +12,8 @@ use fencepost_core::slot::{Asked, Choice};
 use fencepost_core::time::Wall;
 use fencepost_core::token::Token;
 use fencepost_guard::signals::{Received, Signals};
-use fencepost_guard::summary::{EndReason, Summary};
+use fencepost_view::ReasonCode;
+use fencepost_view::summary::Summary;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::exit::{Code, Failure};
@@ -104,7 +105,7 @@ impl Again {
                 return Some(Next { again, after: backoff });
             }
         }
-        if self.more == 0 || matches!(summary.reason, Some(EndReason::Interrupted | EndReason::Unrecorded)) {
+        if self.more == 0 || matches!(summary.reason, Some(ReasonCode::Interrupted | ReasonCode::Unrecorded)) {
             return None;
         }
         let carried = if self.carried == 0 { summary.code } else { self.carried };
@@ -118,7 +119,7 @@ impl Again {
 
     /// The code of the whole series: the first that was not 0. After a run, it is no news that nothing more is due.
     pub fn code(&self, summary: &Summary) -> Code {
-        use EndReason::{Done, Held, NotDue, Running};
+        use ReasonCode::{Done, Held, NotDue, Running};
         match summary.reason {
             _ if self.carried != 0 => Code(self.carried),
             Some(Held | Running | Done | NotDue) if self.goes_on => Code::DONE,
@@ -207,7 +208,7 @@ fn more(settings: &Settings) -> u32 {
 
 /// Whether the command itself failed, and its failure is recorded.
 fn may_retry(summary: &Summary) -> bool {
-    use EndReason::{CannotExecute, Interrupted, NotFound, Unrecorded};
+    use ReasonCode::{CannotExecute, Interrupted, NotFound, Unrecorded};
     !matches!(summary.reason, Some(Interrupted | NotFound | CannotExecute | Unrecorded))
 }
 

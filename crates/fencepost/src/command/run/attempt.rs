@@ -15,15 +15,15 @@ use fencepost_core::slot::{Choice, Standing};
 use fencepost_core::token::RunId;
 use fencepost_guard::child::{Child, Plan};
 use fencepost_guard::drive::{Note, drive};
-use fencepost_guard::event::{RunEnd, RunEvent};
 use fencepost_guard::keeper::Keeper;
 use fencepost_guard::pin::Pins;
 use fencepost_guard::signals::Signals;
-use fencepost_guard::summary::Summary;
 use fencepost_guard::terminal::Terminal;
 use fencepost_guard::transact::{count_skip, look, transact};
 use fencepost_guard::{clock, retention};
 use fencepost_store::Store;
+use fencepost_view::event::{RunEnd, RunEvent};
+use fencepost_view::summary::Summary;
 use nix::libc::SIGINT;
 
 use super::again::{Again, Before, Next};

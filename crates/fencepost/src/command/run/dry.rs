@@ -14,9 +14,9 @@ use fencepost_core::time::{Reference, Wall};
 use fencepost_core::token::Nonce;
 use fencepost_guard::clock;
 use fencepost_guard::scout::Scout;
-use fencepost_guard::summary::EndReason;
 use fencepost_guard::transact::look;
-use serde::Serialize;
+use fencepost_view::ReasonCode;
+use fencepost_view::answer::{AnswerVersion, DryRunAnswer, DryRunDecision};
 
 use super::scout;
 use crate::args::{Global, OverlapChoice};
@@ -26,21 +26,6 @@ use crate::place::Place;
 use crate::settings::Settings;
 use crate::show;
 use crate::summary::Asked;
-
-/// What the run would do.
-#[derive(Serialize)]
-struct Answer {
-    v: u32,
-    job: String,
-    /// `run`, `wait`, `skip`, `halt` or `fail`.
-    decision: &'static str,
-    reason: &'static str,
-    message: String,
-    slot: Option<String>,
-    trigger: Option<&'static str>,
-    /// What the run would end with if it starts nothing.
-    exit_code: Option<u8>,
-}
 
 pub fn run(global: &Global, place: &Place, job: &Job, settings: &Settings) -> Result<Code, Failure> {
     // Opening a store makes it, which is more than nothing.
@@ -82,17 +67,26 @@ pub fn run(global: &Global, place: &Place, job: &Job, settings: &Settings) -> Re
     Ok(code)
 }
 
-fn would_run(job: &Job, settings: &Settings, chosen: &Chosen, record: Option<&Record>, now: Wall) -> Answer {
+fn would_run(job: &Job, settings: &Settings, chosen: &Chosen, record: Option<&Record>, now: Wall) -> DryRunAnswer {
     let slot = settings.zone.show(chosen.slot);
     let took_over = record.and_then(|record| record.lease.as_ref());
     let (reason, why) = match took_over {
-        Some(lease) => ("took_over", format!("the run before ({}) did not end properly", lease.run)),
-        None if chosen.slot > now => ("free", format!("it takes the slot {slot} before its time")),
-        None => ("free", "nothing holds it".to_string()),
+        Some(lease) => (ReasonCode::TookOver, format!("the run before ({}) did not end properly", lease.run)),
+        None if chosen.slot > now => (ReasonCode::Free, format!("it takes the slot {slot} before its time")),
+        None => (ReasonCode::Free, "nothing holds it".to_string()),
     };
     let message = format!("{job} would run for the slot {slot}: {why}.");
-    let trigger = Some(chosen.trigger.as_str());
-    Answer { v: 1, job: job.to_string(), decision: "run", reason, message, slot: Some(slot), trigger, exit_code: None }
+    let trigger = Some(chosen.trigger);
+    DryRunAnswer {
+        v: AnswerVersion,
+        job: job.to_string(),
+        decision: DryRunDecision::Run,
+        reason,
+        message,
+        slot: Some(slot),
+        trigger,
+        exit_code: None,
+    }
 }
 
 /// Asks the upstreams once, without waiting for them.
@@ -103,7 +97,7 @@ fn behind_barrier(
     record: Option<&Record>,
     scout: Scout,
     now: Wall,
-) -> Answer {
+) -> DryRunAnswer {
     let scout = Scout { wait: Duration::ZERO, ..scout };
     let asker = Asker { slot: chosen.slot, zone: settings.zone.clone() };
     let (halt, barred) = match scout.inspect(&asker).passage(&scout.needs) {
@@ -115,27 +109,27 @@ fn behind_barrier(
     let answer = ending(job, settings, finish, now);
     let before = settings.prepare.as_ref().map_or("", |_| " Its prepare command, which was not run, may change that.");
     let slot = Some(settings.zone.show(chosen.slot));
-    Answer { slot, message: format!("{}{before}", answer.message), ..answer }
+    DryRunAnswer { slot, message: format!("{}{before}", answer.message), ..answer }
 }
 
-fn refused(job: &Job, settings: &Settings, refusal: Refusal, now: Wall) -> Answer {
+fn refused(job: &Job, settings: &Settings, refusal: Refusal, now: Wall) -> DryRunAnswer {
     match refusal {
         Refusal::NotNow { why: NotNow::Early { slot, wait }, .. } => {
             let slot = settings.zone.show(slot);
             let message = format!("{job} would wait {} for its slot {slot}, then run.", duration::show(wait));
-            wait_for(job, "early", message, Some(slot))
+            wait_for(job, ReasonCode::Early, message, Some(slot))
         }
         Refusal::NotNow { why, .. } => ending(job, settings, Finish::NotNow(why), now),
         Refusal::Held { record, remaining } => {
             let holder = record.lease.as_ref().map(|lease| show::holder(lease, remaining, now)).unwrap_or_default();
             if settings.overlap == OverlapChoice::Replace {
                 let why = format!("{job} would ask its holder to stop, and run in its place: it is held by {holder}.");
-                return wait_for(job, "replace", why, None);
+                return wait_for(job, ReasonCode::Replace, why, None);
             }
             if let Some(wait) = settings.wait {
                 let wait = duration::show(wait);
                 let why = format!("{job} would wait up to {wait} for its turn: it is held by {holder}.");
-                return wait_for(job, "held", why, None);
+                return wait_for(job, ReasonCode::Held, why, None);
             }
             ending(job, settings, Finish::Held { record, remaining }, now)
         }
@@ -143,30 +137,39 @@ fn refused(job: &Job, settings: &Settings, refusal: Refusal, now: Wall) -> Answe
     }
 }
 
-fn wait_for(job: &Job, reason: &'static str, message: String, slot: Option<String>) -> Answer {
+fn wait_for(job: &Job, reason: ReasonCode, message: String, slot: Option<String>) -> DryRunAnswer {
     let (job, trigger) = (job.to_string(), None);
-    Answer { v: 1, job, decision: "wait", reason, message, slot, trigger, exit_code: None }
+    DryRunAnswer {
+        v: AnswerVersion,
+        job,
+        decision: DryRunDecision::Wait,
+        reason,
+        message,
+        slot,
+        trigger,
+        exit_code: None,
+    }
 }
 
 /// A run that starts nothing, in the words and with the code that it ends with.
-fn ending(job: &Job, settings: &Settings, finish: Finish, now: Wall) -> Answer {
-    use EndReason::{Barred, Done, Halted, Held, NotDue, Paused, Running, Unknown};
+fn ending(job: &Job, settings: &Settings, finish: Finish, now: Wall) -> DryRunAnswer {
+    use ReasonCode::{Barred, Done, Halted, Held, NotDue, Paused, Running, Unknown};
     let summary = Asked { job, skip_exit: settings.skip_exit, now }.summary(finish);
     let (decision, would) = match summary.reason {
-        Some(Halted | Unknown) => ("halt", "would be halted"),
-        Some(Held | Barred | Running | Done | NotDue | Paused) => ("skip", "would be skipped"),
-        _ => ("fail", "would fail"),
+        Some(Halted | Unknown) => (DryRunDecision::Halt, "would be halted"),
+        Some(Held | Barred | Running | Done | NotDue | Paused) => (DryRunDecision::Skip, "would be skipped"),
+        _ => (DryRunDecision::Fail, "would fail"),
     };
     let words = summary.message.unwrap_or_default();
     let message = match words.strip_prefix(&format!("{job} skipped: ")) {
         Some(why) => format!("{job} {would}: {why}"),
         None => format!("{job} {would}. {words}"),
     };
-    Answer {
-        v: 1,
+    DryRunAnswer {
+        v: AnswerVersion,
         job: job.to_string(),
         decision,
-        reason: summary.reason.map_or("none", EndReason::as_str),
+        reason: summary.reason.unwrap_or(ReasonCode::None),
         message,
         slot: summary.slot.map(|slot| settings.zone.show(slot)),
         trigger: None,

@@ -14,11 +14,11 @@ use std::sync::Arc;
 use fencepost_core::lease::Claim;
 use fencepost_core::name::Job;
 use fencepost_core::run::{Overlap, Stages, Terms};
-use fencepost_guard::event::{RunEnd, RunEvent};
 use fencepost_guard::pin::Pins;
 use fencepost_guard::scout::Scout;
-use fencepost_guard::summary::Summary;
 use fencepost_store::Store;
+use fencepost_view::event::{RunEnd, RunEvent};
+use fencepost_view::summary::Summary;
 
 use self::again::Again;
 pub use self::attempt::{Attempt, Outcome};

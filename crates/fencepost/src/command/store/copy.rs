@@ -16,6 +16,7 @@ use fencepost_core::transition::unreadable;
 use fencepost_guard::clock;
 use fencepost_guard::transact::{TransactError, transact};
 use fencepost_store::{Entry, Key, SCAN_KEYS_MAX, Store, StoreError, Swapped, Trouble, bare};
+use fencepost_view::ReasonCode;
 use fencepost_view::answer::{AnswerVersion, StoreMoveAnswer};
 
 use crate::args::Global;
@@ -93,7 +94,7 @@ fn told(global: &Global, stopped: Stopped) -> Result<Code, Failure> {
         Stopped::Failed(failure) => Err(failure),
         Stopped::Held(message) => {
             if global.json {
-                report::error_json(Code::HELD, "held", &message);
+                report::error_json(Code::HELD, ReasonCode::Held, &message);
             }
             Voice::of(global).warn(&message);
             Ok(Code::HELD)

@@ -8,6 +8,7 @@ use fencepost_core::token::Token;
 use fencepost_guard::clock;
 use fencepost_guard::publish::file::fence_of;
 use fencepost_guard::transact::{TransactError, transact};
+use fencepost_view::ReasonCode;
 use fencepost_view::answer::{AnswerVersion, StoreRecoverAnswer};
 
 use crate::args::Global;
@@ -63,7 +64,7 @@ pub fn run(
                 holder.unwrap_or_default()
             );
             if global.json {
-                report::error_json(Code::HELD, "held", &message);
+                report::error_json(Code::HELD, ReasonCode::Held, &message);
             }
             voice.warn(&message);
             return Ok(Code::HELD);

@@ -9,8 +9,8 @@ use fencepost_core::name::Name;
 use fencepost_core::token::{RunId, Token};
 use fencepost_core::zone::Zone;
 use fencepost_guard::clock;
-use fencepost_guard::event::StopReason;
-use fencepost_guard::summary::EndReason;
+use fencepost_view::ReasonCode;
+use fencepost_view::event::StopReason;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -135,7 +135,7 @@ pub enum UpEvent {
         exit: u8,
         took_ms: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
-        reason: Option<EndReason>,
+        reason: Option<ReasonCode>,
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },

@@ -18,9 +18,9 @@ use fencepost_core::name::Name;
 use fencepost_core::time::{Boot, Wall, millis};
 use fencepost_guard::clock;
 use fencepost_guard::daemon::Started;
-use fencepost_guard::event::{EventLine, RunEnd, RunEvent};
 use fencepost_guard::signals::{Received, Signals};
-use fencepost_guard::summary::EndReason;
+use fencepost_view::ReasonCode;
+use fencepost_view::event::{EventLine, RunEnd, RunEvent};
 use nix::errno::Errno;
 use nix::libc::{SIGHUP, SIGTERM};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -358,7 +358,7 @@ impl Running {
     }
 
     fn note_end(&mut self, end: RunEnd) -> Line {
-        use EndReason::{Done, Failed, NotDue, Running};
+        use ReasonCode::{Done, Failed, NotDue, Running};
         let is_quiet = matches!(end.reason, Some(Running | Done | NotDue | Failed));
         let event = UpEvent::Ended {
             status: end.status,
@@ -395,11 +395,11 @@ impl Running {
     fn end(&self) -> End {
         let Some(ended) = &self.ended else { return End::Died };
         match ended.reason {
-            Some(EndReason::StoreFailed) => {
+            Some(ReasonCode::StoreFailed) => {
                 End::Away(ended.message.clone().unwrap_or_else(|| "the store failed".to_string()))
             }
-            Some(EndReason::Held | EndReason::Running) => End::Elsewhere,
-            Some(EndReason::NotDue | EndReason::Done | EndReason::Failed) => End::NotDue,
+            Some(ReasonCode::Held | ReasonCode::Running) => End::Elsewhere,
+            Some(ReasonCode::NotDue | ReasonCode::Done | ReasonCode::Failed) => End::NotDue,
             _ if !self.has_lease => End::WithoutLease,
             _ => End::Done,
         }

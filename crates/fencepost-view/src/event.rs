@@ -5,26 +5,30 @@
 use fencepost_core::ledger::{EndedBy, Status};
 use fencepost_core::run::Why;
 use fencepost_core::token::{RunId, Token};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::summary::{EndReason, Summary};
+use crate::summary::Summary;
+use crate::vocabulary::{ReasonCode, Word};
 
 /// One line of `--events`. Times are RFC 3339 in UTC.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EventLine {
     pub v: u32,
     pub at: String,
     pub job: String,
+    #[schemars(with = "String")]
     pub run: RunId,
     #[serde(flatten)]
     pub event: RunEvent,
 }
 
 /// What happened.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum RunEvent {
     Claimed {
+        #[schemars(with = "u64")]
         token: Token,
         grants: u64,
         slot: String,
@@ -32,10 +36,12 @@ pub enum RunEvent {
     },
     /// Another run holds the lease.
     Waiting {
+        #[schemars(with = "Option<String>")]
         holder: Option<RunId>,
     },
     /// The holder was asked to stop.
     AskedToStop {
+        #[schemars(with = "Option<String>")]
         holder: Option<RunId>,
     },
     /// The trigger is early and waits for its slot.
@@ -64,6 +70,7 @@ pub enum RunEvent {
     },
     /// What `--observe` did not do.
     Observed {
+        #[schemars(with = "Word<Status>")]
         status: Status,
         reason: String,
     },
@@ -95,20 +102,23 @@ pub enum RunEvent {
 }
 
 /// The run before, which did not release its lease.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Predecessor {
+    #[schemars(with = "String")]
     pub run: RunId,
     pub reason: String,
 }
 
 /// The end of a run, as far as it is an event.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunEnd {
+    #[schemars(with = "Word<Status>")]
     pub status: Status,
     pub exit_code: u8,
+    #[schemars(with = "Word<EndedBy>")]
     pub ended_by: EndedBy,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<EndReason>,
+    pub reason: Option<ReasonCode>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -122,7 +132,7 @@ impl RunEnd {
 }
 
 /// Why fencepost stops the command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
     Deadline,
@@ -166,7 +176,7 @@ mod tests {
             status: Status::SkippedOverlap,
             exit_code: 0,
             ended_by: EndedBy::Fencepost,
-            reason: Some(EndReason::Held),
+            reason: Some(ReasonCode::Held),
             message: Some("a skipped".to_string()),
         };
         let took_over = Some(Predecessor { run, reason: "its host rebooted".to_string() });
@@ -208,6 +218,6 @@ mod tests {
         else {
             panic!("it is an end")
         };
-        assert_eq!((end.exit_code, end.reason, end.message), (9, Some(EndReason::Other), None));
+        assert_eq!((end.exit_code, end.reason, end.message), (9, Some(ReasonCode::Other), None));
     }
 }
