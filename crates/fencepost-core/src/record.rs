@@ -135,7 +135,7 @@ pub struct Lease {
     pub covers: Option<Covered>,
     /// For people only.
     pub since: Wall,
-    /// Somebody asked the holder to stop and hand over.
+    /// Another run asked the holder to stop and hand over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_asked: Option<StopAsked>,
     #[serde(flatten)]
@@ -357,9 +357,8 @@ impl Record {
         self.ledger.give_up(oldest)
     }
 
-    /// The place of the outcome that is given up next. What became of the newest slot stays for as long as there is
-    /// anything else: whoever asks for the newest looks here, and older slots may be recorded after it. So does what is
-    /// needed.
+    /// The place of the outcome that is given up next. The outcome of the newest slot stays while there is any other:
+    /// readers look for it here, and older slots may be recorded after it. Outcomes that are needed stay as well.
     fn oldest(&self) -> usize {
         let ring = &self.ledger.ring;
         if let Some(place) = ring.iter().position(|outcome| !self.is_needed(outcome)).filter(|place| *place > 0) {

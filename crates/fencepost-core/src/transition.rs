@@ -46,7 +46,7 @@ pub enum Step {
     Consult(Option<Arc<Record>>),
     Done(Box<Done>),
     Refused(Refusal),
-    /// The store failed. [`Transition::again`] tries once more, from whatever is certain by then.
+    /// The store failed. [`Transition::again`] tries once more, from what is certain by then.
     Failed(StoreError),
 }
 
@@ -90,8 +90,8 @@ pub struct Transition<R: Rules> {
     unsettled: Option<Boot>,
     /// The attempts that are in the history by now, and since when they have been put there.
     set_aside: Vec<Attempt>,
-    /// Those of which the history has the whole, and the record what counts. Whoever reads the history alone does not
-    /// count them, so that they do not yet do without the record.
+    /// Attempts that are whole in the history, while the record keeps what counts. A reader of the history alone does not
+    /// count them, so the record still has to keep them.
     detailed: Vec<Attempt>,
     setting_aside_since: Option<Boot>,
     /// The clocks by which an outcome was put into the history, so that the record gets the very same.

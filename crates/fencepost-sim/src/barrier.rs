@@ -147,7 +147,7 @@ pub struct Scene {
 pub enum Violation {
     /// It works on what it must not work on: P4.
     Proceeded,
-    /// It keeps still where somebody has to look.
+    /// It keeps still where a person has to look.
     Hushed,
     /// It halts where there is no reason to.
     Halted,
@@ -232,7 +232,7 @@ fn judge_all<R: BarrierRules>(sought: Option<Violation>) -> Judged {
     report
 }
 
-/// Up to three upstreams, whatever each of them says.
+/// Up to three upstreams, in every combination of their decisions.
 fn several(see: &mut dyn FnMut(&[Decision]) -> bool) {
     const ALL: [Decision; 3] = [Decision::Proceed, Decision::Skip, Decision::Halt];
     let longer = |lists: &[Vec<Decision>]| -> Vec<Vec<Decision>> {

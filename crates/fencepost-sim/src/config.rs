@@ -62,7 +62,7 @@ pub struct Budget {
     pub losses: u8,
     /// Calls that certainly did nothing.
     pub refusals: u8,
-    /// Swaps of the record by somebody else: something recorded by hand, or a wish that the holder stop.
+    /// Swaps of the record by another client: a record by hand, or a request that the holder stop.
     pub foreign: u8,
     /// Restores of an earlier state of the store.
     pub rollbacks: u8,
@@ -82,7 +82,7 @@ pub enum Flaw {
     NoFreeze,
     /// The holder counts as dead as soon as its wrapper is, though its tree is still being ended.
     KeeperForgotten,
-    /// Processes are looked for on whatever host asks, as two containers on one database would.
+    /// Processes are looked for on the host that asks, as two containers on one database would.
     ForeignProcesses,
     /// The lease is released when TERM is sent, not when the tree is gone.
     EarlyRelease,

@@ -43,7 +43,7 @@ pub struct Writer {
     pub writes: u8,
 }
 
-/// How often each kind of misfortune may still happen. A stall is none: whoever does not move is stalled.
+/// How often each kind of misfortune may still happen. A stall is none: a writer that does not move is stalled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Budget {
     /// Writers that are killed. Each comes again with the same token and the same bytes.
@@ -159,7 +159,7 @@ const ARRIVED_UNFLUSHED: Plan = &[Act::Report];
 const NOT_ARRIVED: Plan = &[Flush, Mark, Land, Flush, Act::Report];
 const NOT_ARRIVED_UNFLUSHED: Plan = &[Land, Flush, Act::Report];
 
-/// How far a writer is with its write. Its draft lies ready from the beginning: nobody else ever sees it.
+/// How far a writer is with its write. Its draft lies ready from the beginning; no other writer ever sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Stage {
     Rest,
@@ -188,7 +188,7 @@ pub struct Target {
     ghost: Ghost,
 }
 
-/// What nobody in the world knows.
+/// What has happened, for the invariants only: no writer sees it.
 #[derive(Clone, Debug, Default, Hash)]
 struct Ghost {
     /// The newest write that was reported as done.

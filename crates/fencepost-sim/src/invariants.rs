@@ -35,7 +35,7 @@ pub enum Violation {
     RanTwice,
     /// A named command is reported as applied, though its end was never seen.
     AppliedUnseen,
-    /// The holder died, nothing else goes wrong, and two times-to-live later nobody could take over.
+    /// The holder died, nothing else goes wrong, and two times-to-live later no run could take over.
     NoRecovery,
 }
 

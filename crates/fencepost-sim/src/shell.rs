@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// The wrapper is gone, for whatever reason. Its keeper ends the tree, and what it had sent may still arrive.
+    /// The wrapper ended or was killed. Its keeper ends the tree, and a request that it had sent may still arrive.
     pub fn lose_wrapper(&mut self, config: &Config, run: u8) {
         let Some(host) = self.host_of(run) else { return };
         let now = self.now(config, host).boot;
@@ -96,7 +96,7 @@ impl World {
         process.inbox.clear();
         if let Some(keeper) = &mut process.keeper {
             match keeper.phase {
-                // Nobody is left to say whether the lease is still ours.
+                // Only the wrapper could have said whether the lease is still its own.
                 Keeping::Frozen => process.keeper = None,
                 Keeping::Running | Keeping::Ending { .. } => keeper.end(config, now),
             }
@@ -106,7 +106,7 @@ impl World {
         }
     }
 
-    /// A request that nobody waits for. Reads change nothing, so that only swaps are worth remembering.
+    /// Keeps a request whose run no longer waits for it. Reads change nothing, so only swaps are kept.
     pub fn set_adrift(&mut self, run: u8, call: Call) {
         if matches!(call, Call::Swap { .. }) {
             self.strays.push(Stray { run, call });

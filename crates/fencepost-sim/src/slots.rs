@@ -97,7 +97,7 @@ pub enum Flaw {
     PlanOutside,
     /// What was missed is accounted for and not written down.
     MissedUnwritten,
-    /// Whoever is paused is let through.
+    /// A paused job is let through.
     PauseUnseen,
 }
 

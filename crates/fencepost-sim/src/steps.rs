@@ -71,9 +71,9 @@ pub enum Step {
     ChildEnds {
         run: u8,
     },
-    /// Somebody else swaps the record without touching the lease.
+    /// Another client swaps the record without touching the lease.
     Touch,
-    /// Somebody asks the holder to stop.
+    /// Another client asks the holder to stop.
     AskToStop,
     /// The store is restored from a backup.
     Restore {
@@ -100,8 +100,8 @@ impl fmt::Display for Step {
             Self::Stall { run } => write!(f, "the wrapper of run {run} is stopped"),
             Self::Resume { run } => write!(f, "the wrapper of run {run} is continued"),
             Self::ChildEnds { run } => write!(f, "the child of run {run} ends"),
-            Self::Touch => write!(f, "somebody else swaps the record"),
-            Self::AskToStop => write!(f, "somebody asks the holder to stop"),
+            Self::Touch => write!(f, "another client swaps the record"),
+            Self::AskToStop => write!(f, "another client asks the holder to stop"),
             Self::Restore { index } => write!(f, "the store is restored to state {index}"),
         }
     }
@@ -288,7 +288,7 @@ impl World {
 
     fn advance(&mut self, config: &Config) {
         let next_ms = self.next_moment(config);
-        // A store that lets somebody wait may cost him his lease, and rightly so.
+        // A store that lets a run wait may cost the run its lease.
         for run in self.in_a_hurry() {
             self.budget.delays -= 1;
             self.hurt(run);
@@ -307,7 +307,7 @@ impl World {
         }
     }
 
-    /// A request reaches the store, at whatever time.
+    /// A request reaches the store, in time or late.
     fn land(&mut self, config: &Config, call: &Call) -> Answer<Reply> {
         let before = self.holder();
         let value = match call {

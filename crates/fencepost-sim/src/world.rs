@@ -32,7 +32,7 @@ pub struct World {
     pub now_ms: u64,
     pub store: Store,
     pub hosts: [Host; 2],
-    /// Requests that nobody waits for any more, and that may arrive all the same.
+    /// Requests whose runs no longer wait for them. They may still arrive.
     pub strays: Vec<Stray>,
     pub budget: Budget,
     pub ghost: Ghost,
@@ -130,7 +130,7 @@ pub struct Ghost {
     pub violation: Option<Violation>,
 }
 
-/// The name of a run. Zero is nobody in particular.
+/// The name of a run. Zero is no run of the model.
 pub fn run_id(number: u8) -> RunId {
     format!("{number:032x}").parse().expect("32 hexadecimal digits are a run")
 }

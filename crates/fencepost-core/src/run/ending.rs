@@ -41,8 +41,8 @@ impl<R: Rules> Run<R> {
         self.start(intent, now, out);
     }
 
-    /// A lease that was only held has reached its deadline. There is nothing to record, it ends by itself, and whoever it
-    /// was held for has to know before another has it, whatever the store does.
+    /// A lease that was only held has reached its deadline. There is nothing to record and it ends by itself. Its
+    /// caller has to know before another run holds it, also if the store does not answer.
     fn is_over_for_good(&self) -> bool {
         self.terms.claim.holder.by_hand && self.child.stopped == Some(Why::Deadline)
     }

@@ -23,7 +23,7 @@ pub(super) enum Stage {
 }
 
 impl<R: Rules> Run<R> {
-    /// Begins whatever comes next under the lease.
+    /// Begins the next stage under the lease.
     pub(super) fn advance(&mut self, now: Now, out: &mut Vec<Output>) {
         let stages = self.terms.stages;
         let timeout_at = self.terms.timeout.map(|timeout| now.boot + timeout);

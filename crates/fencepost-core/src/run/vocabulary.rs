@@ -77,7 +77,7 @@ pub enum Input {
     /// What was found of the declared artifacts.
     Surveyed(Vec<Produced>),
     ChildEnded(Exit),
-    /// What the job said of itself. It comes before [`Input::TreeEmpty`], when nobody is left to say more.
+    /// What the job said of itself. It comes before [`Input::TreeEmpty`], when no process is left to say more.
     Said {
         said: Vec<Said>,
         /// Why that may not be all, and the file's path.
@@ -134,7 +134,7 @@ pub enum Output {
 }
 
 impl Output {
-    /// What was granted to whatever begins with this.
+    /// The grant of the stage that begins with this.
     pub fn grant(&self) -> Option<&Grant> {
         match self {
             Self::Prepare { grant } | Self::Inspect { grant } | Self::Spawn { grant } => grant.as_ref(),
@@ -283,7 +283,7 @@ pub enum Finish {
         barred: Vec<Barred>,
         recorded: Kept,
     },
-    /// A publish of this run was refused, so that it counts as fenced off whatever the child said. `recorded` says
+    /// A publish of this run was refused, so it counts as fenced off, also if the child ended well. `recorded` says
     /// whether its own last swap told the store.
     Fenced {
         exit: Option<Exit>,

@@ -125,7 +125,11 @@ bug!(EmptyHalts {
 
 pub const ALL: [Mutant; 14] = [
     rule::<Today>("today", "The day is the one on the clock, and not the one of the slot that asks.", Proceeded),
-    rule::<OlderOk>("older_ok", "An older success counts, whatever came after it in the same slot.", Proceeded),
+    rule::<OlderOk>(
+        "older_ok",
+        "An older success counts, although a later attempt of the same slot failed.",
+        Proceeded,
+    ),
     rule::<FirstAttempt>("first_attempt", "The first attempt of a slot counts, and not its newest.", Proceeded),
     rule::<RangeBeatsOwn>(
         "range_beats_own",

@@ -13,7 +13,7 @@ pub enum Violation {
     /// In mode *once*.
     TokenTwice,
     FenceBehind,
-    /// Everybody is at rest, and the fence is not the content's though nobody was interrupted.
+    /// All writers are at rest and none was interrupted, but the fence is not the content's.
     Unsettled,
     /// What was reported as done is not there, or not any more.
     ReportedLost,
@@ -32,12 +32,12 @@ impl fmt::Display for Violation {
             Self::StaleLanded => "content of a lower token replaced that of a higher one",
             Self::TokenTwice => "a token that is good for one write made two",
             Self::FenceBehind => "the fence is behind the content",
-            Self::Unsettled => "nobody was interrupted, and the content is not that of the fence",
+            Self::Unsettled => "no writer was interrupted, and the content is not that of the fence",
             Self::ReportedLost => "a write that was reported as done is not there",
             Self::NotReadIsNone => "a torn or lost fence was taken for no fence",
             Self::OtherLineage => "another lineage wrote over this one",
             Self::OtherRun => "two runs wrote under one token",
-            Self::HolderRefused => "a holder was refused though nobody newer had written",
+            Self::HolderRefused => "a holder was refused though no newer token had written",
             Self::FenceTorn => "a power cut has torn the fence",
             Self::ContentTorn => "a power cut has torn the content",
         })

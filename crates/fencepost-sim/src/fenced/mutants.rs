@@ -104,7 +104,7 @@ pub const ALL: [Mutant; 15] = [
     ),
     flaw(
         "no_run_check",
-        "A token is accepted from whatever run presents it.",
+        "A token is accepted from every run that presents it.",
         OtherRun,
         Flaw::NoRunCheck,
         settings::MANY_RUNS,

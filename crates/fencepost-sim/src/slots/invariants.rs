@@ -59,7 +59,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What nobody in the world knows.
+/// What has happened, for the invariants only: no host sees it.
 #[derive(Clone, Debug, Default, Hash)]
 pub struct Ghost {
     /// The slots, as the commands were told, whose completion is in the record.
