@@ -1,5 +1,5 @@
 // The front: who may come in, what is asked, and how the answer is written down. The protocol is
-// docs/stores/http-protocol.md. Whatever is refused here has not reached the object, and has changed nothing.
+// docs/stores/http-protocol.md. A request refused here has not reached the object and has changed nothing.
 
 import type { Clock, Entry, Env, Outcome } from "./store";
 
@@ -121,7 +121,7 @@ async function answer(request: Request, env: Env): Promise<Response> {
   throw new Refusal(405, "method_not_allowed", "A key is read by GET and swapped by POST; keys are listed by GET.");
 }
 
-/** Asks the object once. If it fails nobody here knows how far it came. */
+/** Asks the object once. If it fails, its effect is unknown. */
 async function reached(fate: Fate, call: Promise<Outcome>): Promise<Outcome> {
   try {
     return await call;

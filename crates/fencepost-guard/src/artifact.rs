@@ -265,7 +265,7 @@ fn read_once(path: &Path) -> Result<Option<(u64, Fingerprint)>, Unread> {
     Ok((before == after && size == metadata.size()).then_some((size, sha256)))
 }
 
-/// Opens a file that has an end. A pipe or a device may have none, or none yet, and whoever waits for it waits for ever.
+/// Opens a regular file. Reading a pipe or a device may block for ever.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
     let kind = file.metadata()?.file_type();

@@ -1,4 +1,4 @@
-//! A URL that is called to tell somebody something. What it answers does not matter, only whether it took it.
+//! Webhook calls. The response body is ignored; only its status counts.
 
 use std::thread::sleep;
 use std::time::Duration;

@@ -33,8 +33,8 @@
 //!         claimed.done(code)?;
 //!     }
 //!     Begun::Done { exit_code } => println!("done before, with {exit_code}"),
-//!     Begun::InProgress { host, .. } => println!("{host} is at it"),
-//!     Begun::Unknown { .. } => println!("somebody has to look whether it was charged"),
+//!     Begun::InProgress { host, .. } => println!("{host} is doing it"),
+//!     Begun::Unknown { .. } => println!("a person has to check whether it was charged"),
 //!     Begun::OtherParameters => println!("this key means something else"),
 //! }
 //! assert!(matches!(invoice().begin()?, Begun::Done { exit_code: 0 }));
@@ -82,14 +82,14 @@ impl fmt::Debug for Once<'_> {
 /// How it stands with an item of work.
 #[derive(Debug)]
 pub enum Begun<'a> {
-    /// It is this process's turn. Nobody else does it meanwhile.
+    /// This process may do the work. No other process does it meanwhile.
     Run(Claimed<'a>),
     /// It was done before, with this code.
     Done { exit_code: i32 },
     /// Another is at it.
     InProgress { host: String, remaining: Option<Duration> },
-    /// The attempt with this token ended between its effect and its record. Whoever has looked and found no effect says
-    /// so by [`OnUnknown::RetryAfter`] with this token.
+    /// The attempt with this token ended between its effect and its record. After checking that there was no effect,
+    /// retry with [`OnUnknown::RetryAfter`] and this token.
     Unknown { token: Token },
     /// The key was used with other parameters.
     OtherParameters,
@@ -100,8 +100,8 @@ pub enum Begun<'a> {
 pub enum OnceError {
     #[error(transparent)]
     Store(StoreError),
-    /// The claim is no longer ours: it ran out. Somebody else may be at the work, and whether our effect is there has to
-    /// be looked at.
+    /// The claim expired. Another process may be doing the work, and a person has to check whether this one's effect
+    /// happened.
     #[error("the claim of {0} is no longer ours")]
     Lost(Name),
     #[error("{0}: {1}")]
@@ -167,7 +167,7 @@ impl<'a> Once<'a> {
     }
 }
 
-/// An item of work that this process is at. Whoever drops it says nothing: how it stands is unknown then.
+/// An item of work claimed by this process. Dropping it without [`Claimed::done`] leaves it unknown.
 #[must_use = "what is not said to be done is unknown"]
 pub struct Claimed<'a> {
     store: &'a dyn Store,
@@ -194,7 +194,7 @@ impl Claimed<'_> {
         self.held.record.token
     }
 
-    /// How long nobody else may begin, if it is not renewed.
+    /// How long no other process can claim it, if it is not renewed.
     pub fn remaining(&self) -> Duration {
         self.held.remaining()
     }
@@ -327,7 +327,7 @@ mod tests {
         scene.bury();
         assert!(matches!(scene.begin(None, OnUnknown::RetryAfter(token)), Begun::Unknown { .. }));
         assert!(again.token() > dead.token());
-        // Whoever comes back from the dead is told so.
+        // A claim that was taken over is told so.
         scene.claim(OnUnknown::Retry).done(0).unwrap();
         assert!(matches!(dead.done(0), Err(OnceError::Lost(_))));
     }

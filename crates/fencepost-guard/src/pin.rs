@@ -1,7 +1,8 @@
-//! Copies of what a job reads, made before it starts: it reads exactly the bytes that were checked, whatever becomes
-//! of the file meanwhile.
+//! Pinned inputs: copies made before the job starts. The job reads exactly the bytes that were checked, even if the
+//! file changes.
 //!
-//! They are copies (shared blocks where the file system can), never hard links: a rewrite in place changes a link.
+//! They are copies (with shared blocks where the file system supports it), never hard links: a rewrite in place changes
+//! a link.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
@@ -25,8 +26,8 @@ impl Pins {
     pub fn new(state: &Path, run: RunId) -> io::Result<Self> {
         let all = state.join("inputs");
         DirBuilder::new().recursive(true).mode(0o700).create(&all)?;
-        // Whoever makes a place holds this until its own lock is held: what has no lock, or one that nobody holds, is
-        // left over.
+        // Held from the creation of a directory until its own lock is held. A directory without a held lock is left
+        // over.
         let making = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(all.join(LOCK))?;
         making.lock()?;
         sweep(&all);
@@ -49,7 +50,7 @@ impl Drop for Pins {
     }
 }
 
-/// Copies a file to where nobody else writes, and lets nobody write the copy.
+/// Copies a file into the private directory and makes the copy read-only.
 pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
     if let Some(parent) = to.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
@@ -63,7 +64,7 @@ pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
 
 const LOCK: &str = ".lock";
 
-/// Removes what runs left that are no more: nobody holds its lock.
+/// Removes the directories of dead runs: their locks are not held.
 fn sweep(all: &Path) {
     let entries = fs::read_dir(all).into_iter().flatten().flatten();
     for directory in entries.map(|entry| entry.path()).filter(|path| path.is_dir()) {

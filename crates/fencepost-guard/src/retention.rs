@@ -75,7 +75,7 @@ mod tests {
         }
     }
 
-    /// A daily job with a ring of its last 32 days, or of whatever is said, and a history of the 200 days before.
+    /// A daily job with the given ring and a history of the 200 days before it.
     fn kept(ring: &[i64], last_ok: Option<i64>, now: i64) -> (MemoryStore, Vec<i64>) {
         let store = MemoryStore::new();
         let slots = (32..232).map(|day| NOW - day * DAY);

@@ -16,8 +16,7 @@ use nix::unistd::{ForkResult, Pid, fork};
 ///
 /// The caller has made sure that the process has one thread.
 pub(crate) fn split() -> io::Result<Option<Pid>> {
-    // SAFETY: with a single thread no lock is held by anybody else at this moment, so that the child may allocate
-    // and do whatever else it likes.
+    // SAFETY: with a single thread no other thread holds a lock at this moment, so the child may allocate and lock.
     match unsafe { fork() }? {
         ForkResult::Parent { child } => Ok(Some(child)),
         ForkResult::Child => Ok(None),
@@ -113,7 +112,7 @@ fn beside(errand: &mut Errand<'_>) -> io::Result<Pid> {
         errand.errno = errand.run();
         exit_now(127)
     }
-    // Nobody reads what is there before it is written, so that it need not be touched.
+    // Uninitialised memory is enough: the stack is written before it is read.
     let mut stack = Vec::<u128>::with_capacity(STACK_BYTES / size_of::<u128>());
     let top = stack.spare_capacity_mut().as_mut_ptr_range().end.cast();
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
@@ -168,7 +167,7 @@ pub(crate) fn is_ignored(signal: i32) -> bool {
 
 /// A second number for what is open under the given one.
 pub(crate) fn duplicate(fd: i32) -> io::Result<OwnedFd> {
-    // SAFETY: `fcntl` refuses a number that is not open. What it returns is new and nobody else's.
+    // SAFETY: `fcntl` refuses a number that is not open. The descriptor it returns is new and owned here.
     unsafe {
         match libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) {
             -1 => Err(io::Error::last_os_error()),
@@ -184,17 +183,17 @@ pub(crate) fn with_default<T>(signal: i32, act: impl FnOnce() -> T) -> T {
     let before = Signal::try_from(signal).and_then(|signal| unsafe { sigaction(signal, &default) });
     let done = act();
     if let (Ok(before), Ok(signal)) = (before, Signal::try_from(signal)) {
-        // SAFETY: this is the action that was there a moment ago, installed by whoever vouched for it then.
+        // SAFETY: this restores the action that was installed a moment ago.
         let _ = unsafe { sigaction(signal, &before) };
     }
     done
 }
 
-/// Lets a store call that meets a bus error hang instead of ending the process.
+/// Makes a store call that hits a bus error hang instead of ending the process.
 ///
-/// A file that is mapped into memory, as SQLite's index is, meets a disk that fails or turns read-only as SIGBUS, not
-/// as an error that anybody could return. A call that hangs is what the deadline is for: the job is ended in order,
-/// and the lease with it. On the thread that calls this there is nobody to go on, and the process ends.
+/// A memory-mapped file, such as SQLite's index, reports a failing or read-only disk as SIGBUS and not as an error
+/// code. A hung call is what the deadline handles: the job is terminated in order, and the lease ends. On the thread
+/// that calls this function the process ends, because no other thread would continue.
 pub(crate) fn hang_on_bus_error() -> io::Result<()> {
     FIRST_THREAD.store(this_thread(), Ordering::Relaxed);
     let action = SigAction::new(SigHandler::Handler(on_bus_error), SaFlags::SA_ONSTACK, SigSet::empty());
@@ -272,8 +271,8 @@ pub(crate) fn wait_for(pid: Pid) -> Option<Change> {
 
 /// Standard input, borrowed without setting up its buffer.
 pub(crate) fn stdin() -> BorrowedFd<'static> {
-    // SAFETY: the number is not -1, and nobody in this crate closes it; if the process was started without it, calls
-    // on it fail with `EBADF`.
+    // SAFETY: the number is not -1, and no code in this crate closes it. If the process was started without it, calls
+    // fail with `EBADF`.
     unsafe { BorrowedFd::borrow_raw(libc::STDIN_FILENO) }
 }
 

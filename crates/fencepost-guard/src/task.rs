@@ -1,4 +1,4 @@
-//! One piece of work on a thread of its own, so that whoever keeps a deadline does not wait for it.
+//! A task on a thread of its own, so that the caller's deadline does not wait for it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,7 +1,7 @@
-//! Calls to the store, so that one that hangs delays nobody who has something to keep.
+//! Store calls off the main loop, so that a hung call cannot delay lease enforcement.
 //!
-//! While something is guarded, calls are made on a thread of their own. While nothing is, the embedded store is called
-//! right here: it answers within bounds, and starting a thread to wait for it costs more than what it does.
+//! While a command runs, calls are made on a thread. Otherwise the embedded store is called directly: it answers within
+//! bounds, and a thread costs more than the call.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -33,7 +33,7 @@ pub fn perform(store: &dyn Store, call: &Call) -> Answered {
 #[derive(Clone)]
 pub struct Callee {
     pub store: Arc<dyn Store>,
-    /// It is the embedded one: a call to it ends within seconds, whatever others do.
+    /// The store is embedded: a call ends within seconds.
     pub is_embedded: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct Worker {
     callee: Callee,
     /// The answer to a call that was made here.
     answered: Option<Answered>,
-    /// Started by the first call that nobody may wait for.
+    /// Started by the first call that must not block the loop.
     thread: Option<Thread>,
 }
 
@@ -58,7 +58,7 @@ impl Worker {
         Self { callee, answered: None, thread: None }
     }
 
-    /// Makes a call. While something is guarded nobody waits for it.
+    /// Makes a call. While a command runs the loop does not wait for it.
     pub fn call(&mut self, call: Call, is_guarding: bool) {
         if self.callee.is_embedded && !is_guarding {
             self.answered = Some(perform(self.callee.store.as_ref(), &call));

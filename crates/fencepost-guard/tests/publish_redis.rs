@@ -74,7 +74,7 @@ fn the_rule_holds() {
     assert_eq!(client.get::<_, u64>("report").unwrap(), 9);
 }
 
-/// Whoever stops between check and write finds another fence there afterwards: the script compares.
+/// A writer that stops between check and write finds another fence afterwards: the script compares.
 #[test]
 fn a_write_that_was_judged_by_an_older_fence_does_not_land() {
     let server = Redis::start(&[]);

@@ -235,7 +235,7 @@ fn wait_for_a_lock(mut client: postgres::Client) {
     let query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let started = Instant::now();
     while client.query_one(query, &[]).unwrap().get::<_, i64>(0) == 0 {
-        assert!(started.elapsed() < Duration::from_secs(60), "nobody waits for the fence");
+        assert!(started.elapsed() < Duration::from_secs(60), "the fence is not waited for");
         thread::sleep(Duration::from_millis(10));
     }
 }
@@ -295,7 +295,7 @@ fn a_server_that_cannot_be_written_to_is_refused_in_words() {
     let text = failure(publish(&request(5), &as_role("reader"), None, b"SELECT 1"));
     assert!(text.contains("only read"), "{text}");
 
-    // A role that may not create tables is told what somebody else has to run, and works then.
+    // A role that may not create tables is told what an administrator has to run, and works after that.
     client.batch_execute("CREATE ROLE app LOGIN; GRANT ALL ON content, log, log_id_seq TO app").unwrap();
     let text = failure(publish(&request(5), &as_role("app"), None, set(5).as_bytes()));
     let (_, statements) = text.split_once('\n').unwrap();
@@ -344,7 +344,7 @@ fn a_database_file_is_left_as_it_is() {
     assert_eq!(refusal(publish(&request(4), &link, None, statements)), Reason::Stale);
 }
 
-/// Whoever opens a database with a write-ahead log makes the log's files, unless told otherwise.
+/// Opening a database with a write-ahead log creates the log's files, unless told otherwise.
 #[test]
 fn a_dry_run_leaves_no_log_behind() {
     let (directory, path) = sqlite_database();
@@ -356,7 +356,7 @@ fn a_dry_run_leaves_no_log_behind() {
     publish(&request(5), &database, Some("r"), b"SELECT 1").unwrap();
     assert_eq!(refusal(dry(4)), Reason::Stale);
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "a dry run left something behind");
-    // While somebody has it open, what is only in the log counts too.
+    // While another connection is open, content that is only in the log counts too.
     let other = Connection::open(&odd).unwrap();
     publish(&request(6), &database, Some("r"), b"SELECT 1").unwrap();
     assert_eq!(refusal(dry(5)), Reason::Stale);

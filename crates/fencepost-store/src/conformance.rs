@@ -172,7 +172,7 @@ impl<'a> Bench<'a> {
         ensure(found.as_ref() == current, || format!("{key} should be {current:?} and is {found:?}."))
     }
 
-    /// Removes what the check left. It is a courtesy: whatever fails here has failed in the check already.
+    /// Removes the keys of the check. Errors are ignored: the check has already reported them.
     fn clear_away(&self) {
         for key in self.used.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             if let Ok(Answer { value: Some(entry), .. }) = self.store.read(key) {
@@ -182,7 +182,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// A name for keys that nobody else uses.
+/// A unique prefix for the keys of a check.
 fn fresh_space() -> Result<String, Wrong> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|error| format!("The system gives no random numbers: {error}."))?;

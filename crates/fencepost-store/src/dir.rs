@@ -1,14 +1,14 @@
-//! A directory that machines share: every state of a key is a file of its own, and a swap is the link that makes the next.
+//! A shared directory: every version of a key is a file, and a swap is the `link` that creates the next one.
 //!
-//! `link(2)` never replaces, so that of all who try to make version 8 one succeeds, whatever the file server or its
-//! clients cache. What they cache may make a reader look at an old listing; a swap that rests on it is lost. Locks are
-//! not used: on a file server they may hold for one machine only.
+//! `link(2)` never replaces, so of all who try to create version 8 one succeeds, regardless of caches in the file
+//! server or its clients. A stale cache may show a reader an old listing; a swap based on it is lost. Locks are not
+//! used: on some file servers they hold for one machine only.
 //!
-//! Old versions are removed, and there is the trap: who read version 7 long ago and makes version 8 only after that one
-//! has come and gone would make it again. So the directory is listed again after the link. The predecessor must still be
-//! there, and what follows must name this very file as its own predecessor.
+//! Old versions are removed, which has a trap: a writer that read version 7 long ago, and links version 8 after version
+//! 8 has come and gone, would create it a second time. So the directory is listed again after the link. The predecessor
+//! must still exist, and the successor must name this very file as its predecessor.
 //!
-//! There is no clock: whoever waits for a lease watches it for a whole time-to-live.
+//! There is no clock: an observer has to watch a lease for a whole time-to-live.
 
 mod place;
 mod versions;
@@ -134,21 +134,21 @@ impl DirStore {
                 Ok(Swapped::Won(new.map(|_| version)))
             }
             Verdict::Resurrected => {
-                // Nobody takes it for the newest, and it is ours.
+                // It is ours, and no reader takes it for the newest.
                 let _ = fs::remove_file(versions::path(directory, number));
                 Ok(Swapped::Lost(self.look(directory)?.entry()))
             }
         }
     }
 
-    /// Gives the draft its name, if nobody has it. What `link` answers is not believed when it fails: a file server
-    /// that did it, and whose answer was lost, says that the name is taken.
+    /// Links the draft under its version number, if the number is free. A failure of `link` is not trusted: a file
+    /// server that did it, and whose answer was lost, says that the name is taken.
     fn link(&self, draft: &Draft, directory: &Path, number: u64, nonce: &Nonce) -> Result<bool, StoreError> {
         let Err(error) = fs::hard_link(draft.path(), versions::path(directory, number)) else { return Ok(true) };
         match versions::read(directory, number) {
             Ok(Some(found)) if found.nonce == *nonce => return Ok(true),
             Ok(_) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
-            // It came and went: somebody is far ahead.
+            // It was created and removed: other writers are far ahead.
             Err(gone) if error.kind() == ErrorKind::AlreadyExists && gone.kind() == ErrorKind::NotFound => {
                 return Ok(false);
             }
@@ -184,7 +184,7 @@ impl DirStore {
     fn judge(&self, directory: &Path, number: u64, nonce: &Nonce, look: &Look) -> Result<Verdict, StoreError> {
         let unsure = || {
             let detail = format!(
-                "{} was changed so much while version {number} was made that nobody can tell what became of it; the write may \
+                "{} was changed so much while version {number} was made that its fate is unknown; the write may \
                  have happened.",
                 directory.display()
             );
@@ -294,8 +294,7 @@ impl Declaring for DirStore {
         };
         let durability = "A version is flushed before it is linked, and its name before the swap is answered; what the file \
                           server makes of that is its own matter.";
-        let clock =
-            "There is no clock: a lease whose holder died ends once somebody has watched it for a whole time-to-live.";
+        let clock = "There is no clock: a lease whose holder died ends once an observer has watched it for a whole time-to-live.";
         Ok(vec![
             kind,
             Declared::new("durability", Standing::Sound, durability),
@@ -304,7 +303,7 @@ impl Declaring for DirStore {
     }
 }
 
-/// A key as somebody saw it.
+/// A key as listed at one moment.
 #[derive(Debug)]
 struct Look {
     begun: Instant,

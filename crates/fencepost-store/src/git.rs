@@ -1,11 +1,11 @@
-//! A git repository anywhere: one ref per key, and a swap is a push that names what it expects.
+//! A git repository: one ref per key, and a swap is a push that names the expected commit.
 //!
-//! `--force-with-lease=REF:OLD` makes the server itself compare, in the transaction that moves the ref: of all pushes that
-//! expect one state one succeeds. A state is a commit without parents, so that what it replaced can be collected; it names
-//! its predecessor in its message. A random line there makes every commit another one: a push of the very commit that
-//! stands there already would be called done.
+//! `--force-with-lease=REF:OLD` makes the server compare, in the transaction that moves the ref: of all pushes that
+//! expect one state one succeeds. A state is a commit without parents, so replaced ones can be collected; its message
+//! names the predecessor. A random line makes every commit unique: a push of the commit that is already there would be
+//! reported as done.
 //!
-//! There is no clock: whoever waits for a lease watches it for a whole time-to-live.
+//! There is no clock: an observer has to watch a lease for a whole time-to-live.
 
 mod cli;
 mod push;
@@ -66,7 +66,7 @@ impl GitStore {
         self.git.prepare().map_err(|text| self.failed(Trouble::Refused, &text, Fate::NotDone))
     }
 
-    /// Fetches one ref, under a name that nobody else uses: what another process fetches meanwhile may be older.
+    /// Fetches one ref under a local name of its own: another process may have fetched an older state.
     fn look(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
         let reference = self.reference(key);
         let name = format!("refs/seen/{}", hex::encode(&fresh_version()?.0));
@@ -128,17 +128,16 @@ impl GitStore {
         make(&["commit-tree", &tree], message.as_bytes())
     }
 
-    /// Pushes a commit, or nothing, where `expected` stands. Whoever was refused because of what stands there is told
-    /// what that is.
+    /// Pushes a commit, or a removal, over `expected`. A refused push returns the current state.
     fn push(&self, key: &Key, expected: Option<&str>, commit: Option<&str>) -> Result<Swapped, StoreError> {
         let reference = self.reference(key);
         let lease = format!("--force-with-lease={reference}:{}", expected.unwrap_or_default());
-        // No plus sign: it would push whatever the lease says.
+        // No plus sign: it would override the lease.
         let refspec = format!("{}:{reference}", commit.unwrap_or_default());
         let mut arguments = vec!["push", "--porcelain", "--no-verify", "--recurse-submodules=no", &lease];
         if self.git.remote().path().is_some() {
-            // Here we are the server, and what we acknowledge is on the disk. What it tidies it tidies before it ends: a
-            // process that it left behind would be left to whoever adopts what this one leaves.
+            // Here this process is the server, and what it acknowledges must be on disk. It tidies before it ends: a
+            // background process would outlive this one.
             arguments.push(
                 "--receive-pack=git -c core.fsync=all -c core.fsyncMethod=fsync -c gc.autoDetach=false -c \
                  maintenance.autoDetach=false receive-pack",
@@ -184,7 +183,7 @@ impl GitStore {
         self.git.run(arguments, b"").map_err(|error| self.failed(Trouble::Refused, &cannot_run(&error), Fate::NotDone))
     }
 
-    /// Throws away old objects once there are many. The swap is through, so that whatever fails here is no matter.
+    /// Collects old objects once there are many. The swap is done, so errors do not matter.
     fn tidy(&self) {
         let sample = std::fs::read_dir(self.cache.join("objects/17"));
         if sample.is_ok_and(|objects| objects.count() > LOOSE_OBJECTS_MAX) {
@@ -275,8 +274,7 @@ impl Declaring for GitStore {
                 "A host may answer a fetch from a copy that lags. A swap that rests on it is lost, never won twice.";
             Declared::new("reads", Standing::Weak, detail)
         };
-        let clock =
-            "There is no clock: a lease whose holder died ends once somebody has watched it for a whole time-to-live.";
+        let clock = "There is no clock: a lease whose holder died ends once an observer has watched it for a whole time-to-live.";
         let pace = "A swap takes as long as a push. A host may limit how many there are.";
         Ok(vec![
             durability,

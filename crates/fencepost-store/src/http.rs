@@ -1,7 +1,7 @@
-//! A store behind HTTP. The protocol is `docs/stores/http-protocol.md`; one request per call, none of them repeated.
+//! A store behind HTTP. The protocol is `docs/stores/http-protocol.md`: one request per call, never repeated.
 //!
-//! Anything may answer in the place of the store: a proxy, a login page, a cache. Only what carries the store's own
-//! words and the number of this very request is an answer; of a swap that got anything else nobody knows what came of it.
+//! A proxy, a login page or a cache may answer instead of the store. Only a response with the protocol's words and the
+//! number of this request is an answer. A swap that got anything else has an unknown fate.
 
 mod answer;
 mod failure;
@@ -160,7 +160,7 @@ impl Store for HttpStore {
 
 impl Declaring for HttpStore {
     fn declared(&self) -> Result<Vec<Declared>, StoreError> {
-        // Whoever cannot be asked at all is an error; who does not tell is unknown.
+        // A server that cannot be reached is an error; one that does not declare is unknown.
         self.scan("", None, 0)?;
         let about = self.look("/v1/about").ok().and_then(|reply| About::parse(&reply));
         let mut declared = about.map_or_else(About::silent, About::declared);

@@ -159,7 +159,7 @@ impl PostgresStore {
         })
     }
 
-    /// The statements that make the table; `by_hand`, as somebody with more rights would run them.
+    /// The statements that create the table; with `by_hand`, as an administrator would run them.
     fn making(&self, by_hand: bool) -> String {
         let (schema, table) = (identifier(&self.own.schema), self.table());
         let make_schema = if by_hand {

@@ -135,8 +135,8 @@ impl RedisStore {
         }
     }
 
-    /// Connects in a thread that nobody waits for longer than that: names are looked up without a limit, and each address
-    /// that is found is tried for the whole time.
+    /// Connects in a thread with a time limit: name lookup has no limit of its own, and each address found is tried for
+    /// the whole time.
     fn connect(&self) -> Result<Connection, Failure> {
         let (sender, receiver) = channel();
         let server = self.server.clone();
@@ -226,7 +226,7 @@ impl Declaring for RedisStore {
             let answer = self.look(redis::cmd("CONFIG").arg("GET").arg(name)).ok()?;
             Vec::<String>::from_redis_value(answer).ok()?.into_iter().nth(1)
         };
-        // Whoever cannot be asked at all is an error; who may not be asked is unknown.
+        // A server that cannot be reached is an error; one that denies the query is unknown.
         self.scan("", None, 0)?;
         let (log, flush) = (setting("appendonly"), setting("appendfsync"));
         let mut declared = failure::judged(facts.as_deref(), log.as_deref(), flush.as_deref());

@@ -1,10 +1,10 @@
 //! The embedded store: one SQLite database on one machine, for any number of its processes.
 //!
-//! It is opened by every run that cron starts, so that opening is kept to a handful of system calls, and a swap to
-//! the fewest flushes that still survive a power cut: the write-ahead log with `synchronous=FULL`. The log is kept
-//! when a process ends, because checkpointing at every exit costs three more flushes; instead whoever finds it longer
-//! than [`LOG_FRAMES_MAX`] moves it into the database and begins it anew. Its file stays as long as it was: writing
-//! over what is there is flushed in half the time that a growing file takes.
+//! Every run that cron starts opens it, so opening takes a handful of system calls, and a swap takes the fewest flushes
+//! that survive a power cut: the write-ahead log with `synchronous=FULL`. The log stays when a process ends, because a
+//! checkpoint at every exit costs three more flushes. A process that finds it longer than [`LOG_FRAMES_MAX`]
+//! checkpoints it and starts it over. The file keeps its size: overwriting is flushed in half the time that a growing
+//! file takes.
 
 mod failure;
 mod place;

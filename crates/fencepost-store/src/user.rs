@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn the_current_user_is_the_one_the_system_names() {
-        let known = nix::unistd::User::from_uid(geteuid()).unwrap().expect("whoever runs the tests is known");
+        let known = nix::unistd::User::from_uid(geteuid()).unwrap().expect("the test user is known");
         assert_eq!(User::current(), Some(&User { name: known.name, home: known.dir }));
     }
 }

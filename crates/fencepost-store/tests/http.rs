@@ -99,7 +99,7 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
     assert_eq!(found.clock.unwrap().era, era, "a restart ends no lease");
 }
 
-/// How far an object came that failed is known to nobody, and least of all to the front that asked it.
+/// The effect of an object that failed is unknown, also to the front that asked it.
 #[test]
 fn an_object_that_fails_leaves_a_swap_unknown() {
     let mut worker = Worker::start();

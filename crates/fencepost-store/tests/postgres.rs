@@ -207,7 +207,7 @@ fn a_server_that_does_not_flush_is_refused() {
     refused(store.read(&key("a")), "fsync = off");
     let entries = "SELECT count(*) FROM fencepost_entries WHERE key <> ''";
     assert_eq!(server.client("postgres").query_one(entries, &[]).unwrap().get::<_, i64>(0), 0);
-    // Unless somebody vouches for it.
+    // Unless the URL vouches for it.
     put(&self::store(&format!("{}&flush=elsewhere", server.url("postgres"))), &key("a"), None, b"1");
 }
 

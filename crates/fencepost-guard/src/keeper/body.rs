@@ -22,8 +22,8 @@ use crate::sys::{self, Change};
 
 /// Guards one job. Returns when the tree is empty and the wrapper knows it or is gone.
 pub(super) fn run(channel: Channel, mut inherited: Inherited) -> io::Result<()> {
-    // Whoever forks goes on where it is, and the fork waits for its turn behind it. Once it has waited for something, it
-    // is given a processor of its own, while the wrapper waits for the store.
+    // Waits for the first order. A fork runs behind its parent on the same processor; after a wait the kernel moves it
+    // to another one while the wrapper waits for the store.
     let _ = poll(&mut [PollFd::new(channel.fd(), PollFlags::POLLIN)], PollTimeout::NONE);
     inherited.settle()?;
     let (wake, woken) = UnixStream::pair()?;
@@ -239,8 +239,8 @@ impl Body {
         self.is_new = true;
     }
 
-    /// Tells the wrapper of a job that was started, and says whether there was one. That has waited for a moment: the
-    /// kernel has put the keeper back onto the job's own processor, and whatever it does there the job waits for.
+    /// Reports a job that was just started, and returns whether there was one. The report is delayed for a moment: the
+    /// keeper wakes on the job's processor, and the job would wait for it.
     fn tell_of_new(&mut self) -> bool {
         let is_new = std::mem::take(&mut self.is_new);
         if let Some(pid) = self.job.pid.filter(|_| is_new) {

@@ -17,7 +17,7 @@ use super::protocol::{Report, Spawn, SpawnStep};
 use super::tree;
 use crate::sys::{self, Image};
 
-/// What whoever started the wrapper had set for it, and the job is to find unchanged.
+/// Signal dispositions and settings that the wrapper inherited and the job must get unchanged.
 #[derive(Clone, Debug)]
 pub(super) struct Inherited {
     pub(super) mask: SigSet,
@@ -27,10 +27,9 @@ pub(super) struct Inherited {
 }
 
 impl Inherited {
-    /// Makes this process one that nothing but its orders and KILL moves.
+    /// Prepares this process so that only its orders and KILL affect it.
     ///
-    /// In a process group of its own it also outlives whoever kills the wrapper's whole group, as `timeout -s KILL`
-    /// does, and is not stopped with it.
+    /// Its own process group also protects it from a signal to the wrapper's whole group, such as `timeout -s KILL`.
     pub(super) fn settle(&mut self) -> io::Result<()> {
         setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
         for signal in UNMOVED_BY {
@@ -84,9 +83,9 @@ pub(super) fn spawn(job: &Spawn, inherited: &Inherited) -> Result<Pid, Report> {
     sys::start(&image, &mut settle).map_err(|error| not_spawned(SpawnStep::Command, &error))
 }
 
-/// Lets go of everything that the job inherited, so that whoever reads the job's output sees it end.
+/// Closes every descriptor that the job inherited, so that a reader of the job's output sees its end.
 ///
-/// Standard error stays for the one line that only the keeper can write.
+/// Standard error stays open for the one line that only the keeper can write.
 pub(super) fn let_go(keep: &[RawFd]) -> io::Result<()> {
     let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     dup2_stdin(&null)?;

@@ -361,7 +361,7 @@ impl Pushes {
         self.remarks = self.rebased.iter().filter_map(|rebased| self.target.follow(rebased)).collect();
     }
 
-    /// Whether one of our fences is the remote's, or lies under it: then our commits landed, whatever the answer was.
+    /// Whether one of our fences is the remote's or an ancestor of it: then the push landed, regardless of its answer.
     fn landed(&self) -> Result<Option<Fence>, PublishError> {
         let Some(there) = &self.seen.commit else { return Ok(None) };
         for (commit, fence) in &self.sent {

@@ -22,7 +22,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The lock, held. Its file is never removed: whoever locked a new one would lock nothing.
+/// The held lock. Its file is never removed: a lock on a new file would exclude no other process.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,

@@ -39,7 +39,7 @@ pub const TESTS: &[fencepost_testkit::runner::Test] = &[
 /// Blocked and ignored signals, all of them at once.
 const MASKS: &str = "grep -E '^Sig(Blk|Ign)' /proc/self/status | tr '\\n' ' ' | sed 's/ $//'; echo";
 
-/// What a command prints that the test starts itself: whoever runs the tests may have odd signals and descriptors.
+/// The output of a command that the test starts directly: the test process may have unusual signals and descriptors.
 fn without_us(command: &mut Command) -> String {
     String::from_utf8(command.output().unwrap().stdout).unwrap()
 }
@@ -164,7 +164,7 @@ fn the_job_inherits_none_of_our_descriptors() {
 
 fn the_keeper_lets_go_of_what_the_job_inherited() {
     let mut shell = Command::new("sh");
-    // As a lock held for the job by whoever started it would be: the job inherits it, the keeper does not keep it.
+    // A lock that the caller holds for the job: the job inherits it, the keeper closes it.
     shell.args(["-c", "exec 9>/dev/zero; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
     let mut scene = Scene::started_by(shell);
     scene.spawn(scene.job("readlink /proc/self/fd/9; sleep 60"));

@@ -14,7 +14,7 @@ pub fn canary(store: &dyn Store) -> Result<(), Violation> {
     };
     let key = fresh_space().map(|space| Key::probe(&space, "canary")).map_err(violated)?;
     let sung = sing(store, &key);
-    // A courtesy: whatever fails here has failed above already.
+    // Removes the key. Errors are ignored: they were reported above.
     if sung.is_err()
         && let Ok(answer) = store.read(&key)
         && let Some(entry) = answer.value

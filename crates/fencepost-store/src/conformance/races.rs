@@ -134,7 +134,7 @@ fn sum_is(bench: &Bench<'_>, key: &Key, sum: usize) -> Outcome {
 fn number(entry: Option<&Entry>) -> Result<usize, Wrong> {
     let Some(entry) = entry else { return Ok(0) };
     let parsed = std::str::from_utf8(&entry.bytes).ok().and_then(|text| text.parse().ok());
-    parsed.ok_or_else(|| format!("The counter holds {:?}, which nobody wrote.", entry.bytes).into())
+    parsed.ok_or_else(|| format!("The counter holds {:?}, which no caller wrote.", entry.bytes).into())
 }
 
 /// Runs every job in a thread of its own and gathers what they return.

@@ -19,7 +19,7 @@ const LAYOUT: &str = "fencepost store, layout 1";
 /// More bytes than a mark has.
 const MARK_BYTES_MAX: usize = 4096;
 
-/// Who may see the files: the owner alone, or whoever the store's own directory was opened to.
+/// Who may read the files: the owner alone, or everyone the store's directory is open to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Modes {
     pub(super) file: u32,

@@ -29,7 +29,7 @@ fn a_number_that_was_removed_is_not_given_again() {
     let listed = versions::list(&store.directory(&key)).unwrap();
     assert!(!listed.has(slow.newest + 1), "its number is free again, or this shows nothing");
     let ended = store.make(&key, &slow, Some(b"late"));
-    // Its predecessor and its successor are gone as well, so that nobody can tell.
+    // Predecessor and successor are gone as well, so the fate is unknown.
     assert!(ended.is_err_and(|error| error.fate == Fate::Unknown));
     assert_eq!(store.read(&key).unwrap().value.unwrap().bytes, [199]);
     put(&store, &key, b"goes on");

@@ -228,8 +228,8 @@ impl Drop for Draft {
     }
 }
 
-/// Removes versions that are both many and old, the oldest first, and what crashes left behind. All times are compared
-/// with that of the version just made, which the same file server gave. Whatever fails here is done by a later swap.
+/// Removes versions that are both many and old, the oldest first, and the leftovers of crashes. All times are compared
+/// with the version just created, on the same file server's clock. A later swap repeats what fails here.
 pub(super) fn clear_away(directory: &Path, newest: u64, listing: &Listing, keep: u64, age: Duration) {
     let surplus = listing.numbers.len() as u64 > keep.saturating_mul(2);
     if !surplus && listing.drafts.is_empty() {

@@ -15,7 +15,7 @@ const WORDS_CHARS_MAX: usize = 300;
 /// How a call failed.
 #[derive(Debug)]
 pub(super) struct Failure {
-    /// Of a swap; a read changes nothing, whatever becomes of it.
+    /// The fate of a swap. A failed read changes nothing.
     fate: Fate,
     trouble: Trouble,
     /// What happened, behind the name of the store.
@@ -80,7 +80,7 @@ impl Failure {
                 lost("did not answer: what came is cut short, or is not HTTP".to_string())
             }
             ureq::Error::BodyExceedsLimit(_) => lost("gave an answer that is too long".to_string()),
-            // Whatever else went wrong may repeat the URL.
+            // Other error texts may contain the URL.
             _ => lost("did not answer".to_string()),
         }
     }

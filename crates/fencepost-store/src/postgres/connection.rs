@@ -15,7 +15,7 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 /// How long an answer may take. A call therefore ends after 15 s at most.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A connection with the loop that drives it, which runs while somebody waits for an answer.
+/// A connection with the loop that drives it, which runs while a call waits for an answer.
 #[derive(Debug)]
 pub(super) struct Connection {
     runtime: Option<Runtime>,
@@ -34,7 +34,7 @@ impl Connection {
         match connected {
             Ok(Ok(client)) => Ok(Self { runtime: Some(runtime), client }),
             failed => {
-                // A name that is being looked up is looked up in a thread, which nobody waits for.
+                // A name lookup runs in a thread that is not waited for.
                 runtime.shutdown_background();
                 Err(failed
                     .map_or_else(|_| Failure::Unreachable(begun.elapsed()), |error| Failure::Connect(error.err())))
@@ -90,7 +90,7 @@ where
 {
     let connected = tokio::time::timeout(CONNECT_PATIENCE, config.connect(tls)).await?;
     Ok(connected.map(|(client, connection)| {
-        // It ends with its client, or with the connection; whoever asks next is told how.
+        // It ends with its client or the connection; the next call reports how.
         tokio::spawn(async {
             let _ = connection.await;
         });

@@ -32,7 +32,7 @@ pub(super) enum Failure {
 #[derive(Debug)]
 pub(super) struct Making {
     pub(super) error: Error,
-    /// What somebody with more rights would have to run.
+    /// The statements that an administrator has to run.
     pub(super) statements: String,
 }
 
@@ -42,7 +42,7 @@ impl Failure {
         matches!(self, Self::Said(error) if error.code().is_some_and(|code| missing.contains(code)))
     }
 
-    /// A read changes nothing, whatever becomes of it.
+    /// A failed read changes nothing.
     pub(super) fn of_read(&self, store: &PostgresStore) -> StoreError {
         self.told(store, Fate::NotDone)
     }

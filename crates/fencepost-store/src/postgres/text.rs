@@ -1,4 +1,4 @@
-//! Values as they stand in a statement, whatever the session is set to.
+//! Values as literals in a statement, independent of the session's settings.
 
 pub(super) fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))

@@ -44,7 +44,7 @@ const NOTHING_RAN: &[&str] = &[
 ];
 
 impl Failure {
-    /// A read changes nothing, whatever becomes of it.
+    /// A failed read changes nothing.
     pub(super) fn of_read(&self, store: &RedisStore) -> StoreError {
         self.told(store, Fate::NotDone)
     }

@@ -107,8 +107,8 @@ const SETTINGS: &str = if cfg!(target_os = "macos") {
     "PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = FULL;"
 };
 
-/// Both numbers as of one moment. Read apart, they could stand on either side of another process's making the store,
-/// and look like a database that is somebody else's.
+/// Both numbers as of one moment. Read separately, they could straddle another process's creation of the store and look
+/// like a foreign database.
 fn settled_header(connection: &mut Connection) -> rusqlite::Result<Header> {
     let reading = Transaction::new(connection, TransactionBehavior::Deferred)?;
     header(&reading)
@@ -131,7 +131,7 @@ fn make_store(connection: &mut Connection, path: &Path, found: Header) -> Result
     if found == OURS {
         return Ok(());
     }
-    // Nobody else can write now, so that the length is final.
+    // This transaction holds the write lock, so the length is final.
     if !is_empty(path) {
         return Err(foreign(path, found));
     }

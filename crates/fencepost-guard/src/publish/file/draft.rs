@@ -12,7 +12,7 @@ use crate::publish::lock::{has_name, left_behind};
 use crate::publish::place::{Place, failed, next};
 use crate::publish::{PublishError, digest};
 
-/// The new content, complete and flushed, under a name that nobody reads. It is gone unless it lands.
+/// The new content, complete and flushed, under a temporary name. It is removed unless it lands.
 pub(super) struct Draft<'a> {
     folder: &'a Folder,
     name: OsString,
@@ -41,8 +41,7 @@ impl<'a> Draft<'a> {
         Ok(draft)
     }
 
-    /// A new file gets the mode that any new file gets; what takes the place of an old one is nobody's business before
-    /// it has the old one's mode.
+    /// A new file gets the default mode. A replacement is private until it has the old file's mode.
     fn create(place: &'a Place, is_new: bool) -> io::Result<Self> {
         let folder = &place.folder;
         loop {
@@ -124,8 +123,8 @@ fn dress(file: &File, old: &Metadata, place: &Place) -> io::Result<Vec<String>> 
     Ok(remarks)
 }
 
-/// The old mode, as far as it means the same under the new owner: another group gets what everybody gets, and nobody
-/// runs with the rights of another.
+/// The old mode, as far as it means the same under the new owner: another group gets the rights of others, and setuid
+/// bits are dropped.
 fn mode(old: &Metadata, new: &Metadata) -> u32 {
     let mut mode = old.mode() & 0o7777;
     if old.gid() != new.gid() {

@@ -25,7 +25,7 @@ pub struct Installed {
     pub shared: bool,
 }
 
-/// Puts the check in front of whatever the repository's pre-push hook does.
+/// Installs the check before the repository's existing pre-push hook.
 pub fn install(repository: &Path) -> Result<Installed, PublishError> {
     let place = Place::find(repository)?;
     let text = match place.current()? {
@@ -91,7 +91,7 @@ impl Place {
         let active = match fs::symlink_metadata(&self.hook) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Current::None),
             Err(error) => return Err(self.failed(&error)),
-            // A link leads to a file that is somebody else's.
+            // The target of a link may belong to another user.
             Ok(there) if !there.is_file() => return Ok(Current::Foreign),
             Ok(there) => there.permissions().mode() & 0o111 != 0,
         };

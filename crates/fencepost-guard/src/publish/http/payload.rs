@@ -42,7 +42,7 @@ impl Payload {
     }
 }
 
-/// A file that is gone when this process is, whatever becomes of it.
+/// An unlinked temporary file, which disappears with this process.
 fn unnamed() -> io::Result<File> {
     let path = std::env::temp_dir().join(format!("fencepost-payload-{}", uuid::Uuid::now_v7().simple()));
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;

@@ -132,7 +132,7 @@ fn offset(clocks: &[(StoreClock, fencepost_store::Wall, Duration)]) -> Option<Ch
 fn resolution(store: &dyn Store, key: &Key, has_clock: bool) -> Result<CheckLine, StoreError> {
     let name = "clock resolution";
     if !has_clock {
-        let detail = "The store has no clock: a lease whose holder died ends once somebody has watched it for a whole \
+        let detail = "The store has no clock: a lease whose holder died ends once an observer has watched it for a whole \
                       time-to-live.";
         return Ok(CheckLine::new(name, CheckResult::Declared, detail));
     }
