@@ -4,22 +4,22 @@ use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
 
-use jiff::{Span, SpanRelativeTo};
+use jiff::{SignedDuration, Span, SpanRelativeTo};
 
 /// Reads a length of time. A bare number is refused, because its unit would be a guess.
 pub fn parse(text: &str) -> Result<Duration, String> {
     if text.chars().all(|c| c.is_ascii_digit()) {
         return Err(format!("{text:?} has no unit; write for example {}s or 5m", text.trim_start_matches('0')));
     }
-    let span: Span =
-        text.parse().map_err(|_| format!("{text:?} is not a length of time; write for example 90s, 5m or 1h30m"))?;
-    if span.is_negative() {
-        return Err(format!("{text:?} is negative"));
-    }
-    let length = span.to_duration(SpanRelativeTo::days_are_24_hours());
-    let length =
-        length.map_err(|_| format!("{text:?} has no fixed length; use weeks, days, hours, minutes and seconds"))?;
-    Duration::try_from(length).map_err(|_| format!("{text:?} is too long"))
+    let length = signed(text, "write for example 90s, 5m or 1h30m")?;
+    Duration::try_from(length).map_err(|_| format!("{text:?} is negative"))
+}
+
+/// Reads a length of time that may be negative. `example` ends the error about a text that is none.
+pub fn signed(text: &str, example: &str) -> Result<SignedDuration, String> {
+    let span: Span = text.parse().map_err(|_| format!("{text:?} is not a length of time; {example}"))?;
+    span.to_duration(SpanRelativeTo::days_are_24_hours())
+        .map_err(|_| format!("{text:?} has no fixed length; use weeks, days, hours, minutes and seconds"))
 }
 
 /// Shows a length of time in at most two units.

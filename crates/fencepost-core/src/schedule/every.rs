@@ -8,6 +8,7 @@ use crate::duration;
 use crate::time::{Wall, millis};
 use crate::zone::Zone;
 
+const EXAMPLE: &str = "write for example: every 45m";
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(3660 * 24 * 3600);
 
@@ -72,9 +73,8 @@ fn length_of(text: &str) -> Result<Duration, String> {
         unit @ ("month" | "year") => return Err(format!("did you mean @{unit}ly?")),
         _ => {}
     }
-    let length = duration::parse(text)?;
-    if !(SHORTEST..=LONGEST).contains(&length) {
-        return Err(format!("{text:?} is not between 1s and 3660d; write for example: every 45m"));
+    match Duration::try_from(duration::signed(text, EXAMPLE)?) {
+        Ok(length) if (SHORTEST..=LONGEST).contains(&length) => Ok(length),
+        _ => Err(format!("{text:?} is not between 1s and 3660d; {EXAMPLE}")),
     }
-    Ok(length)
 }
