@@ -1,5 +1,7 @@
 //! The guarded child, as the driver sees it: the keeper that runs it and the terminal it may need.
 
+mod phase;
+
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
@@ -16,6 +18,7 @@ use fencepost_core::token::RunId;
 use fencepost_core::zone::Zone;
 use nix::libc::{EACCES, ENOENT, SIGCONT, SIGINT, SIGTSTP, SIGTTIN, SIGTTOU};
 
+use self::phase::{ChildPhase, TreeState};
 use crate::artifact::Snapshot;
 use crate::clock;
 use crate::drive::{Body, Note};
@@ -81,24 +84,14 @@ pub struct Child {
     /// The command of a run that is only observed, once its keeper has died.
     unkept: Option<Unkept>,
     terminal: Option<Terminal>,
-    /// The child was started in the terminal's foreground.
-    foreground: bool,
-    /// The keeper was told to start the child. It says later that it has, and the child may act before that is heard.
-    is_ordered: bool,
+    phase: ChildPhase,
     group: Option<i32>,
-    is_stopped: bool,
     /// We were stopped together with the child, which goes on only under a lease that was confirmed.
     suspended: Option<Suspended>,
-    /// The keeper has done something about the deadline.
-    has_spoken: bool,
-    /// The tree is being ended already, so that the keeper says no more until it is gone.
-    is_ending: bool,
     /// When it was last looked whether the deadline was kept.
     checked: Option<Boot>,
     /// Since when we are up again after a sleep, which the keeper may still have to notice.
     awake_since: Option<Boot>,
-    /// What runs is the command that comes before the child.
-    is_preparing: bool,
     inspecting: Option<Task<(Inspection, Snapshot)>>,
     surveying: Option<Task<Vec<Produced>>>,
     /// The declared artifacts as they were before the child.
@@ -121,16 +114,11 @@ impl Child {
             dismissed: None,
             unkept: None,
             terminal,
-            foreground: false,
-            is_ordered: false,
+            phase: ChildPhase::Idle,
             group: None,
-            is_stopped: false,
             suspended: None,
-            has_spoken: false,
-            is_ending: false,
             checked: None,
             awake_since: None,
-            is_preparing: false,
             inspecting: None,
             surveying: None,
             before: Snapshot::default(),
@@ -143,7 +131,7 @@ impl Child {
     pub fn end_like_ctrl_c(&self) {
         let _ = match &self.terminal {
             // It was started in the foreground, so that the signal was for it alone.
-            Some(_) if self.foreground => terminal::share(SIGINT),
+            Some(_) if self.phase.is_foreground() => terminal::share(SIGINT),
             Some(terminal) if terminal.is_ours() => terminal::end_by(SIGINT),
             _ => Ok(()),
         };
@@ -165,25 +153,20 @@ impl Child {
 
     fn spawn(&mut self, grant: Option<&Grant>) -> Vec<Input> {
         let env = (self.plan.env)(grant, &self.inputs);
-        self.start(self.plan.argv.clone(), grant.map(|grant| grant.deadline), env)
+        self.work(grant.map(|grant| grant.deadline), env)
     }
 
-    /// Starts the command that comes before the child, with nobody to type at it.
+    /// Starts the command that comes before the child. It does not get the terminal.
     fn prepare(&mut self, grant: Option<&Grant>) -> Vec<Input> {
         let env = (self.plan.env)(grant, &[]);
-        self.is_preparing = true;
-        let argv = self.plan.prepare.clone().unwrap_or_default();
-        self.start(argv, grant.map(|grant| grant.deadline), env)
+        self.phase = ChildPhase::Preparing(TreeState::Running);
+        self.start(grant.map(|grant| grant.deadline), env)
     }
 
-    /// It has ended, and left the place to what comes next.
+    /// Makes way for the child, after the command that comes before it.
     fn prepared(&mut self) {
-        self.is_preparing = false;
-        self.is_ordered = false;
+        self.phase = ChildPhase::Idle;
         self.group = None;
-        self.is_stopped = false;
-        self.has_spoken = false;
-        self.is_ending = false;
     }
 
     /// Asks the upstreams, on a thread of its own.
@@ -228,21 +211,28 @@ impl Child {
         Vec::new()
     }
 
-    fn start(&mut self, argv: Vec<OsString>, deadline: Option<Boot>, env: Variables) -> Vec<Input> {
-        self.foreground = !self.is_preparing && self.terminal.as_ref().is_some_and(Terminal::is_for_reading);
-        self.is_ordered = true;
+    /// Starts the child, in the terminal's foreground if the terminal is ours to read from.
+    fn work(&mut self, deadline: Option<Boot>, env: Variables) -> Vec<Input> {
+        let foreground = self.terminal.as_ref().is_some_and(Terminal::is_for_reading);
+        self.phase = ChildPhase::Working { tree: TreeState::Running, foreground };
+        self.start(deadline, env)
+    }
+
+    /// Orders the keeper to start the command of this phase.
+    fn start(&mut self, deadline: Option<Boot>, env: Variables) -> Vec<Input> {
+        let is_preparing = self.phase.is_preparing();
         let spawn = Spawn {
             label: self.plan.label.clone(),
-            argv,
+            argv: self.running().to_vec(),
             env,
             cwd: self.plan.cwd.clone(),
             stdout: self.plan.stdout.clone(),
             stderr: self.plan.stderr.clone(),
             deadline,
             grace: self.plan.grace,
-            foreground: self.foreground,
-            leave_children: (self.plan.leave_children || self.plan.observe) && !self.is_preparing,
-            more_to_come: self.is_preparing,
+            foreground: self.phase.is_foreground(),
+            leave_children: (self.plan.leave_children || self.plan.observe) && !is_preparing,
+            more_to_come: is_preparing,
             observed: self.plan.observe,
         };
         if self.keeper.is_none() && self.plan.observe {
@@ -265,7 +255,7 @@ impl Child {
     /// Leaves an observed command running whose keeper died, and waits for it. One that is still to come starts without.
     fn adopt(&mut self, keeper: Keeper) -> Vec<Input> {
         let orphan = keeper.bury();
-        if !self.is_ordered {
+        if self.phase == ChildPhase::Idle {
             return Vec::new();
         }
         match orphan.and_then(|pid| Unkept::adopt(pid).ok()) {
@@ -290,7 +280,7 @@ impl Child {
     fn hear_unkept(&mut self, tell: &mut dyn FnMut(Note)) -> Vec<Input> {
         let Some(ended) = self.unkept.as_ref().and_then(Unkept::ended) else { return Vec::new() };
         self.unkept = None;
-        if self.is_preparing {
+        if self.phase.is_preparing() {
             self.prepared();
         } else {
             self.take_terminal_back(true);
@@ -306,47 +296,35 @@ impl Child {
         match report {
             Report::Spawned { pid } => {
                 self.group = Some(pid);
-                if let (true, Some(terminal)) = (self.foreground, &mut self.terminal) {
+                if let (true, Some(terminal)) = (self.phase.is_foreground(), &mut self.terminal) {
                     let _ = terminal.lend(pid);
                 }
                 tell(Note::Spawned { pid });
                 vec![Input::Spawned]
             }
             Report::Stale => {
-                self.is_ordered = false;
+                self.phase = ChildPhase::Idle;
                 vec![Input::Stale]
             }
-            Report::NotSpawned { step, errno, text } => {
-                let not_found = step == SpawnStep::Command && errno == ENOENT;
-                let text = match step {
-                    SpawnStep::Directory => format!("Cannot enter its directory: {text}"),
-                    SpawnStep::Output => format!("Cannot open the file for its output: {text}"),
-                    SpawnStep::Command => cannot_run(self.running().first(), errno, &text),
-                };
-                self.take_terminal_back(false);
-                if self.is_preparing {
-                    self.prepared();
-                }
-                vec![Input::NotSpawned(NotSpawned { not_found, text })]
-            }
+            Report::NotSpawned { step, errno, text } => self.not_spawned(step, errno, &text),
             Report::ChildStopped { signal } => {
-                self.is_stopped = true;
+                self.phase = self.phase.with(TreeState::stop);
                 self.child_stopped(signal)
             }
             Report::ChildContinued => {
-                self.is_stopped = false;
+                self.phase = self.phase.with(TreeState::go_on);
                 Vec::new()
             }
             Report::Frozen => {
-                self.has_spoken = true;
+                self.phase = self.phase.with(TreeState::reach_deadline);
                 vec![Input::Frozen]
             }
             Report::DeadlineReached => {
-                self.has_spoken = true;
+                self.phase = self.phase.with(TreeState::reach_deadline);
                 vec![Input::DeadlineReached]
             }
             Report::ChildEnded { exit } => {
-                self.is_ending = true;
+                self.phase = self.phase.with(TreeState::end);
                 self.take_terminal_back(matches!(exit, keeper::Exit::Signal(_)));
                 vec![Input::ChildEnded(match exit {
                     keeper::Exit::Code(code) => Exit::Code(code),
@@ -357,7 +335,7 @@ impl Child {
                 tell(Note::LeftOvers(named(&processes)));
                 Vec::new()
             }
-            Report::Empty { escaped } if self.is_preparing && escaped.is_empty() => {
+            Report::Empty { escaped } if self.phase.is_preparing() && escaped.is_empty() => {
                 self.prepared();
                 vec![self.said(tell), Input::TreeEmpty { escaped: Vec::new() }]
             }
@@ -368,9 +346,23 @@ impl Child {
         }
     }
 
-    /// The command that runs now, or was to.
+    fn not_spawned(&mut self, step: SpawnStep, errno: i32, text: &str) -> Vec<Input> {
+        let not_found = step == SpawnStep::Command && errno == ENOENT;
+        let text = match step {
+            SpawnStep::Directory => format!("Cannot enter its directory: {text}"),
+            SpawnStep::Output => format!("Cannot open the file for its output: {text}"),
+            SpawnStep::Command => cannot_run(self.running().first(), errno, text),
+        };
+        self.take_terminal_back(false);
+        if self.phase.is_preparing() {
+            self.prepared();
+        }
+        vec![Input::NotSpawned(NotSpawned { not_found, text })]
+    }
+
+    /// The command of this phase.
     fn running(&self) -> &[OsString] {
-        if self.is_preparing { self.plan.prepare.as_deref().unwrap_or_default() } else { &self.plan.argv }
+        if self.phase.is_preparing() { self.plan.prepare.as_deref().unwrap_or_default() } else { &self.plan.argv }
     }
 
     /// What the job said of itself, now that nobody is left to say more. What cannot be trusted is said aloud.
@@ -416,7 +408,20 @@ impl Child {
         vec![Input::Woke]
     }
 
-    /// The lease is confirmed: what was stopped together with us goes on.
+    /// Tells the keeper its new deadline. The lease is confirmed, so what was stopped together with us goes on.
+    fn renew(&mut self, order: Order) -> Vec<Input> {
+        self.phase = self.phase.with(TreeState::renew);
+        let mut inputs = self.order(order);
+        inputs.extend(self.resume());
+        inputs
+    }
+
+    fn end(&mut self, order: Order) -> Vec<Input> {
+        self.phase = self.phase.with(TreeState::end);
+        self.order(order)
+    }
+
+    /// Continues what was stopped together with us.
     fn resume(&mut self) -> Vec<Input> {
         let Some(suspended) = self.suspended.take() else { return Vec::new() };
         // `bg` continues us in the background; then the child stays there too, until it asks.
@@ -434,34 +439,15 @@ impl Body for Child {
             Output::Inspect { grant } => self.inspect(grant.as_ref()),
             Output::Spawn { grant } => self.spawn(grant.as_ref()),
             Output::Survey => self.survey(),
-            Output::Extend(deadline) => {
-                self.has_spoken = false;
-                let mut inputs = self.order(Order::Deadline(deadline));
-                inputs.extend(self.resume());
-                inputs
-            }
-            Output::Thaw(deadline) => {
-                self.has_spoken = false;
-                let mut inputs = self.order(Order::Thaw(deadline));
-                inputs.extend(self.resume());
-                inputs
-            }
-            Output::Stop => {
-                self.is_ending = true;
-                self.order(Order::Stop)
-            }
-            Output::Kill => {
-                self.is_ending = true;
-                self.order(Order::Kill)
-            }
-            Output::Forward(_) if self.plan.ends_when_asked => {
-                self.is_ending = true;
-                self.order(Order::Stop)
-            }
+            Output::Extend(deadline) => self.renew(Order::Deadline(deadline)),
+            Output::Thaw(deadline) => self.renew(Order::Thaw(deadline)),
+            Output::Stop => self.end(Order::Stop),
+            Output::Kill => self.end(Order::Kill),
+            Output::Forward(_) if self.plan.ends_when_asked => self.end(Order::Stop),
             Output::Forward(signal) => {
                 let mut inputs = self.order(Order::Signal(signal));
                 // A stopped child would never see a signal that asks it to end.
-                if self.is_stopped {
+                if self.phase.tree() == Some(TreeState::Stopped) {
                     inputs.extend(self.order(Order::Signal(SIGCONT)));
                 }
                 inputs
@@ -484,7 +470,7 @@ impl Body for Child {
     }
 
     fn signalled(&mut self, signal: i32, _tell: &mut dyn FnMut(Note)) -> Vec<Input> {
-        if !self.is_ordered && signal != SIGTSTP {
+        if self.phase == ChildPhase::Idle && signal != SIGTSTP {
             return Vec::new();
         }
         let mut inputs = self.order(Order::Signal(signal));
@@ -506,14 +492,13 @@ impl Body for Child {
     }
 
     fn due(&self, deadline: Boot) -> Option<Boot> {
-        if self.has_spoken || !self.is_ordered || self.keeper.is_none() {
-            return None;
-        }
         let grace = self.plan.grace;
-        let due = if self.is_ending {
-            deadline + KEEPER_SILENCE_MAX
-        } else {
-            deadline.before(grace) + (grace / 2).clamp(KEEPER_SILENCE_MIN, KEEPER_SILENCE_MAX)
+        let due = match self.phase.tree().filter(|_| self.keeper.is_some())? {
+            TreeState::AtDeadline | TreeState::EndingAtDeadline => return None,
+            TreeState::Ending => deadline + KEEPER_SILENCE_MAX,
+            TreeState::Running | TreeState::Stopped => {
+                deadline.before(grace) + (grace / 2).clamp(KEEPER_SILENCE_MIN, KEEPER_SILENCE_MAX)
+            }
         };
         Some(self.awake_since.map_or(due, |since| due.max(since + KEEPER_SILENCE_MAX)))
     }

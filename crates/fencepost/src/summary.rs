@@ -21,14 +21,14 @@ use crate::show;
 
 /// What a run was asked to do, as far as its end depends on it.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct RunContext<'a> {
     pub job: &'a Job,
     /// The exit code of a skip.
     pub skip_exit: u8,
     pub now: Wall,
 }
 
-impl Asked<'_> {
+impl RunContext<'_> {
     pub fn summary(&self, finish: Finish) -> Summary {
         match finish {
             Finish::Ended { exit, judgement, escaped } => Summary { escaped, ..self.judged(exit, &judgement) },

@@ -15,7 +15,7 @@ use fencepost_view::answer::{AnswerVersion, OnceAnswer, OnceState};
 use fencepost_view::summary::Summary;
 
 use super::run::again::{self, Again};
-use super::run::{Attempt, Outcome};
+use super::run::{AttemptEnd, RunAttempt};
 use crate::args::{Global, OnceOptions};
 use crate::calendar::SlotRule;
 use crate::events::Events;
@@ -90,7 +90,7 @@ fn attempt(
     options: &OnceOptions,
     params: Option<Fingerprint>,
     on_unknown: OnUnknown,
-) -> Result<Outcome, Failure> {
+) -> Result<AttemptEnd, Failure> {
     let place = Place::find(global)?;
     let settings = Settings::of_once(options, SlotRule::Once { params, on_unknown }, &place.store)?;
     let run = super::mint_run();
@@ -99,7 +99,7 @@ fn attempt(
     let again = Again::alone();
     // What is printed as JSON is the item of work, not the run.
     let quiet = Global { json: false, ..global.clone() };
-    let attempt = Attempt { global: &quiet, settings, place, job, run, again };
+    let attempt = RunAttempt { global: &quiet, settings, place, job, run, again };
     attempt.guard(&mut events, None)
 }
 

@@ -26,18 +26,18 @@ impl Sections {
     /// Divides a text that was accepted as a configuration.
     pub fn of(source: &Source) -> Self {
         let mut sections = Self::default();
-        let mut within = Table::Root;
+        let mut within = ConfigTable::Root;
         for statement in statements(&source.text) {
             let text = &source.text[statement.clone()];
             let owner = match (&within, text.starts_with('[')) {
                 (_, true) => {
-                    within = Table::of(text);
+                    within = ConfigTable::of(text);
                     within.owner()
                 }
-                (Table::Job(name), false) => Some(name.clone()),
-                (Table::Jobs, false) => only_key(text),
-                (Table::Root, false) => Table::of(text).owner(),
-                (Table::Other, false) => None,
+                (ConfigTable::Job(name), false) => Some(name.clone()),
+                (ConfigTable::Jobs, false) => only_key(text),
+                (ConfigTable::Root, false) => ConfigTable::of(text).owner(),
+                (ConfigTable::Other, false) => None,
             };
             let lines = source.lines_of(&statement);
             let ranges = match owner {
@@ -83,7 +83,7 @@ fn numbers(head: &str) -> Option<Vec<usize>> {
 }
 
 /// The table that statements belong to.
-enum Table {
+enum ConfigTable {
     /// The keys before the first table.
     Root,
     /// `[job]`
@@ -93,7 +93,7 @@ enum Table {
     Other,
 }
 
-impl Table {
+impl ConfigTable {
     /// The table that a header opens, or that a key at the top of the file is in.
     fn of(statement: &str) -> Self {
         let Ok(document) = DeTable::parse(statement) else { return Self::Other };

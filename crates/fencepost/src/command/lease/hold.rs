@@ -22,7 +22,7 @@ use crate::backlog::{Backlog, PATIENCE};
 use crate::exit::{Code, Failure};
 use crate::report::Voice;
 use crate::show;
-use crate::summary::Asked;
+use crate::summary::RunContext;
 
 impl Desk<'_> {
     pub fn hold(&self, ttl: Duration, wait: Option<Duration>) -> Result<Code, Failure> {
@@ -48,7 +48,7 @@ impl Desk<'_> {
         let store = self.place.callee(&self.store);
         let mut tell = |note: Note| lines.note(&note);
         let finish = drive(Run::new(terms), store, &self.place.local(), &mut signals, &mut Stdin::new(), &mut tell);
-        let summary = Asked { job: &self.job, skip_exit: 0, now: clock::now().wall }.summary(finish);
+        let summary = RunContext { job: &self.job, skip_exit: 0, now: clock::now().wall }.summary(finish);
         self.held_to_the_end(summary, lines)
     }
 

@@ -29,7 +29,7 @@ use nix::libc::SIGINT;
 use super::again::{Again, Before, Next};
 use super::capture::{Capture, keep_files};
 use super::environment::environment;
-use super::listener::{Claimed, Listener};
+use super::listener::{ClaimedSlot, Listener};
 use super::output::Output;
 use super::{opened, scout, terms};
 use crate::args::Global;
@@ -40,10 +40,10 @@ use crate::notify::Teller;
 use crate::place::Place;
 use crate::report::{self, Voice};
 use crate::settings::Settings;
-use crate::summary::Asked;
+use crate::summary::RunContext;
 
 /// One attempt, as it was asked for.
-pub struct Attempt<'a> {
+pub struct RunAttempt<'a> {
     pub global: &'a Global,
     pub settings: Settings,
     pub place: Place,
@@ -53,7 +53,7 @@ pub struct Attempt<'a> {
 }
 
 /// How an attempt came out.
-pub struct Outcome {
+pub struct AttemptEnd {
     pub code: Code,
     pub summary: Summary,
     pub(super) next: Option<Next>,
@@ -61,7 +61,7 @@ pub struct Outcome {
     is_interrupted: bool,
 }
 
-impl Outcome {
+impl AttemptEnd {
     /// Ends this process by ctrl-C if that ended the run. To be called when everything is recorded and printed.
     pub fn share_ctrl_c(&self) {
         if self.is_interrupted {
@@ -84,8 +84,8 @@ struct Prepared {
     child: Child,
 }
 
-impl Attempt<'_> {
-    pub fn guard(self, events: &mut Events, mut teller: Option<&mut Teller>) -> Result<Outcome, Failure> {
+impl RunAttempt<'_> {
+    pub fn guard(self, events: &mut Events, mut teller: Option<&mut Teller>) -> Result<AttemptEnd, Failure> {
         let mut prepared = self.prepare()?;
         let (summary, claimed) = self.drive(&mut prepared, events, teller.as_deref_mut());
         self.show_output(&mut prepared, &summary, claimed);
@@ -183,7 +183,7 @@ impl Attempt<'_> {
         prepared: &mut Prepared,
         events: &mut Events,
         teller: Option<&mut Teller>,
-    ) -> (Summary, Option<Claimed>) {
+    ) -> (Summary, Option<ClaimedSlot>) {
         let Self { settings, place, job, .. } = self;
         let Prepared { signals, store, capture, holder, child, .. } = prepared;
         let run = Run::new(terms(settings, job.clone(), self.claim(holder.clone())));
@@ -191,18 +191,18 @@ impl Attempt<'_> {
             Listener { attempt: self, store: store.as_ref(), capture: capture.as_ref(), events, teller, claimed: None };
         let mut tell = |note: Note| listener.hear(&note);
         let finish = drive(run, place.callee(store), &place.local(), signals, child, &mut tell);
-        let asked = Asked { job, skip_exit: settings.skip_exit, now: clock::now().wall };
+        let asked = RunContext { job, skip_exit: settings.skip_exit, now: clock::now().wall };
         (asked.summary(finish), listener.claimed)
     }
 
     /// Keeps the command's output, and shows what was held back if the command failed.
-    fn show_output(&self, prepared: &mut Prepared, summary: &Summary, claimed: Option<Claimed>) {
+    fn show_output(&self, prepared: &mut Prepared, summary: &Summary, claimed: Option<ClaimedSlot>) {
         let Self { settings, place, job, run, .. } = self;
         if let Some(capture) = prepared.capture.take() {
             capture.finish();
         }
         let Some(output) = prepared.output.take() else { return };
-        if let Some(Claimed { slot, .. }) = claimed {
+        if let Some(ClaimedSlot { slot, .. }) = claimed {
             keep_files(settings, place, job, *run, slot, [&output.stdout, &output.stderr]);
         }
         // Only a skip by the barrier has output: that of its prepare command.
@@ -233,7 +233,7 @@ impl Attempt<'_> {
     }
 
     /// The attempt that follows this one, unless a signal asked for the end.
-    fn next(&self, prepared: &Prepared, summary: &Summary, claimed: Option<Claimed>) -> Option<Next> {
+    fn next(&self, prepared: &Prepared, summary: &Summary, claimed: Option<ClaimedSlot>) -> Option<Next> {
         if is_interrupted(summary) || prepared.signals.asked_to_end().is_some() {
             return None;
         }
@@ -242,7 +242,7 @@ impl Attempt<'_> {
     }
 
     /// Waits for the time of the next attempt. A signal may come first.
-    fn outcome(&self, prepared: Prepared, summary: Summary, next: Option<Next>) -> Outcome {
+    fn outcome(&self, prepared: Prepared, summary: Summary, next: Option<Next>) -> AttemptEnd {
         let Prepared { mut signals, store, child, .. } = prepared;
         let (code, is_interrupted) = (self.again.code(&summary), is_interrupted(&summary));
         // Everything is flushed, and the kernel closes the files faster than the database does.
@@ -250,9 +250,9 @@ impl Attempt<'_> {
         match next.as_ref().map(|next| next.wait(&mut signals)) {
             Some(Err(signal)) => {
                 let (code, is_interrupted) = (Code::of_signal(signal), signal == SIGINT);
-                Outcome { code, summary, next: None, child, is_interrupted }
+                AttemptEnd { code, summary, next: None, child, is_interrupted }
             }
-            _ => Outcome { code, summary, next, child, is_interrupted },
+            _ => AttemptEnd { code, summary, next, child, is_interrupted },
         }
     }
 }

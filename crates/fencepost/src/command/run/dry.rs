@@ -25,7 +25,7 @@ use crate::exit::{Code, Failure};
 use crate::place::Place;
 use crate::settings::Settings;
 use crate::show;
-use crate::summary::Asked;
+use crate::summary::RunContext;
 
 pub fn run(global: &Global, place: &Place, job: &Job, settings: &Settings) -> Result<Code, Failure> {
     // Opening a store makes it, which is more than nothing.
@@ -154,7 +154,7 @@ fn wait_for(job: &Job, reason: ReasonCode, message: String, slot: Option<String>
 /// A run that starts nothing, in the words and with the code that it ends with.
 fn ending(job: &Job, settings: &Settings, finish: Finish, now: Wall) -> DryRunAnswer {
     use ReasonCode::{Barred, Done, Halted, Held, NotDue, Paused, Running, Unknown};
-    let summary = Asked { job, skip_exit: settings.skip_exit, now }.summary(finish);
+    let summary = RunContext { job, skip_exit: settings.skip_exit, now }.summary(finish);
     let (decision, would) = match summary.reason {
         Some(Halted | Unknown) => (DryRunDecision::Halt, "would be halted"),
         Some(Held | Barred | Running | Done | NotDue | Paused) => (DryRunDecision::Skip, "would be skipped"),

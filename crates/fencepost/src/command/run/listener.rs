@@ -10,24 +10,24 @@ use fencepost_guard::transact::{count_skip, look};
 use fencepost_guard::{clock, nudge};
 use fencepost_store::Store;
 
-use super::Attempt;
+use super::RunAttempt;
 use super::capture::Capture;
 use crate::events::{self, Events};
 use crate::notify::Teller;
 use crate::report::Voice;
 
 pub struct Listener<'a> {
-    pub attempt: &'a Attempt<'a>,
+    pub attempt: &'a RunAttempt<'a>,
     pub store: &'a dyn Store,
     pub capture: Option<&'a Capture>,
     pub events: &'a mut Events,
     pub teller: Option<&'a mut Teller>,
-    pub claimed: Option<Claimed>,
+    pub claimed: Option<ClaimedSlot>,
 }
 
 /// What the run was granted.
 #[derive(Clone, Copy, Debug)]
-pub struct Claimed {
+pub struct ClaimedSlot {
     pub slot: Wall,
     pub grants: u64,
 }
@@ -42,7 +42,7 @@ impl Listener<'_> {
             self.follow(event);
         }
         self.events.write(&line);
-        let Attempt { global, job, place, .. } = self.attempt;
+        let RunAttempt { global, job, place, .. } = self.attempt;
         Voice::of(global).note(&job.to_string(), note);
         if let Note::Event(Event::AskedToStop { record }) = note {
             nudge(&place.host, record);
@@ -53,7 +53,7 @@ impl Listener<'_> {
     fn follow(&mut self, event: &Event) {
         match event {
             Event::Claimed { slot, grants, .. } => {
-                self.claimed = Some(Claimed { slot: *slot, grants: *grants });
+                self.claimed = Some(ClaimedSlot { slot: *slot, grants: *grants });
                 self.keep_output(*slot);
             }
             Event::WithoutLease { .. } => self.keep_output(clock::now().wall),
@@ -70,7 +70,7 @@ impl Listener<'_> {
 
     /// Counts a skip that `--observe` did not make.
     fn count_observed(&self, status: Status) {
-        let Attempt { job, place, run, .. } = self.attempt;
+        let RunAttempt { job, place, run, .. } = self.attempt;
         if let Some(skip) = Skip::of(status).or_else(|| overlap(status, self.store, job)) {
             let _ = count_skip(self.store, &place.local(), job, *run, &place.host.name, skip);
         }

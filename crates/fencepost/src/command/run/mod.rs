@@ -21,7 +21,7 @@ use fencepost_view::event::{RunEnd, RunEvent};
 use fencepost_view::summary::Summary;
 
 use self::again::Again;
-pub use self::attempt::{Attempt, Outcome};
+pub use self::attempt::{AttemptEnd, RunAttempt};
 use self::environment::environment;
 use self::output::OutOfReach;
 use self::unguarded::Unguarded;
@@ -51,7 +51,7 @@ pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
     let mut teller = Teller::of(global, &settings, &place, &job, run);
     let unguarded = settings.observe.then(|| Unguarded::of(&settings, environment(&place, &settings, &job, run)));
     let label = job.to_string();
-    let attempt = Attempt { global, settings, place, job, run, again };
+    let attempt = RunAttempt { global, settings, place, job, run, again };
     let result = Events::open(sink, label.clone(), run).and_then(|mut events| {
         let result = attempt.guard(&mut events, teller.as_mut());
         result.inspect_err(|failure| events.end(&events.line(RunEvent::Ended(RunEnd::of(&failed(failure))))))

@@ -25,13 +25,13 @@ const NAME_MAX: usize = 32;
 
 /// Something that happened, to one job or to `up` itself.
 #[derive(Debug)]
-pub struct Line {
+pub struct UpLine {
     job: Option<Name>,
     event: UpEvent,
     needs_verbose: bool,
 }
 
-impl Line {
+impl UpLine {
     pub fn of_up(event: UpEvent) -> Self {
         Self { job: None, event, needs_verbose: false }
     }
@@ -251,7 +251,7 @@ impl Printer {
         self.width = program.widest_name().min(NAME_MAX);
     }
 
-    pub fn print(&mut self, line: &Line) {
+    pub fn print(&mut self, line: &UpLine) {
         if line.needs_verbose && !self.verbose {
             return;
         }

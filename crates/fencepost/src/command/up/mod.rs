@@ -25,7 +25,7 @@ use nix::errno::Errno;
 use nix::libc::{SIGHUP, SIGTERM};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use self::line::{Line, Printer, UpEvent};
+use self::line::{Printer, UpEvent, UpLine};
 use self::lookout::Lookout;
 use self::program::{Excerpt, Program};
 use crate::args::{Global, UpOptions};
@@ -115,7 +115,7 @@ impl Up<'_> {
         self.step(Input::Tick);
         loop {
             if self.is_over() {
-                self.printer.print(&Line::of_up(UpEvent::Stopped {}));
+                self.printer.print(&UpLine::of_up(UpEvent::Stopped {}));
                 return self.code();
             }
             self.printer.show_next(&self.agenda, self.children.len());
@@ -167,7 +167,7 @@ impl Up<'_> {
             }
             Err(error) => {
                 let event = UpEvent::NotStarted { message: error.to_string() };
-                self.printer.print(&Line::of_job(&job, event));
+                self.printer.print(&UpLine::of_job(&job, event));
                 self.step(Input::Ended { id, end: End::NotStarted });
             }
         }
@@ -206,7 +206,7 @@ impl Up<'_> {
             // What it said before it ended is there once it has ended.
             let ended = running.process.ended();
             let lines = running.process.lines();
-            let told: Vec<Line> = lines.iter().filter_map(|line| running.note(line)).collect();
+            let told: Vec<UpLine> = lines.iter().filter_map(|line| running.note(line)).collect();
             told.iter().for_each(|line| self.printer.print(line));
             if let Some(code) = ended
                 && let Some(running) = self.children.remove(&id)
@@ -220,7 +220,7 @@ impl Up<'_> {
         let end = running.end();
         self.store_failed |= matches!(end, End::Away(_));
         if !matches!(end, End::Away(_)) && running.ended.is_none() {
-            self.printer.print(&Line::of_job(&running.job, UpEvent::Died { exit: code }));
+            self.printer.print(&UpLine::of_job(&running.job, UpEvent::Died { exit: code }));
         }
         if self.first_failure == Code::DONE {
             self.first_failure = Code(u8::try_from(code).unwrap_or(Code::FAILED.0));
@@ -230,14 +230,14 @@ impl Up<'_> {
 
     fn tell(&mut self, told: &Told) {
         let line = match told {
-            Told::Slept(length) => Line::of_up(UpEvent::Slept { r#for: duration::show(*length) }),
-            Told::Stepped(by) => Line::of_up(UpEvent::ClockStepped { by_ms: *by }),
+            Told::Slept(length) => UpLine::of_up(UpEvent::Slept { r#for: duration::show(*length) }),
+            Told::Stepped(by) => UpLine::of_up(UpEvent::ClockStepped { by_ms: *by }),
             Told::StoreAway { error } => {
                 self.store_failed = true;
-                Line::of_up(UpEvent::StoreAway { message: error.clone() })
+                UpLine::of_up(UpEvent::StoreAway { message: error.clone() })
             }
-            Told::StoreBack { away_for } => Line::of_up(UpEvent::StoreBack { after: duration::show(*away_for) }),
-            Told::Queued(job) => Line::of_job(job, UpEvent::Queued { running: self.agenda.running() }),
+            Told::StoreBack { away_for } => UpLine::of_up(UpEvent::StoreBack { after: duration::show(*away_for) }),
+            Told::Queued(job) => UpLine::of_job(job, UpEvent::Queued { running: self.agenda.running() }),
         };
         self.printer.print(&line);
     }
@@ -258,7 +258,7 @@ impl Up<'_> {
                 let within = self.program.stop_within().unwrap_or(STOP_WITHIN);
                 self.stop = Some(Stop { until: clock::boot_now() + within, is_final: false });
                 let (running, within) = (self.children.len(), duration::show(within));
-                self.printer.print(&Line::of_up(UpEvent::Stopping { signal, running, within }));
+                self.printer.print(&UpLine::of_up(UpEvent::Stopping { signal, running, within }));
                 self.step(Input::Stop);
             }
             Some(Stop { is_final: false, .. }) => self.end_children(),
@@ -279,7 +279,7 @@ impl Up<'_> {
             stop.is_final = true;
         }
         for running in self.children.values() {
-            self.printer.print(&Line::of_job(&running.job, UpEvent::Ending { pid: running.process.pid() }));
+            self.printer.print(&UpLine::of_job(&running.job, UpEvent::Ending { pid: running.process.pid() }));
             running.process.signal(SIGTERM);
         }
     }
@@ -303,12 +303,12 @@ impl Up<'_> {
                 self.program = program;
                 self.printer.adapt(&self.program);
                 let (jobs, by) = (self.program.tasks().len(), if is_asked { "signal" } else { "change" });
-                self.printer.print(&Line::of_up(UpEvent::Reloaded { jobs, by }));
+                self.printer.print(&UpLine::of_up(UpEvent::Reloaded { jobs, by }));
                 self.step(Input::Reload { tasks: self.program.tasks(), limits: self.program.limits() });
             }
             Err(failure) => {
                 let event = UpEvent::ReloadRefused { message: failure.message().to_string() };
-                self.printer.print(&Line::of_up(event));
+                self.printer.print(&UpLine::of_up(event));
             }
         }
     }
@@ -334,7 +334,7 @@ impl Up<'_> {
 
 impl Running {
     /// Takes note of an event, and makes a line of what is worth one.
-    fn note(&mut self, text: &str) -> Option<Line> {
+    fn note(&mut self, text: &str) -> Option<UpLine> {
         let EventLine { run, event, .. } = serde_json::from_str(text).ok()?;
         let line = match event {
             RunEvent::Claimed { slot, token, took_over, .. } => {
@@ -343,21 +343,21 @@ impl Running {
                 self.has_lease = true;
                 self.slot = Some(slot.clone());
                 let took_over = took_over.map(|before| before.reason);
-                Line::of_job(&self.job, UpEvent::Started { slot, run, token, took_over })
+                UpLine::of_job(&self.job, UpEvent::Started { slot, run, token, took_over })
             }
             RunEvent::Missed { slot_from: from, slot_to: to, count } => {
-                Line::of_job(&self.job, UpEvent::Missed { count, from, to })
+                UpLine::of_job(&self.job, UpEvent::Missed { count, from, to })
             }
             RunEvent::Ended(end) => self.note_end(end),
             other => {
                 let event = self.passed_on(other)?;
-                Line::of_job(&self.job, event)
+                UpLine::of_job(&self.job, event)
             }
         };
         Some(line)
     }
 
-    fn note_end(&mut self, end: RunEnd) -> Line {
+    fn note_end(&mut self, end: RunEnd) -> UpLine {
         use ReasonCode::{Done, Failed, NotDue, Running};
         let is_quiet = matches!(end.reason, Some(Running | Done | NotDue | Failed));
         let event = UpEvent::Ended {
@@ -369,7 +369,7 @@ impl Running {
             message: end.message.clone(),
         };
         self.ended = Some(end);
-        Line::of_job(&self.job, event).quiet_if(is_quiet)
+        UpLine::of_job(&self.job, event).quiet_if(is_quiet)
     }
 
     /// An event that is printed under its own name. The others are for programs that read the run's own events.

@@ -11,7 +11,7 @@ use fencepost_core::agenda::{Limits, StartId, Task};
 use fencepost_core::name::Name;
 use fencepost_core::zone::Zone;
 
-use super::line::{Line, UpEvent};
+use super::line::{UpEvent, UpLine};
 use super::lookout::Request;
 use super::tasks::{self, Scheduling};
 use crate::args::Global;
@@ -148,8 +148,8 @@ impl Program {
         self.scheduling.keys().map(|name| name.as_str().len()).max().unwrap_or(0)
     }
 
-    pub fn introduction(&self, jobs: usize) -> Line {
-        Line::of_up(UpEvent::Up {
+    pub fn introduction(&self, jobs: usize) -> UpLine {
+        UpLine::of_up(UpEvent::Up {
             jobs,
             store: self.place.shown_store(),
             config: self.path().display().to_string(),
