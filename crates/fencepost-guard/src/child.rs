@@ -23,11 +23,11 @@ use crate::artifact::Snapshot;
 use crate::clock;
 use crate::drive::{Body, Note};
 use crate::keeper::{self, Dismissed, Heard, Keeper, Order, Report, Spawn, SpawnStep};
-use crate::said::{self, Collected};
-use crate::scout::{Inspection, Pinned, Scout};
+use crate::report_file::{self, JobReport};
 use crate::task::Task;
 use crate::terminal::{self, Terminal};
-use crate::unkept::Unkept;
+use crate::upstream_check::{Inspection, Pinned, UpstreamCheck};
+use crate::without_keeper::CommandWithoutKeeper;
 
 /// How long a keeper may say nothing when something has to be done about its deadline, before the wrapper ends the tree
 /// by itself. Half the grace, which leaves the other half for it, but within these bounds.
@@ -49,7 +49,7 @@ pub struct Plan {
     /// A command that runs before it, under the same lease.
     pub prepare: Option<Vec<OsString>>,
     /// What is looked at before the child starts and after it has ended.
-    pub scout: Option<Scout>,
+    pub check: Option<UpstreamCheck>,
     pub cwd: Option<OsString>,
     pub grace: Duration,
     pub leave_children: bool,
@@ -82,7 +82,7 @@ pub struct Child {
     /// It has nothing left to keep, and ends while the last swap is made.
     dismissed: Option<Dismissed>,
     /// The command of a run that is only observed, once its keeper has died.
-    unkept: Option<Unkept>,
+    unkept: Option<CommandWithoutKeeper>,
     terminal: Option<Terminal>,
     phase: ChildPhase,
     group: Option<i32>,
@@ -126,7 +126,7 @@ impl Child {
         }
     }
 
-    /// Ends this process as the terminal's ctrl-C would have, had nobody dealt with it: together with the script that we are a
+    /// Ends this process as the terminal's ctrl-C would have, had we not caught it: together with the script that we are a
     /// part of, which would otherwise go on with its next line. Does nothing without a terminal of ours.
     pub fn end_like_ctrl_c(&self) {
         let _ = match &self.terminal {
@@ -171,9 +171,9 @@ impl Child {
 
     /// Asks the upstreams, on a thread of its own.
     fn inspect(&mut self, grant: Option<&Grant>) -> Vec<Input> {
-        let Some(scout) = self.plan.scout.clone() else { return passed(Vec::new()) };
+        let Some(check) = self.plan.check.clone() else { return passed(Vec::new()) };
         let asker = asker(grant);
-        match Task::start("scout", move || (scout.inspect(&asker), scout.snapshot())) {
+        match Task::start("check", move || (check.inspect(&asker), check.snapshot())) {
             Ok(task) => self.inspecting = Some(task),
             Err(error) => return halted(&error),
         }
@@ -181,9 +181,9 @@ impl Child {
     }
 
     fn survey(&mut self) -> Vec<Input> {
-        let Some(scout) = self.plan.scout.clone() else { return vec![Input::Surveyed(Vec::new())] };
+        let Some(check) = self.plan.check.clone() else { return vec![Input::Surveyed(Vec::new())] };
         let before = std::mem::take(&mut self.before);
-        match Task::start("scout", move || scout.survey(&before)) {
+        match Task::start("check", move || check.survey(&before)) {
             Ok(task) => self.surveying = Some(task),
             Err(error) => {
                 let lack = Lack::Unreadable { why: format!("no thread can be started to hash it: {error}") };
@@ -194,12 +194,12 @@ impl Child {
         Vec::new()
     }
 
-    /// What the scout brought back, if it is back.
-    fn hear_scout(&mut self) -> Vec<Input> {
+    /// The result of the check on its thread, if it is there.
+    fn hear_check(&mut self) -> Vec<Input> {
         if let Some((inspection, before)) = self.inspecting.as_ref().and_then(Task::result) {
             self.inspecting = None;
             self.before = before;
-            let needs = self.plan.scout.as_ref().map_or(&[][..], |scout| &scout.needs);
+            let needs = self.plan.check.as_ref().map_or(&[][..], |check| &check.needs);
             let passage = inspection.passage(needs);
             self.inputs = inspection.inputs;
             return vec![Input::Inspected(passage)];
@@ -236,7 +236,7 @@ impl Child {
             observed: self.plan.observe,
         };
         if self.keeper.is_none() && self.plan.observe {
-            return self.start_unkept(&spawn);
+            return self.start_without_keeper(&spawn);
         }
         self.order(Order::Spawn(Box::new(spawn)))
     }
@@ -258,15 +258,15 @@ impl Child {
         if self.phase == ChildPhase::Idle {
             return Vec::new();
         }
-        match orphan.and_then(|pid| Unkept::adopt(pid).ok()) {
+        match orphan.and_then(|pid| CommandWithoutKeeper::adopt(pid).ok()) {
             Some(unkept) => self.unkept = Some(unkept),
             None => return vec![self.said(&mut |_| {}), Input::KeeperDied { escaped: Vec::new() }],
         }
         Vec::new()
     }
 
-    fn start_unkept(&mut self, spawn: &Spawn) -> Vec<Input> {
-        match Unkept::start(spawn) {
+    fn start_without_keeper(&mut self, spawn: &Spawn) -> Vec<Input> {
+        match CommandWithoutKeeper::start(spawn) {
             Ok(unkept) => self.unkept = Some(unkept),
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(0);
@@ -277,8 +277,8 @@ impl Child {
         vec![Input::Spawned]
     }
 
-    fn hear_unkept(&mut self, tell: &mut dyn FnMut(Note)) -> Vec<Input> {
-        let Some(ended) = self.unkept.as_ref().and_then(Unkept::ended) else { return Vec::new() };
+    fn hear_without_keeper(&mut self, tell: &mut dyn FnMut(Note)) -> Vec<Input> {
+        let Some(ended) = self.unkept.as_ref().and_then(CommandWithoutKeeper::ended) else { return Vec::new() };
         self.unkept = None;
         if self.phase.is_preparing() {
             self.prepared();
@@ -365,9 +365,9 @@ impl Child {
         if self.phase.is_preparing() { self.plan.prepare.as_deref().unwrap_or_default() } else { &self.plan.argv }
     }
 
-    /// What the job said of itself, now that nobody is left to say more. What cannot be trusted is said aloud.
+    /// Reads the job's report, now that no process is left to add to it. Lines that cannot be trusted are reported.
     fn said(&self, tell: &mut dyn FnMut(Note)) -> Input {
-        let Collected { said, troubles, unreadable } = said::collect(&self.plan.said, self.plan.run);
+        let JobReport { said, troubles, unreadable } = report_file::collect(&self.plan.said, self.plan.run);
         if !troubles.is_empty() {
             tell(Note::Untrusted(troubles));
         }
@@ -457,8 +457,8 @@ impl Body for Child {
     }
 
     fn hear(&mut self, tell: &mut dyn FnMut(Note)) -> Vec<Input> {
-        let mut inputs = self.hear_scout();
-        inputs.extend(self.hear_unkept(tell));
+        let mut inputs = self.hear_check();
+        inputs.extend(self.hear_without_keeper(tell));
         while let Some(keeper) = &mut self.keeper {
             match keeper.receive() {
                 Heard::Report(report) => inputs.extend(self.report(report, tell)),
@@ -505,9 +505,9 @@ impl Body for Child {
 
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
         let keeper = self.keeper.as_ref().map(Keeper::fd);
-        let scout = [self.inspecting.as_ref().map(Task::fd), self.surveying.as_ref().map(Task::fd)];
-        let unkept = self.unkept.as_ref().map(Unkept::fd);
-        keeper.into_iter().chain(unkept).chain(scout.into_iter().flatten()).collect()
+        let check = [self.inspecting.as_ref().map(Task::fd), self.surveying.as_ref().map(Task::fd)];
+        let unkept = self.unkept.as_ref().map(CommandWithoutKeeper::fd);
+        keeper.into_iter().chain(unkept).chain(check.into_iter().flatten()).collect()
     }
 }
 

@@ -23,11 +23,11 @@ use crate::worker::Worker;
 /// wake late by as long as the machine slept.
 const NAP_MAX: Duration = Duration::from_millis(500);
 
-/// What a lease is held for: a child process, or somebody at the other end of standard input.
+/// What a lease is held for: a child process, or a program at the other end of standard input.
 pub trait Body {
     /// Does what the run decided, and says what came of it at once.
     fn perform(&mut self, output: Output, tell: &mut dyn FnMut(Note)) -> Vec<Input>;
-    /// Whatever there is to hear, without waiting.
+    /// What has happened, without waiting.
     fn hear(&mut self, tell: &mut dyn FnMut(Note)) -> Vec<Input>;
     /// Passes on a signal that is none of the run's business, or follows one that stops us.
     fn signalled(&mut self, signal: i32, tell: &mut dyn FnMut(Note)) -> Vec<Input>;

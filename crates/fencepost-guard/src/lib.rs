@@ -4,31 +4,28 @@
 //! * [`host`]: this system, and whether a holder on it is dead.
 //! * [`local`]: what this host remembers by itself.
 //! * [`transact`]: one change of a record, on the spot.
-//! * [`gate`]: skips are counted one at a time, so that they leave the store to its holder.
+//! * [`skip_queue`]: skips are counted one at a time, so that they leave the store to its holder.
 //! * [`retention`]: deletes the history of a job when it is old.
-//! * [`daemon`]: runs as processes of their own, for whoever schedules them.
+//! * [`spawned_run`]: a run that `up` started as a process, and the events it writes.
 //! * [`drive`]: the loop that performs what a run decides.
 //! * [`child`], [`hold`]: what a lease is held for.
 //! * [`artifact`], [`pin`]: files as a run finds and leaves them, and copies of what it reads.
-//! * [`scout`]: looks at upstreams and files while the lease is renewed.
+//! * [`upstream_check`]: looks at upstreams and files while the lease is renewed.
 //! * [`once`]: an item of work that a program does once, itself.
-//! * [`attend`]: a command without a lease.
-//! * [`said`]: the private file in which a job says of itself what it has to say.
+//! * [`unguarded`]: a command without a lease.
+//! * [`report_file`]: the private file in which a job says of itself what it has to say.
 //! * `call`: a URL that is told something.
 //! * [`publish`]: fenced writes, a module per target.
-//! * [`keeper`]: the process that runs the job and ends it by its deadline, whatever becomes of the wrapper.
-//! * [`terminal`]: who reads from the terminal, the job or whoever started us.
+//! * [`keeper`]: the process that runs the job and ends it by its deadline, even if the wrapper dies.
+//! * [`terminal`]: who reads from the terminal, the job or the shell that started us.
 
 pub mod artifact;
-pub mod attend;
 #[cfg(feature = "http")]
 pub mod call;
 pub mod child;
 pub mod clock;
-pub mod daemon;
 pub mod descriptor;
 pub mod drive;
-pub mod gate;
 pub mod hold;
 pub mod host;
 pub mod keeper;
@@ -36,16 +33,19 @@ pub mod local;
 pub mod once;
 pub mod pin;
 pub mod publish;
+pub mod report_file;
 pub mod retention;
-pub mod said;
-pub mod scout;
 pub mod signals;
+pub mod skip_queue;
+pub mod spawned_run;
 pub mod terminal;
 pub mod transact;
+pub mod unguarded;
+pub mod upstream_check;
 
 mod sys;
 mod task;
-mod unkept;
+mod without_keeper;
 mod worker;
 
 use fencepost_core::record::Record;

@@ -10,8 +10,8 @@ use fencepost_core::token::Token;
 use fencepost_store::HostMemory;
 use serde::{Deserialize, Serialize};
 
-use crate::gate::Gate;
 use crate::host::Host;
+use crate::skip_queue::SkipQueue;
 
 /// This host's memory of the jobs of one store or several, in its state directory.
 #[derive(Clone, Debug)]
@@ -63,8 +63,8 @@ impl Local {
     }
 
     /// Waits until no other process of this host counts a skip.
-    pub fn skip_gate(&self) -> Gate {
-        Gate::enter(&self.memory.path("skips"))
+    pub fn skip_gate(&self) -> SkipQueue {
+        SkipQueue::enter(&self.memory.path("skips"))
     }
 
     fn sight(&self, record: &Record, memory: &mut Memory, answered: Boot) -> Option<Sighting> {

@@ -1,4 +1,4 @@
-//! Lines that nobody may wait for: a reader who has stopped reading, or a terminal that was stopped by ctrl-S, must not keep
+//! Lines that are written without waiting for their reader: one that has stopped reading, or a terminal that was stopped by ctrl-S, must not keep
 //! a lease from being renewed and a job from being ended in time.
 
 use std::io::{ErrorKind, Write};

@@ -17,7 +17,7 @@ use crate::duration;
 use crate::exit::{Code, Failure};
 use crate::show;
 
-/// How much is said. Off a terminal only what is wrong, because cron mails whatever is printed.
+/// How much is printed. Off a terminal only what is wrong, because cron mails everything that is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Voice {
     Nothing,

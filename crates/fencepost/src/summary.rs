@@ -96,7 +96,7 @@ impl RunContext<'_> {
 
     fn fenced(&self, exit: Option<Exit>, refused: Box<Published>, recorded: Kept) -> Summary {
         let message = format!(
-            "{} was fenced off: its write to {} was refused: {}. Whatever it did, that write did not land.",
+            "{} was fenced off: its write to {} was refused: {}. That write did not land.",
             self.job,
             refused.resource,
             refused.refused.as_deref().unwrap_or_default()

@@ -8,7 +8,7 @@ use fencepost_core::barrier::{Need, OnEmpty, When};
 use fencepost_core::name::{Job, Name};
 use fencepost_core::schedule::Schedule;
 use fencepost_guard::artifact::{Base, Declared};
-use fencepost_guard::scout::{LastDue, variable};
+use fencepost_guard::upstream_check::{LastDue, variable};
 use fencepost_view::recorded_schedule;
 
 use crate::calendar;

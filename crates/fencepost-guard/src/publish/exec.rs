@@ -189,7 +189,7 @@ fn terms(task: &Task, claim: Claim) -> Terms {
 fn plan(request: &Request, task: &Task, turn: RunId, granted: Rc<RefCell<Option<Fence>>>) -> Plan {
     Plan {
         prepare: None,
-        scout: None,
+        check: None,
         argv: task.argv.clone(),
         cwd: None,
         grace: task.grace,

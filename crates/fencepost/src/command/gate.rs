@@ -8,10 +8,10 @@ use fencepost_core::run::{Exit, Passage};
 use fencepost_core::said::{Gated, Said};
 use fencepost_core::zone::Zone;
 use fencepost_guard::artifact::Base;
-use fencepost_guard::attend::attend;
 use fencepost_guard::pin::Pins;
-use fencepost_guard::scout::{Inspection, Scout};
-use fencepost_guard::{clock, said};
+use fencepost_guard::unguarded::run_unguarded;
+use fencepost_guard::upstream_check::{Inspection, UpstreamCheck};
+use fencepost_guard::{clock, report_file};
 use fencepost_view::gate::{GateAnswer, with_near_names};
 
 use crate::args::{GateOptions, Global};
@@ -38,7 +38,7 @@ pub fn run(global: &Global, options: &GateOptions) -> Result<Code, Failure> {
     let due = upstreams::last_due(&needs, place.config.as_ref())?;
     let inspection = match place.open_to_read() {
         Ok(store) => {
-            let scout = Scout {
+            let check = UpstreamCheck {
                 store,
                 local: place.local(),
                 base,
@@ -49,8 +49,8 @@ pub fn run(global: &Global, options: &GateOptions) -> Result<Code, Failure> {
                 pins: pins.as_ref().map(Pins::directory),
                 produces: Vec::new(),
             };
-            let mut inspection = scout.inspect(&asker);
-            with_near_names(&mut inspection.verdicts, scout.store.as_ref());
+            let mut inspection = check.inspect(&asker);
+            with_near_names(&mut inspection.verdicts, check.store.as_ref());
             inspection
         }
         Err(Failure::Usage(message)) => return Err(Failure::Usage(message)),
@@ -121,7 +121,7 @@ fn note(global: &Global, inside: &Inside, inspection: &Inspection, needs: &[Need
         Passage::Proceed { upstreams } => Gated { upstreams, barred: Vec::new() },
         Passage::Skip { barred } | Passage::Halt { barred } => Gated { upstreams: Vec::new(), barred },
     };
-    if let Err(error) = said::append(&inside.said, inside.run, Said::Gated(gated)) {
+    if let Err(error) = report_file::append(&inside.said, inside.run, Said::Gated(gated)) {
         Voice::of(global).warn(&format!("What the gate said could not be noted down for the run: {error}"));
     }
 }
@@ -147,7 +147,7 @@ fn run_command(command: &[OsString], inspection: &Inspection) -> Result<Code, Fa
     for input in &inspection.inputs {
         child.env(input.variable(), &input.path);
     }
-    match attend(child) {
+    match run_unguarded(child) {
         Ok(exit) => Ok(Code(u8::try_from(Exit::code(exit)).unwrap_or(Code::FAILED.0))),
         Err(error) => {
             let not_found = error.kind() == std::io::ErrorKind::NotFound;

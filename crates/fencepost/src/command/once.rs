@@ -8,8 +8,8 @@ use fencepost_core::ledger::{EndedBy, Ending, Status, Trigger};
 use fencepost_core::name::Job;
 use fencepost_core::run::Exit;
 use fencepost_core::slot::{Choice, OnUnknown};
-use fencepost_guard::attend::attend;
 use fencepost_guard::transact::{TransactError, look, transact};
+use fencepost_guard::unguarded::run_unguarded;
 use fencepost_view::ReasonCode;
 use fencepost_view::answer::{AnswerVersion, OnceAnswer, OnceState};
 use fencepost_view::summary::Summary;
@@ -105,14 +105,14 @@ fn attempt(
 
 /// Asks whether the effect is there: then it is written down as done, or else done now.
 fn verify(global: &Global, options: &OnceOptions, params: Option<Fingerprint>, command: &str) -> Result<Code, Failure> {
-    // The answer is about the attempts until now. What somebody else begins meanwhile is not covered by it.
+    // The answer is about the attempts until now. It does not cover attempts that begin later.
     let place = Place::find(global)?;
     let (record, _) = look(place.open_to_read()?.as_ref(), &Job::once(options.key.clone()))?;
     let asked_about = record.map(|record| record.token).unwrap_or_default();
     let mut child = Command::new("/bin/sh");
     child.args(["-c", command]).env("FENCEPOST_KEY", options.key.as_str());
     password::keep_from(&mut child);
-    let answer = attend(child).map_err(|error| Failure::Other(format!("Cannot ask {command:?}: {error}")))?;
+    let answer = run_unguarded(child).map_err(|error| Failure::Other(format!("Cannot ask {command:?}: {error}")))?;
     let voice = Voice::of(global);
     match answer {
         Exit::Code(0) => {

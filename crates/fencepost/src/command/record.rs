@@ -16,7 +16,7 @@ use fencepost_core::token::Token;
 use fencepost_core::zone::Zone;
 use fencepost_guard::artifact::{Base, Unread, read};
 use fencepost_guard::transact::{TransactError, look, transact};
-use fencepost_guard::{clock, nudge, said};
+use fencepost_guard::{clock, nudge, report_file};
 use fencepost_store::Store;
 use fencepost_view::answer::{AnswerVersion, RunAnswer, SaidAnswer};
 use fencepost_view::{ReasonCode, recorded_schedule};
@@ -94,7 +94,7 @@ fn say(global: &Global, options: &RecordOptions, word: Word, inside: &Inside) ->
     };
     let note = options.note.as_ref().map(|note| cut(note, WHOLE_NOTE_BYTES_MAX));
     let recorded = Recorded { word, note, artifacts };
-    said::append(&inside.said, inside.run, Said::Recorded(recorded)).map_err(|error| {
+    report_file::append(&inside.said, inside.run, Said::Recorded(recorded)).map_err(|error| {
         Failure::Other(format!(
             "Cannot write down {:?} for the run of {} ({}): {error}. The run will be judged by its exit code alone.",
             word.as_str(),

@@ -19,15 +19,15 @@ use fencepost_guard::clock;
 use fencepost_guard::drive::{Body, Callee, Note, drive};
 use fencepost_guard::host::Host;
 use fencepost_guard::local::Local;
-use fencepost_guard::scout::Scout;
 use fencepost_guard::signals::Signals;
+use fencepost_guard::upstream_check::UpstreamCheck;
 use fencepost_store::layer::{Call, Ended, Trace, Verb};
 use fencepost_store::{Access, HostMemory, KnownStore, MemoryStore, Secret, SqliteStore, Store, StoreHandle};
 use fencepost_testkit::servers::{Postgres, Redis, TOKEN, Worker};
 
 /// A child that ends as soon as it is started, and asks its upstreams before that if it has any.
 struct Instantly {
-    scout: Option<Scout>,
+    check: Option<UpstreamCheck>,
 }
 
 impl Body for Instantly {
@@ -37,9 +37,9 @@ impl Body for Instantly {
                 vec![Input::Spawned, Input::ChildEnded(Exit::Code(0)), Input::TreeEmpty { escaped: Vec::new() }]
             }
             Output::Inspect { .. } => {
-                let scout = self.scout.as_ref().unwrap();
+                let check = self.check.as_ref().unwrap();
                 let asker = Asker { slot: clock::now().wall, zone: Zone::utc() };
-                vec![Input::Inspected(scout.inspect(&asker).passage(&scout.needs))]
+                vec![Input::Inspected(check.inspect(&asker).passage(&check.needs))]
             }
             _ => Vec::new(),
         }
@@ -91,7 +91,7 @@ fn run_once(store: Arc<dyn Store>, site: &Site, job: &Job, needs: &[&str]) {
         inside: Vec::new(),
     };
     let local = Local::new(&site.state(), host);
-    let scout = (!needs.is_empty()).then(|| Scout {
+    let check = (!needs.is_empty()).then(|| UpstreamCheck {
         store: Arc::clone(&store),
         local: local.clone(),
         base: Base::new(&site.path("")),
@@ -104,7 +104,7 @@ fn run_once(store: Arc<dyn Store>, site: &Site, job: &Job, needs: &[&str]) {
     });
     let mut signals = Signals::listen().unwrap();
     let callee = Callee { store, is_embedded: true };
-    let finish = drive(Run::new(terms), callee, &local, &mut signals, &mut Instantly { scout }, &mut |_| {});
+    let finish = drive(Run::new(terms), callee, &local, &mut signals, &mut Instantly { check }, &mut |_| {});
     assert!(matches!(finish, Finish::Ended { exit: Exit::Code(0), .. }), "{finish:?}");
 }
 

@@ -17,7 +17,7 @@ use fencepost_core::said::{Published, Said};
 use fencepost_core::token::{RunId, StoreId, Token};
 use fencepost_guard::publish::{PublishError, Receipt, Request, Writer, file, tree};
 use fencepost_guard::transact::{look, transact};
-use fencepost_guard::{clock, said};
+use fencepost_guard::{clock, report_file};
 use fencepost_store::redacted;
 use fencepost_view::ReasonCode;
 use fencepost_view::answer::{AnswerVersion, ErrorDetail, PublishAnswer};
@@ -185,7 +185,9 @@ impl<'a> Desk<'a> {
             refused,
         };
         let noted = match &self.said {
-            Some(path) => said::append(path, self.writer.run, Said::Published(published)).map_err(|e| e.to_string()),
+            Some(path) => {
+                report_file::append(path, self.writer.run, Said::Published(published)).map_err(|e| e.to_string())
+            }
             None => self.note_in_store(published),
         };
         if let Err(why) = noted {

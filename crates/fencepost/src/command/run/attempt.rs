@@ -31,7 +31,7 @@ use super::capture::{Capture, keep_files};
 use super::environment::environment;
 use super::listener::{ClaimedSlot, Listener};
 use super::output::Output;
-use super::{opened, scout, terms};
+use super::{check, opened, terms};
 use crate::args::Global;
 use crate::config;
 use crate::events::Events;
@@ -150,7 +150,7 @@ impl RunAttempt<'_> {
         Ok(Plan {
             argv: settings.argv.clone(),
             prepare: settings.prepare.clone(),
-            scout: scout(settings, place, store, pins)?,
+            check: check(settings, place, store, pins)?,
             cwd: settings.working_directory.clone().map(PathBuf::into_os_string),
             grace: settings.grace,
             leave_children: settings.leave_children,

@@ -1,6 +1,6 @@
-//! Keeps what a job prints: a copy goes to its log, whatever becomes of the disk.
+//! Keeps what a job prints: a copy goes to its log. A full disk does not disturb the job.
 //!
-//! The job writes into a pipe with a name, and a thread reads it. A log that is full, or a disk, keeps nobody waiting: the
+//! The job writes into a pipe with a name, and a thread reads it. A log that is full, or a disk, blocks no writer: the
 //! thread reads on, and the log says what is missing as soon as it can.
 
 use std::fs::{self, File, OpenOptions};
@@ -68,7 +68,7 @@ struct Log {
 impl Capture {
     /// Makes the pipes, if the output is to be kept. What cannot be made keeps no job from running.
     pub fn prepare(settings: &Settings, place: &Place, job: &Job, run: RunId) -> io::Result<Option<Self>> {
-        // What is left running writes for as long as it likes, and nobody is there to read it.
+        // Processes left running may write later, when no thread reads the pipe.
         let leaves_children = settings.leave_children || settings.observe;
         let is_wanted = Shelf::is_wanted(&settings.keys.logs, settings.by_up) && !leaves_children;
         if !is_wanted || settings.output_on_failure {
@@ -78,7 +78,7 @@ impl Capture {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
         let shelf = Shelf::of(place, job, &settings.keys);
         let stdout = directory.join(format!("{run}.stdout.pipe"));
-        // Under `up` nobody reads them apart, and in one pipe they keep their order.
+        // Under `up` both go to one log, and in one pipe they keep their order.
         let stderr = if settings.by_up { stdout.clone() } else { directory.join(format!("{run}.stderr.pipe")) };
         let mut streams = vec![Stream::make(&stdout, (!settings.by_up).then(|| Box::new(io::stdout()) as Box<_>))?];
         let mut writers = vec![OpenOptions::new().write(true).open(&stdout)?];
@@ -163,7 +163,7 @@ impl Stream {
                 if let Some(target) = &mut self.target
                     && target.write_all(&buffer[..count]).and_then(|()| target.flush()).is_err()
                 {
-                    // Whoever read it has seen enough.
+                    // The reader has closed its end.
                     self.target = None;
                 }
                 log.lock().unwrap_or_else(PoisonError::into_inner).write(&buffer[..count]);

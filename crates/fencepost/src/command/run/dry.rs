@@ -13,12 +13,12 @@ use fencepost_core::slot::{Chosen, NotNow};
 use fencepost_core::time::{Reference, Wall};
 use fencepost_core::token::Nonce;
 use fencepost_guard::clock;
-use fencepost_guard::scout::Scout;
 use fencepost_guard::transact::look;
+use fencepost_guard::upstream_check::UpstreamCheck;
 use fencepost_view::ReasonCode;
 use fencepost_view::answer::{AnswerVersion, DryRunAnswer, DryRunDecision};
 
-use super::scout;
+use super::check;
 use crate::args::{Global, OverlapChoice};
 use crate::duration;
 use crate::exit::{Code, Failure};
@@ -53,9 +53,9 @@ pub fn run(global: &Global, place: &Place, job: &Job, settings: &Settings) -> Re
         aside: Aside::default(),
     };
     let answer = match claim.choose::<Honest>(record.as_ref(), &context) {
-        Ok(chosen) => match scout(settings, place, &store, None)? {
+        Ok(chosen) => match check(settings, place, &store, None)? {
             None => would_run(job, settings, &chosen, record.as_ref(), now.wall),
-            Some(scout) => behind_barrier(job, settings, &chosen, record.as_ref(), scout, now.wall),
+            Some(check) => behind_barrier(job, settings, &chosen, record.as_ref(), check, now.wall),
         },
         Err(refusal) => refused(job, settings, refusal, now.wall),
     };
@@ -95,12 +95,12 @@ fn behind_barrier(
     settings: &Settings,
     chosen: &Chosen,
     record: Option<&Record>,
-    scout: Scout,
+    check: UpstreamCheck,
     now: Wall,
 ) -> DryRunAnswer {
-    let scout = Scout { wait: Duration::ZERO, ..scout };
+    let check = UpstreamCheck { wait: Duration::ZERO, ..check };
     let asker = Asker { slot: chosen.slot, zone: settings.zone.clone() };
-    let (halt, barred) = match scout.inspect(&asker).passage(&scout.needs) {
+    let (halt, barred) = match check.inspect(&asker).passage(&check.needs) {
         Passage::Proceed { .. } => return would_run(job, settings, chosen, record, now),
         Passage::Skip { barred } => (false, barred),
         Passage::Halt { barred } => (true, barred),

@@ -11,7 +11,7 @@ use fencepost_core::token::RunId;
 use fencepost_core::zone::Zone;
 use fencepost_guard::child::{Environment, Variables};
 use fencepost_guard::clock;
-use fencepost_guard::scout::{PINNED, Pinned};
+use fencepost_guard::upstream_check::{PINNED, Pinned};
 
 use super::again;
 use crate::config::EXCERPT_VARIABLE;
@@ -20,7 +20,7 @@ use crate::password;
 use crate::place::Place;
 use crate::settings::Settings;
 
-/// What the child is told. Whatever an outer run had told us is replaced or removed.
+/// The variables of the child. Those that an outer run set are replaced or removed.
 pub fn environment(place: &Place, settings: &Settings, job: &Job, run: RunId) -> Environment {
     let job = job.to_string();
     let around = inside::around();
@@ -35,7 +35,7 @@ pub fn environment(place: &Place, settings: &Settings, job: &Job, run: RunId) ->
     let zone = settings.zone.clone();
     Box::new(move |grant, inputs| {
         let lease = grant.and_then(|grant| grant.record.lease.as_ref().map(|lease| (&grant.record, lease)));
-        // Without a lease nobody has decided which slot it is: the job is told the time, and that it is by hand.
+        // Without a lease no slot was claimed: the job gets the time, and `manual` as its trigger.
         let slot = lease.map_or_else(|| clock::now().wall, |(_, lease)| lease.slot);
         let (since, trigger) = lease.map_or((slot, Trigger::Manual), |(_, lease)| (lease.since, lease.trigger));
         let covers = lease.and_then(|(_, lease)| lease.covers);

@@ -15,7 +15,7 @@ use fencepost_core::lease::Claim;
 use fencepost_core::name::Job;
 use fencepost_core::run::{Overlap, Stages, Terms};
 use fencepost_guard::pin::Pins;
-use fencepost_guard::scout::Scout;
+use fencepost_guard::upstream_check::UpstreamCheck;
 use fencepost_store::Store;
 use fencepost_view::event::{RunEnd, RunEvent};
 use fencepost_view::summary::Summary;
@@ -101,16 +101,16 @@ fn terms(settings: &Settings, job: Job, claim: Claim) -> Terms {
 }
 
 /// Looks at upstreams and artifacts, if there are any.
-fn scout(
+fn check(
     settings: &Settings,
     place: &Place,
     store: &Arc<dyn Store>,
     pins: Option<&Pins>,
-) -> Result<Option<Scout>, Failure> {
+) -> Result<Option<UpstreamCheck>, Failure> {
     if settings.needs.is_empty() && settings.produces.is_empty() {
         return Ok(None);
     }
-    Ok(Some(Scout {
+    Ok(Some(UpstreamCheck {
         store: Arc::clone(store),
         local: place.local(),
         base: settings.base.clone(),

@@ -27,7 +27,7 @@ pub struct Request {
     pub claim: Claim,
     pub place: Arc<Place>,
     pub local: Local,
-    /// The store was away: what is still open may be something that nobody else finds any more.
+    /// The store was unavailable: it is opened again, because it may have been replaced meanwhile.
     pub anew: bool,
 }
 

@@ -17,8 +17,8 @@ use fencepost_core::agenda::{Agenda, End, Input, Look, Output, STEP_WITHIN, Star
 use fencepost_core::name::Name;
 use fencepost_core::time::{Boot, Wall, millis};
 use fencepost_guard::clock;
-use fencepost_guard::daemon::Started;
 use fencepost_guard::signals::{Received, Signals};
+use fencepost_guard::spawned_run::SpawnedRun;
 use fencepost_view::ReasonCode;
 use fencepost_view::event::{EventLine, RunEnd, RunEvent};
 use nix::errno::Errno;
@@ -92,7 +92,7 @@ struct Up<'a> {
 /// A run that is going.
 struct Running {
     job: Name,
-    process: Started,
+    process: SpawnedRun,
     /// Removed with the run.
     _excerpt: Excerpt,
     begun: Boot,
@@ -173,9 +173,9 @@ impl Up<'_> {
         }
     }
 
-    fn try_start(&self, job: &Name, id: StartId) -> io::Result<(Started, Excerpt)> {
+    fn try_start(&self, job: &Name, id: StartId) -> io::Result<(SpawnedRun, Excerpt)> {
         let excerpt = self.program.excerpt(job, id)?;
-        let process = Started::start(self.command(job, &excerpt), |command, fd| {
+        let process = SpawnedRun::start(self.command(job, &excerpt), |command, fd| {
             command.args(["--events", &format!("fd:{fd}")]);
         })?;
         Ok((process, excerpt))
@@ -411,7 +411,7 @@ fn stamp(now: Wall, zone: &fencepost_core::zone::Zone) -> String {
     show::second_in(now, zone).replacen(' ', "T", 1)
 }
 
-/// The names of jobs that were asked for and cannot be scheduled are a mistake; nobody would notice otherwise.
+/// The first name that is not known. Without an error its job would silently never run.
 fn unknown(names: &[Name], known: &BTreeSet<Name>) -> Option<Name> {
     names.iter().find(|name| !known.contains(*name)).cloned()
 }

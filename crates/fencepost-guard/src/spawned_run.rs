@@ -1,4 +1,4 @@
-//! Runs as processes of their own, for whoever schedules them: each says what happens through a pipe.
+//! A run that `up` started as a process. It writes its events into a pipe.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,19 +11,19 @@ use nix::unistd::pipe;
 
 use crate::sys;
 
-/// The most bytes of one line that are kept. No event is longer, and whatever else writes there is not believed.
+/// The most bytes of one line that are kept. No event is longer.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// A run that was started.
 #[derive(Debug)]
-pub struct Started {
+pub struct SpawnedRun {
     child: Child,
     events: File,
     /// A line that has not ended yet.
     rest: Vec<u8>,
 }
 
-impl Started {
+impl SpawnedRun {
     /// Starts a command in a process group of its own, so that a key pressed at a terminal does not reach it. It is
     /// told the number of the descriptor for its events.
     pub fn start(mut command: Command, arguments: impl FnOnce(&mut Command, i32)) -> io::Result<Self> {

@@ -20,7 +20,7 @@ pub fn append(path: &Path, run: RunId, said: Said) -> io::Result<()> {
 
 /// What a run said of itself.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Collected {
+pub struct JobReport {
     pub said: Vec<Said>,
     /// Lines that cannot be trusted, and are not.
     pub troubles: Vec<String>,
@@ -32,13 +32,13 @@ pub struct Collected {
 ///
 /// The job may have put anything in its place, so the file is opened without waiting and without following a link, only
 /// a regular one is read, and no more than the most that can be trusted.
-pub fn collect(path: &Path, run: RunId) -> Collected {
+pub fn collect(path: &Path, run: RunId) -> JobReport {
     let mut bytes = Vec::new();
     let opened = open(OpenOptions::new().read(true), path);
     let unreadable = match opened.and_then(|file| file.take(SAID_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)) {
         Ok(length) if length > SAID_BYTES_MAX => Some("it is longer than 1 MiB".to_string()),
         Ok(_) => None,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Collected::default(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return JobReport::default(),
         Err(error) => Some(error.to_string()),
     };
     let _ = fs::remove_file(path);
@@ -46,7 +46,7 @@ pub fn collect(path: &Path, run: RunId) -> Collected {
     let unreadable = unreadable.map(|why| {
         format!("what the job said of itself cannot be read: {} (FENCEPOST_OUTCOME): {why}", path.display())
     });
-    Collected { said, troubles, unreadable }
+    JobReport { said, troubles, unreadable }
 }
 
 fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {

@@ -1,4 +1,4 @@
-//! The gate through which the skipped triggers of one host go, one at a time and with a pause between them.
+//! The queue of the skipped triggers of one host: they are counted one at a time, with a pause between them.
 //!
 //! A skip is counted by a swap like any other. Where a store has one lock for all that write, as SQLite has, a crowd
 //! of skippers would keep it taken, and the holder's renewal would wait for its turn until past its deadline. So they
@@ -15,7 +15,7 @@ use fencepost_core::time::Boot;
 
 use crate::clock;
 
-/// How long one waits for those before it. Who holds the gate may have been stopped, so that nobody waits for ever.
+/// How long a skipped trigger waits for its turn. The process in front of it may have been stopped, so the wait is limited.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long one pauses between two tries, at first and at most.
@@ -29,12 +29,12 @@ const REST_MAX: Duration = Duration::from_millis(20);
 /// The right to count a skip, until it is dropped. It spares the holder, and nothing rests on it: where it cannot be
 /// had, the skip is counted all the same.
 #[derive(Debug)]
-pub struct Gate {
+pub struct SkipQueue {
     file: Option<File>,
     entered: Boot,
 }
 
-impl Gate {
+impl SkipQueue {
     pub fn enter(path: &Path) -> Self {
         let file = opened(path).and_then(waited_for);
         if let Some(rest) = file.as_ref().and_then(rest) {
@@ -44,8 +44,8 @@ impl Gate {
     }
 }
 
-impl Drop for Gate {
-    /// Whoever comes next finds how long to rest, so that one who comes alone never does.
+impl Drop for SkipQueue {
+    /// Tells the next one how long to rest. A trigger that comes alone does not rest.
     fn drop(&mut self) {
         let Some(file) = &mut self.file else { return };
         let now = clock::boot_now();
@@ -95,7 +95,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..16 {
                 scope.spawn(|| {
-                    let gate = Gate::enter(&path);
+                    let gate = SkipQueue::enter(&path);
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
                     sleep(Duration::from_millis(1));
                     inside.fetch_sub(1, Ordering::SeqCst);
@@ -109,17 +109,17 @@ mod tests {
     fn the_next_one_rests_for_longer_than_the_last_one_took() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("gate");
-        let first = Gate::enter(&path);
+        let first = SkipQueue::enter(&path);
         sleep(Duration::from_millis(5));
         let left = clock::boot_now();
         drop(first);
-        let second = Gate::enter(&path);
+        let second = SkipQueue::enter(&path);
         assert!(second.entered.since(left) >= Duration::from_millis(10));
     }
 
     #[test]
     fn a_gate_that_cannot_be_made_or_was_left_by_another_boot_keeps_nobody() {
-        assert!(Gate::enter(Path::new("/proc/no/such/gate")).file.is_none());
+        assert!(SkipQueue::enter(Path::new("/proc/no/such/gate")).file.is_none());
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("gate");
         fs::write(&path, u64::MAX.to_be_bytes()).unwrap();

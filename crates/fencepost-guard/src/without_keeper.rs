@@ -16,12 +16,12 @@ use crate::sys::{self, Change};
 use crate::task::Task;
 
 #[derive(Debug)]
-pub(crate) struct Unkept {
+pub(crate) struct CommandWithoutKeeper {
     pid: i32,
     ended: Task<Option<Exit>>,
 }
 
-impl Unkept {
+impl CommandWithoutKeeper {
     /// Starts the command, in this process's own group: there is no keeper to hand the terminal to another.
     pub(crate) fn start(job: &Spawn) -> io::Result<Self> {
         let program = job.argv.first().ok_or(io::ErrorKind::NotFound)?;

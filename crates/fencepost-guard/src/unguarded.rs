@@ -14,7 +14,7 @@ use crate::sys;
 use crate::task::Task;
 
 /// Runs the command and waits for it. What a terminal sends reaches the command by itself, for it is in our group.
-pub fn attend(mut command: Command) -> io::Result<Exit> {
+pub fn run_unguarded(mut command: Command) -> io::Result<Exit> {
     let mut signals = Signals::listen()?;
     let mut child = command.spawn()?;
     let pid = child.id().cast_signed();

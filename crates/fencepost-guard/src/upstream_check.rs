@@ -38,7 +38,7 @@ pub type LastDue = Arc<dyn Fn(&Job, Option<&Record>, Wall) -> Option<Option<Wall
 
 /// What is looked at, and where.
 #[derive(Clone)]
-pub struct Scout {
+pub struct UpstreamCheck {
     pub store: Arc<dyn Store>,
     pub local: Local,
     pub base: Base,
@@ -53,9 +53,12 @@ pub struct Scout {
     pub produces: Vec<Declared>,
 }
 
-impl std::fmt::Debug for Scout {
+impl std::fmt::Debug for UpstreamCheck {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scout").field("needs", &self.needs).field("produces", &self.produces).finish_non_exhaustive()
+        f.debug_struct("UpstreamCheck")
+            .field("needs", &self.needs)
+            .field("produces", &self.produces)
+            .finish_non_exhaustive()
     }
 }
 
@@ -91,7 +94,7 @@ impl Pinned {
     }
 }
 
-impl Scout {
+impl UpstreamCheck {
     /// Asks all upstreams, again and again while there is time and they do not let the job through.
     pub fn inspect(&self, asker: &Asker) -> Inspection {
         let until = clock::boot_now() + self.wait;
