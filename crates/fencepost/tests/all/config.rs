@@ -332,7 +332,7 @@ fn a_job_that_is_not_in_the_file_is_met_with_the_near_name() {
     contains(&said.stderr, &["no job refrence", "Did you mean \"reference\"?", "-- ./job.sh"]);
     contains(&project.say(&["run", "bare"]).stderr, &["command = … to [job.bare]"]);
     assert!(!project.say(&["run", "zzz"]).stderr.contains("Did you mean"));
-    // With a command it runs, and the name is mentioned to whoever listens.
+    // With a command it runs, and the similar name is mentioned on a terminal or with `-v`.
     let said = project.say(&["run", "refrence", "--", "echo", "ran"]);
     assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (0, "ran\n", ""));
     let said = project.say(&["run", "refrence", "-v", "--", "echo", "ran"]);

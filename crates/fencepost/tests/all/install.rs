@@ -17,7 +17,7 @@ fn two() -> String {
     format!("timezone = '{}'\n{JOBS}", machine_zone())
 }
 
-/// Whatever a path may have in it that means something to systemd, cron, a shell or XML.
+/// Characters that mean something to systemd, cron, a shell or XML.
 const ODD: &str = "it's 50% <of> $HOME & \"more\"";
 
 /// Whether a program is there that a test can do without.
@@ -90,7 +90,7 @@ fn single_jobs_and_other_configurations_are_left_alone() {
     assert_eq!(said.code, 2);
     contains(&said.stderr, &["has no job news/dayly", "Did you mean \"news/daily\"?"]);
     assert_eq!(home.say(&["install", "crontab", "free"]).code, 2);
-    // Markers that somebody has edited are not guessed at.
+    // Edited markers are not guessed at.
     let damaged = home.crontab().replacen("# END fencepost job", "# END", 1);
     fs::write(home.spool(), &damaged).unwrap();
     let said = home.say(&["install", "crontab", "--write"]);
@@ -156,7 +156,7 @@ fn units_are_written_checked_and_taken_away() {
     contains(&diff, &[&format!("-{calendar}+OnCalendar=*-*-* 8:0:00 UTC\n"), "+++ /dev/null\n"]);
     home.done(&["install", "systemd", "--per-job", "--write"]);
     assert_eq!(names(), ["fencepost-job-a.service", "fencepost-job-a.timer", "fencepost.service"]);
-    // Neither somebody else's unit nor another configuration's is overwritten.
+    // Neither another program's unit nor another configuration's is overwritten.
     home.write("other.toml", "[job.a]\nschedule = '0 8 * * *'\ncommand = 'true'\n");
     let said = home.say(&["install", "systemd", "--write", "--config", "other.toml"]);
     assert_eq!(said.code, 2, "{said:?}");
@@ -265,7 +265,7 @@ fn drift_is_named() {
     assert_eq!(kinds(), [""; 0]);
 }
 
-/// Debian's cron in a mount namespace of its own, so that nobody's crontab is touched. It takes up to a minute.
+/// Debian's cron in a mount namespace of its own, so that no user's crontab is touched. It takes up to a minute.
 #[test]
 fn a_trigger_that_comes_too_seldom_is_drift() {
     let home = Home::new("[job.a]\nschedule = '*/10 * * * * *'\ncommand = 'true'\n");

@@ -112,7 +112,7 @@ fn wrapper_and_keeper_killed_at_once() {
         send(run.keeper(), SIGKILL);
         run.send(SIGKILL);
         run.wait();
-        // Nobody is left to end the daemon. The job's own process dies with its keeper in any case.
+        // No process is left to terminate the daemon. The job's own process dies with its keeper in any case.
         eventually("the job is dead", || !is_alive(child));
         place.next_token("a");
         assert_eq!(place.statuses("a"), ["ok", "lost"]);

@@ -322,7 +322,7 @@ fn a_lease_that_was_held_leaves_no_outcome() {
     assert_eq!(statuses, [json!("ok")]);
 }
 
-/// Whoever knows its token may take a run's lease away. That the run did not end properly is written down all the same.
+/// A caller that knows the token may take a run's lease away. The run is still recorded as not ended properly.
 #[test]
 fn a_run_whose_lease_was_released_by_its_token_is_lost() {
     let site = Site::new();

@@ -22,7 +22,7 @@ fn a_run_prints_as_ever_and_what_it_printed_is_kept() {
     let mut lines: Vec<&str> = shown.stdout.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["err", "out"]);
-    // For nobody else to read, under a name that no job name can leave.
+    // Private, under a name that no job name can leave.
     let listed = scene.say(&["logs", "news/daily", "--list", "--json"]);
     let file: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap();
     let path = file["path"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! Whom a run tells how it went, through the real binary: commands, webhooks and pings. Nobody waits for them.
+//! Notifications of a run through the real binary: commands, webhooks and pings. The run does not wait for them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -177,7 +177,7 @@ fn nobody_waits_for_a_webhook_that_hangs() {
     assert_eq!(said.code, 4, "{said:?}");
     assert!(took < Duration::from_secs(8), "it took {took:?}");
     web.wait_for(1);
-    // Whoever tells it may be killed, and the next run goes on.
+    // The notifier may be killed, and the next run continues.
     let notifier = notifiers(&home);
     assert!(!notifier.is_empty());
     for pid in notifier {

@@ -1,4 +1,4 @@
-//! `fencepost once`: one effect, or nobody knows; never two.
+//! `fencepost once`: one effect or an unknown one, never two.
 
 use std::fs;
 use std::process::{Child, Stdio};
@@ -211,7 +211,7 @@ fn of_eight_that_race_for_one_key_one_has_the_effect() {
     }
 }
 
-/// Whoever comes after, with nothing said about what is unknown, until it is settled one way or the other.
+/// The next callers, with nothing said about the unknown attempt, until it is settled one way or the other.
 fn settled(site: &Site, context: &str) {
     let begun = Instant::now();
     loop {

@@ -54,9 +54,9 @@ impl Artifact {
             Self::TooSmall => "echo small > out",
             Self::SomeOfPattern => "echo new > part.2",
             Self::Directory => "rm out; mkdir out",
-            // Readable by nobody, root included.
+            // Unreadable for every user, root included.
             Self::Unreadable => "rm out; ln -s out out",
-            // Whoever goes on when the job has ended, in a file that takes a while to hash.
+            // A process that goes on writing after the job has ended, into a file that takes a while to hash.
             Self::Unsteady => {
                 "head -c 64000000 /dev/zero > out; (while echo more; do :; done >> out) 2>/dev/null & echo $! > writer"
             }
@@ -203,7 +203,7 @@ fn several_artifacts_are_all_needed() {
     }
 }
 
-/// A pipe that nobody writes to has no end, and is not waited for.
+/// A pipe without a writer has no end, and is not waited for.
 #[test]
 fn what_is_no_file_is_refused_at_once() {
     let desk = Desk::new();
@@ -255,7 +255,7 @@ fn torn_and_foreign_lines_are_reported_and_not_trusted() {
         let said = desk.say(&["run", "job", "-c", &format!("{script}; $BINARY record empty")]);
         assert_eq!((said.code, desk.last("job").status), (0, Status::Empty), "{said:?}");
     }
-    // A line without its end, torn by whoever was killed, takes the next one with it.
+    // A line without its end, torn by a killed writer, takes the next one with it.
     let script =
         "mkdir -p \"${FENCEPOST_OUTCOME%/*}\"; printf '{\"v\":1,' > \"$FENCEPOST_OUTCOME\"; $BINARY record empty";
     let said = desk.say(&["run", "job", "-c", script]);
@@ -347,7 +347,7 @@ fn a_word_that_comes_too_late_changes_nothing() {
     assert_eq!(desk.last("job").status, Status::Ok);
 }
 
-/// A lost lease or a time limit beats whatever was said.
+/// A lost lease or a time limit overrides any report.
 #[test]
 fn a_word_does_not_hide_how_the_run_was_ended() {
     let desk = Desk::new();

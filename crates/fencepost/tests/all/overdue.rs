@@ -37,7 +37,7 @@ fn a_job_that_nothing_starts_any_more_is_overdue() {
     let said = crate::common::Said::of(command.env("FENCEPOST_CONFIG", "").output().unwrap());
     assert_eq!(said.code, 1, "{said:?}");
     contains(&said.stdout, &["often: nothing is recorded"]);
-    // Whoever runs it accounts for everything.
+    // A run accounts for every earlier slot.
     home.done(&["run", "often"]);
     assert_eq!(home.done(&["overdue", "--grace", "4s"]).stdout, "");
     // A paused job is not overdue.

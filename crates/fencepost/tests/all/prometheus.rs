@@ -114,7 +114,7 @@ fn a_file_is_replaced_as_a_whole_and_others_may_read_it() {
     check(&text);
     assert_eq!(text, site.say(&["status", "--format", "prom"]).stdout);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o644);
-    // Whoever reads while it is replaced reads all of the one or all of the other.
+    // A reader during the replacement reads all of the old file or all of the new one.
     let reader = std::thread::spawn({
         let (path, text) = (path.clone(), text.clone());
         move || (0..20_000).all(|_| fs::read_to_string(&path).is_ok_and(|read| read == text))

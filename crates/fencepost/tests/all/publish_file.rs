@@ -39,7 +39,7 @@ fn the_identical_write_is_already_applied_and_once_is_once() {
     assert!(applied(&once(5, "a")));
     assert_eq!(fs::metadata(scene.path("report")).unwrap().ino(), inode);
     assert_code(&once(5, "b"), 13, "good for one write");
-    // Somebody removed the content, or a crash came before it: then the repetition brings it.
+    // The content was removed, or a crash came before it: then the repetition writes it.
     fs::remove_file(scene.path("report")).unwrap();
     assert!(!applied(&once(5, "a")));
     assert_eq!(fs::read_to_string(scene.path("report")).unwrap(), "a");
@@ -313,7 +313,7 @@ fn the_fence_is_flushed_with_its_name_before_the_content_gets_its_own() {
     let work: Vec<_> = work.iter().rev().take(2).map(|part| part.to_str().unwrap()).collect();
     let expected = expected.map(|line| line.replace("WORK", &format!("{}/{}", work[1], work[0])));
     assert_eq!(order(&scene, 2, &publish), expected);
-    // The same write after a crash before its content: nobody knows whether the fence was flushed.
+    // The same write after a crash before its content: whether the fence was flushed is unknown.
     fs::write(scene.path("report"), "old").unwrap();
     assert_eq!(order(&scene, 2, &publish), expected);
     assert_eq!(order(&scene, 2, &publish), [expected[0].clone(), expected[3].clone()], "already applied");
@@ -324,7 +324,8 @@ fn payload(token: u64) -> String {
     format!("{token:06}\n").repeat(40_000)
 }
 
-/// What must be true whenever nobody is writing, whatever happened before: returns the token of the content.
+/// What must be true whenever no writer is active, regardless of what happened before: returns the token of the
+/// content.
 fn assert_sound(scene: &Scene, about: &str) -> u64 {
     let Ok(content) = fs::read_to_string(scene.path("report")) else { return 0 };
     let token = content.lines().next().and_then(|line| line.parse().ok()).unwrap_or_else(|| panic!("{about}: torn"));

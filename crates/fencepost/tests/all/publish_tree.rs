@@ -70,7 +70,7 @@ fn old_versions_are_pruned_and_the_last_few_are_kept() {
         names.map(|name| name.split('-').next().unwrap().to_string()).collect::<Vec<_>>()
     };
     assert_eq!(kept(&scene), ["3", "4", "5"]);
-    // A version that was never switched to is of no use, whatever its token is.
+    // A version that was never switched to is of no use, regardless of its token.
     fs::create_dir_all(scene.path(VERSIONS).join("9-1-00000000/tree")).unwrap();
     assert_code(&publish(&scene, 6, &["--keep=1"]), 0, "");
     assert_eq!(kept(&scene), ["5", "6"]);
@@ -179,7 +179,7 @@ fn everything_is_flushed_before_the_link_is_switched() {
     let last = [
         "renameat .site.fencepost-versions/new .site.fencepost-versions/1-1".to_string(),
         "fsync work/.site.fencepost-versions".to_string(),
-        // Only the first time: nobody has made sure of the versions' own directory.
+        // Only the first time: the versions' own directory has not been flushed yet.
         format!("fsync {around}/work"),
         "renameat .site.fencepost-versions/link work/site".to_string(),
         format!("fsync {around}/work"),
@@ -211,7 +211,7 @@ fn publish(scene: &Scene, token: u64, extra: &[&str]) -> Output {
     scene.publish(token, &[&["tree", source.to_str().unwrap(), "site"], extra].concat()).output().unwrap()
 }
 
-/// What must be true whenever nobody is writing, whatever happened before: returns the token of the tree.
+/// What must be true whenever no writer is active, regardless of what happened before: returns the token of the tree.
 fn assert_sound(scene: &Scene, about: &str) -> u64 {
     let Ok(leads_to) = fs::read_link(scene.path("site")) else { return 0 };
     let token: u64 = fs::read_link(scene.path("site/token")).expect(about).to_str().unwrap().parse().unwrap();

@@ -1,4 +1,4 @@
-//! Many processes at one lease: one wins, and nobody disturbs it.
+//! Many processes at one lease: one wins, and the others do not disturb it.
 
 use std::io::Read;
 use std::process::{Child, Stdio};
@@ -78,7 +78,7 @@ fn of_32_runs_exactly_one_runs_its_command_and_the_others_are_counted_as_skips()
     assert_eq!(job["counts"]["skipped_overlap"], ROUNDS_OF_RUNS * (RACERS - 1));
 }
 
-/// The store itself is made by whoever comes first, and the others find it made.
+/// The first process creates the store, and the others find it.
 #[test]
 fn of_16_who_come_to_no_store_at_all_one_wins_and_nobody_fails() {
     let _machine = machine();

@@ -156,7 +156,7 @@ fn a_run_is_told_the_date_of_its_slot_in_its_zone() {
     }
 }
 
-/// A run that ends on another day than its slot's is of its slot's day, to itself and to whoever asks.
+/// A run that ends on another day than its slot's belongs to its slot's day, for itself and for its downstreams.
 #[test]
 fn a_run_belongs_to_the_day_of_its_slot_whenever_it_runs() {
     for (zone, day, next) in [
@@ -277,7 +277,7 @@ fn judge(what: &str, desk: &Desk, said: &Said) {
         assert_eq!(last.artifacts.len(), 1, "{what}");
     }
     assert!(desk.record("job").lease.is_none(), "{what}");
-    // The next one works, and finds whatever was left.
+    // The next one works, and finds what was left.
     desk.done(&["record", "job", "error"]);
     let count: u64 = desk.record("job").ledger.counts.values().sum();
     desk.write("count", &count.to_string());
@@ -312,7 +312,7 @@ fn a_failing_disk_at_every_system_call_of_record() {
     assert!(faults > 20, "{faults}");
 }
 
-/// A record that is too long for the ring is written in two steps. Until the second is made, nobody believes it.
+/// A record that is too long for the ring is written in two steps. Until the second, readers ignore it.
 #[test]
 fn killed_between_the_history_and_the_record() {
     let prepare = || {

@@ -11,7 +11,7 @@ use crate::common::{Holder, Said, Site, contains, lines, sorted};
 use fencepost_testkit::eventually;
 use serde_json::json;
 
-/// A store that nobody can open or make.
+/// A store that cannot be opened or created.
 const OUT_OF_REACH: &str = "sqlite:/proc/no/such/store.db";
 
 /// Every byte, in no order that a line or a character could survive by luck.
@@ -388,7 +388,7 @@ fn events_are_json_lines_and_the_last_says_who_ended_it() {
     assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("ran\n", ""));
 }
 
-/// Whoever was killed left its output behind, for a while.
+/// A killed run leaves its output behind, for a while.
 #[test]
 fn output_that_was_left_behind_is_removed_when_it_is_old() {
     let site = Site::new();

@@ -1,4 +1,4 @@
-//! Slots through the real binary: one run for each, whoever triggers it and however late.
+//! Slots through the real binary: one run for each, from any trigger and however late.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};

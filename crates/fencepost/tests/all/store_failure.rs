@@ -118,8 +118,7 @@ fn a_store_made_read_only_with_its_index_under_a_running_job() {
     read_only(&["store.db", "store.db-wal", "store.db-shm"]);
 }
 
-/// Root writes where it has no permission to, and whoever has a file open is not asked again; what is immutable
-/// nobody writes to.
+/// Root can write without permission, and an open file is not checked again; an immutable file cannot be written.
 fn read_only(files: &[&str]) {
     let (place, mut run, tree) = running();
     let broken = Instant::now();
@@ -252,7 +251,7 @@ fn start(place: &Place) -> (Running, Vec<i32>) {
     (run, place.tree())
 }
 
-/// The job is dead before its lease can pass on, and nobody says that it is held or done.
+/// The job is dead before its lease can pass on, and no message says that it is held or done.
 fn stopped_in_time(place: &Place, run: &mut Running, tree: &[i32], broken: Instant) {
     eventually("the tree is dead", || all_dead(tree));
     assert!(broken.elapsed() <= TTL, "dead after {:?}", broken.elapsed());
@@ -285,7 +284,7 @@ fn out_of_reach() -> Place {
     place
 }
 
-/// Files that nobody can write to while this lives.
+/// Files that cannot be written while this lives.
 struct Immutable {
     paths: Vec<PathBuf>,
 }

@@ -41,13 +41,13 @@ fn a_user_whom_only_the_network_knows_is_asked_for() {
     let store = format!("store   sqlite:{}/.local/state/fencepost/store.db", home.display());
     assert_eq!((known.code, known.stdout.lines().next()), (0, Some(store.as_str())), "{known:?}");
     assert_eq!(status_by("trap '' CHLD; exec \"$0\" status", site.path("").to_str().unwrap()), known);
-    // With nobody to ask there is no place for the store, and saying so is better than one that depends on `$HOME`.
+    // Without a passwd entry there is no place for the store, and saying so is better than one that depends on `$HOME`.
     let unknown = status("/nonexistent");
     assert_eq!(unknown.code, 125, "{unknown:?}");
     assert!(unknown.stderr.contains("Set FENCEPOST_STATE_DIR"), "{unknown:?}");
 }
 
-/// What a run remembers is nobody else's, whatever the umask.
+/// A run's memory is private under any umask.
 #[test]
 fn everything_in_the_state_directory_is_its_owners_alone() {
     let site = Site::new();
@@ -77,7 +77,7 @@ fn a_standard_stream_that_is_closed_is_no_file_of_ours() {
     assert!(said.code == 0 && said.stdout.contains("ok"), "{said:?}");
 }
 
-/// Whoever has stopped reading is an error to us, and not our end.
+/// A reader that has stopped is an error, not the end of this process.
 #[test]
 fn a_reader_who_is_gone_does_not_end_the_run() {
     let site = Site::new();

@@ -79,7 +79,7 @@ fn a_configuration_directly_in_a_directory_open_to_all_is_not_considered() {
         let said = scene.say(directory, &["status"]);
         contains(&said.stdout, &["config  none"]);
     }
-    // Named, it is used: nobody but its owner can replace it there.
+    // Named, it is used: only its owner can replace it there.
     let said = scene.say("open", &["run", "j", "--config", "fencepost.toml"]);
     assert_eq!((said.code, said.stdout.as_str()), (0, "ran\n"), "{said:?}");
     // One below it is found.

@@ -1,4 +1,4 @@
-//! What fencepost prints where nobody reads it, or where it cannot be written.
+//! Output without a reader, or to a place that cannot be written.
 
 use std::fs::{self, File};
 use std::io::{PipeReader, Read, Write, pipe};
@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-/// A pipe that takes no more, and the end that nobody reads.
+/// A full pipe, and its end that is not read.
 fn full_pipe() -> (PipeReader, std::io::PipeWriter) {
     let (reader, mut writer) = pipe().unwrap();
     let flags = OFlag::from_bits_truncate(fcntl(&writer, FcntlArg::F_GETFL).unwrap());

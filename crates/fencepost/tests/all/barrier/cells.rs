@@ -31,7 +31,7 @@ impl Rule {
         }
     }
 
-    /// The slot that counts for whoever asks now, and one before it that does not.
+    /// The slot that counts for the asking slot, and one before it that does not.
     fn slots(self, asker: Wall) -> (Wall, Wall) {
         let year: i32 = at(asker)[..4].parse().unwrap();
         let new_year = |year| fencepost_core::zone::Zone::utc().parse_time(&format!("{year}-01-01")).unwrap();
@@ -302,7 +302,7 @@ fn a_store_that_cannot_be_opened() {
         let cell = Cell::new(rule);
         cell.good();
         let need = cell.rule.need();
-        std::fs::write(cell.desk.path("broken"), "this is not a database, whatever its name may say of it").unwrap();
+        std::fs::write(cell.desk.path("broken"), "this is not a database, although its name says so").unwrap();
         let (code, json) = cell.desk.gate(&[need, "--store", "sqlite:broken"]);
         assert_eq!((code, &json["decision"]), (15, &"halt".into()), "{json}");
         contains(json["reason"].as_str().unwrap(), &["The ledger of up cannot be read"]);

@@ -78,7 +78,7 @@ fn several_artifacts_are_a_directory_of_copies() {
     assert!(desk.pins().is_empty());
 }
 
-/// The same file under whatever name it is called, from wherever.
+/// The same file under several names and from several directories.
 #[test]
 fn an_artifact_has_one_name_in_every_directory() {
     let desk = Desk::configured("[job.up]\n[job.down]\n");
@@ -111,7 +111,7 @@ fn what_a_killed_wrapper_left_is_removed_by_the_next_run_and_what_is_in_use_is_n
     let used = Holder::start(desk.command(&["run", "third", "--needs", "up@any,artifact=data", "-c", READ_LATER]));
     assert_eq!(desk.pins().len(), 2);
     holder.kill();
-    assert_eq!(desk.pins().len(), 2, "nobody was there to remove it");
+    assert_eq!(desk.pins().len(), 2, "no process was left to remove it");
     desk.done(&["run", "fourth", "--needs", "up@any,artifact=data", "--", "true"]);
     assert_eq!(desk.pins().len(), 1);
     assert_eq!(used.finish().stdout, "bytes");

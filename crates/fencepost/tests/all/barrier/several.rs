@@ -72,7 +72,7 @@ fn yesterdays_leftovers_halt_with_a_sentence_for_tired_people() {
         "fencepost: halt: reference has no record for its slot of 2026-03-11 07:00 (Asia/Tokyo): it did not run. Its \
          last good run was for 2026-03-10 07:00 (Asia/Tokyo); what lies there may be as old as that.\n"
     );
-    // And under `run`, by its configuration alone, whatever day it is.
+    // And under `run`, by its configuration alone, on any day.
     let said = desk.say(&["run", "article", "--now"]);
     assert_eq!((said.code, desk.has("published")), (115, false), "{said:?}");
     contains(&said.stderr, &["article was halted, nothing was run", "it did not run", "2026-03-10 07:00 (Asia/Tokyo)"]);

@@ -182,7 +182,7 @@ fn a_holder_that_was_killed_together_with_its_keeper_is_lost_to_whoever_asks() {
     assert_eq!(desk.gate(&["up@any"]).0, 0);
 }
 
-/// The wait is the job's time as well: whoever wants it to stop is heard.
+/// The wait belongs to the job's time as well: a signal to stop is handled.
 #[test]
 fn a_run_that_waits_for_an_upstream_can_be_replaced() {
     let desk = Desk::new();

@@ -34,7 +34,7 @@ fn a_day_ends_at_its_own_midnight() {
                 assert_eq!(gate(rule, "--slot", &format!("{next}T00:00")), 15, "{zone} {next} {rule}");
                 assert_eq!(gate(rule, "--date", next), 15, "{zone} {next} {rule}");
             }
-            // Two seconds later, real time says, whatever the calendars do.
+            // Two seconds later in real time, independent of the calendars.
             assert_eq!(gate("up@within=2s", "--slot", &format!("{next}T00:00:01")), 0, "{zone} {next}");
             assert_eq!(gate("up@within=1s", "--slot", &format!("{next}T00:00:01")), 15, "{zone} {next}");
             // And the first instant of the next day is the next day.
@@ -142,7 +142,7 @@ fn an_old_slot_is_judged_by_its_newest_attempt() {
     assert_eq!(gate("2026-01-03T00:00Z"), 15, "never run");
 }
 
-/// Whoever asks for the newest slot gets it, in whatever order slots were recorded.
+/// The newest slot is found in whichever order slots were recorded.
 #[test]
 fn the_newest_slot_stays_while_older_ones_are_recorded_after_it() {
     let desk = Desk::new();
@@ -160,7 +160,7 @@ fn the_newest_slot_stays_while_older_ones_are_recorded_after_it() {
     assert_eq!(desk.say(&["gate", "up@same-slot", "--slot", "2026-02-01T12:00Z"]).code, 15);
 }
 
-/// A job that runs over midnight belongs to the day of its slot, to itself and to whoever asks.
+/// A job that runs over midnight belongs to the day of its slot, for itself and for its downstreams.
 #[test]
 fn a_run_that_spans_midnight_belongs_to_the_day_of_its_slot() {
     let desk = Desk::new();

@@ -129,7 +129,7 @@ impl Desk {
         pages.flat_map(|page| page.attempts.into_iter().chain(page.details)).collect()
     }
 
-    /// Changes a record as nobody does, for states that take days to come about.
+    /// Edits a record directly, for states that take days to come about.
     pub fn edit(&self, name: &str, change: impl Fn(&mut Record)) {
         loop {
             let store = self.store();
@@ -144,7 +144,7 @@ impl Desk {
         }
     }
 
-    /// Puts something that nobody can read in the place of a record.
+    /// Replaces a record by unreadable bytes.
     pub fn damage(&self, name: &str) {
         let store = self.store();
         let key = Key::job(&job(name));

@@ -36,7 +36,7 @@ impl Scene {
         self.directory.path().join(name)
     }
 
-    /// `fencepost publish` as a run with this token calls it. The store is one that nobody asks before the write.
+    /// `fencepost publish` as a run with this token calls it. The store does not exist: the write does not need it.
     pub fn publish(&self, token: u64, arguments: &[&str]) -> Command {
         let mut command = Command::new(FENCEPOST);
         self.as_run(&mut command, token);
@@ -81,7 +81,7 @@ pub fn names(directory: &Path) -> Vec<String> {
 pub fn with_input(command: &mut Command, input: &str) -> Output {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("fencepost starts");
-    // Whoever is refused at once does not read it.
+    // A writer that is refused at once does not read its input.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().expect("fencepost ends")
 }

@@ -72,7 +72,7 @@ fn a_branch_that_was_lost_after_its_fence_is_pushed_again() {
         assert!(!clone.publish(5).unwrap().already_applied);
         assert_eq!(scene.subjects("main"), ["seed", "one"]);
     }
-    // Somebody went on from there: that is no loss.
+    // A person committed on top of it: that is no loss.
     let person = scene.clone("person");
     person.commit("two");
     git(&person.path, &["push", "--quiet", "origin", "main"]);

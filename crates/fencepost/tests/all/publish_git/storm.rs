@@ -43,7 +43,7 @@ fn storm(scene: &Scene, pushers: u64, rounds: u64) {
     assert!(fence.is_sorted_by(|a, b| a < b), "a stale token won: {fence:?}");
     assert_eq!(branch, fence, "a commit without its fence, or a fence without its commit");
     assert_eq!(fence.iter().copied().collect::<BTreeSet<_>>(), accepted, "what was acknowledged is not what landed");
-    assert!(!accepted.is_empty() && refused + behind > 0, "nobody met anybody");
+    assert!(!accepted.is_empty() && refused + behind > 0, "no writers met");
 }
 
 /// Takes a token, builds on what it last saw of the remote, and pushes.

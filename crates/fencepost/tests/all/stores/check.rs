@@ -98,7 +98,7 @@ fn a_store_that_does_not_compare_is_refused_and_never_used() {
         assert!(results(&report).contains(&(name, "failed")), "{name}: {report}");
     }
     contains(&with_password(&["store", "check", &fake]).stdout, &["NOT KEPT", "refused: it must not be used."]);
-    // The first use finds it out by itself, whatever was asked for.
+    // The first use finds it out by itself, with any options.
     for options in [&[][..], &["--on-store-error", "run"]] {
         let said = with_password(&[&["--store", &fake, "run", "a"], options, &["--", "touch", "ran"]].concat());
         assert_eq!(said.code, 125, "{said:?}");

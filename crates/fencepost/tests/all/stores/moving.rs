@@ -38,7 +38,7 @@ fn everything_moves_tokens_go_on_and_the_source_grants_nothing() {
     assert_eq!(site.say(&["run", "held", "--", "true"]).code, 0);
     let before = site.runs(&["-n", "1000"]);
 
-    // Not while somebody is at work, and nothing is changed by trying.
+    // Not while a run is going, and the attempt changes nothing.
     let said = site.say(&["store", "move", &from, &to]);
     assert_eq!(said.code, 11, "{said:?}");
     contains(&said.stderr, &["held", "while no lease is held"]);
@@ -227,11 +227,11 @@ fn a_copy_that_is_killed_goes_on_when_it_is_repeated() {
         thread::sleep(Duration::from_millis(delay));
         let _ = copy.kill();
         copy.wait().unwrap();
-        // Before it has taken the other store, that one is nobody's.
+        // Before it has taken the other store, that one belongs to no job.
         if site.say(&["--store", &from, "run", "unseen", "--", "true"]).code == 0 {
             continue;
         }
-        // Whatever is half done: no job is granted by both.
+        // In every half-done state: no job is granted by both.
         let job = &jobs[delay as usize % jobs.len()];
         let both = [&from, &to].map(|store| {
             let said = site.say(&["--store", store, "run", job, "-c", TELL]);
@@ -270,7 +270,7 @@ fn a_token_is_raised_above_what_targets_have_seen_and_never_lowered() {
     assert!(token(&site.say(&["run", "a", "-c", TELL])) > ahead + 5);
     assert_eq!(site.say(&["run", "a", "-c", &script]).code, 0);
 
-    // The store is lost, and with it its identity. The file's fence is above whatever this clock says.
+    // The store is lost, and its identity too. The file's fence is above this clock.
     std::fs::remove_dir_all(site.state()).unwrap();
     let said = site.say(&["store", "recover", "a", "--fence", out.to_str().unwrap()]);
     assert_eq!(said.code, 0, "{said:?}");

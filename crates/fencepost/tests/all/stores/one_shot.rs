@@ -1,4 +1,4 @@
-//! Stores without a clock: a holder that died on another host, and nobody left but processes that come and go.
+//! Stores without a clock: a holder that died on another host, and only one-shot processes to notice.
 
 use std::fs;
 use std::path::Path;
@@ -78,7 +78,7 @@ fn a_git_repository() {
     ran_again(&git(&site), &site);
 }
 
-/// A holder that lives is watched until it is seen to live, whatever its clock says.
+/// A live holder is watched until it is seen to live, independent of its clock.
 #[test]
 fn a_holder_that_lives_is_left_alone() {
     let site = Site::new();

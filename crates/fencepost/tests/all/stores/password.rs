@@ -19,7 +19,7 @@ fn private(site: &Site, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// A server that lets nobody in without the password, and its URL without it.
+/// A server that requires the password, and its URL without it.
 fn postgres() -> (Postgres, String) {
     let server = Postgres::start(POSTGRES);
     let database = server.database();

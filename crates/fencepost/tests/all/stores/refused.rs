@@ -32,7 +32,7 @@ fn a_database_that_is_bind_mounted_by_itself_is_refused() {
 #[test]
 fn plain_text_to_another_host_is_refused_and_the_error_names_the_option() {
     let site = Site::new();
-    // 192.0.2.0/24 belongs to nobody: what is refused is refused without a connection.
+    // 192.0.2.0/24 is reserved for documentation: the refusal comes without a connection.
     for (url, option) in [
         ("redis://:s3cret@192.0.2.1:6379", "?insecure=1"),
         ("postgres://u:s3cret@192.0.2.1/d?sslmode=prefer", "sslmode=disable"),

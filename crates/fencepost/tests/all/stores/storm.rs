@@ -110,7 +110,8 @@ fn watch(out: &Path, going: &AtomicBool) {
 }
 
 fn judge(url: &str, log: &str, runs: &[serde_json::Value], ran: u64) {
-    // P1 and P5: in the order in which they began, tokens increase, and nobody begins before the one before has ended.
+    // P1 and P5: in the order in which they began, tokens increase, and no run begins before the previous one has
+    // ended.
     let mut last = (0, "end");
     let mut begun = BTreeMap::new();
     for line in log.lines() {

@@ -1,4 +1,4 @@
-//! A home directory of its own with a configuration and a crontab in it, so that nobody's triggers are touched.
+//! A home directory of its own with a configuration and a crontab, so that no user's triggers are touched.
 #![allow(dead_code, reason = "each file of tests uses its part")]
 
 use std::fs;
