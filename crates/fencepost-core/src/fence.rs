@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use crate::format::{OLDEST, Unknown, Unreadable, decode_up_to, encode};
 use crate::name::Job;
+use crate::spelling::Spelled;
 use crate::time::Wall;
 use crate::token::{RunId, StoreId, Token};
 
@@ -69,10 +70,7 @@ pub enum Mode {
 
 impl Mode {
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Many => "many",
-            Self::Once => "once",
-        }
+        self.word()
     }
 }
 

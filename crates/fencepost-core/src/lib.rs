@@ -7,6 +7,7 @@
 //! * [`zone`]: time zones by name, and dates in them.
 //! * [`schedule`]: when a job is due.
 //! * [`slot`]: which slot a run is for.
+//! * [`spelling`]: the words by which people write each choice.
 //! * [`plan`]: which slots run now, which are dropped, and why.
 //! * [`agenda`]: when jobs are started, for whoever schedules them here.
 //! * [`advice`]: what the ledger suggests about a job's terms.
@@ -58,6 +59,7 @@ pub mod said;
 pub mod schedule;
 pub mod skips;
 pub mod slot;
+pub mod spelling;
 pub mod time;
 pub mod token;
 pub mod transition;

@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use crate::name::Job;
 use crate::nearest::nearest;
+use crate::spelling::Spelled;
 
 /// One upstream, and which outcome and artifacts of it are required.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -79,11 +80,7 @@ pub enum OnEmpty {
 
 impl OnEmpty {
     pub fn parse(text: &str) -> Result<Self, NeedError> {
-        match text {
-            "skip" => Ok(Self::Skip),
-            "proceed" => Ok(Self::Proceed),
-            _ => Err(NeedError(format!("on-empty={text}: it is skip or proceed"))),
-        }
+        Self::of_word(text).ok_or_else(|| NeedError(format!("on-empty={text}: it is skip or proceed")))
     }
 }
 
