@@ -11,8 +11,9 @@ use fencepost_core::time::Wall;
 use fencepost_core::zone::{Date, Zone};
 
 use crate::args::RunOptions;
-use crate::config::{self, CatchUpMode, CatchUpOrder, Config, JobConfig, Located, Mistake, SlotUnit};
+use crate::config::{Config, Mistake};
 use crate::exit::Failure;
+use crate::options::{Given, JobOptions, SlotUnit, WrittenSlot};
 
 pub use fencepost_view::plan::YEAR;
 
@@ -26,15 +27,15 @@ pub fn zone(given: Option<&str>, config: Option<&Config>, name: &Name) -> Result
 }
 
 /// The zone that the configuration gives a job.
-pub fn written_zone(config: &Config, keys: &JobConfig) -> Result<Zone, Mistake> {
-    match keys.timezone.as_ref().or(config.timezone.as_ref()) {
+pub fn written_zone(config: &Config, keys: &JobOptions) -> Result<Zone, Mistake> {
+    match keys.timezone.as_ref().or(config.top.timezone.as_ref()) {
         None => Ok(Zone::utc()),
         Some(written) => Zone::parse(&written.value).map_err(|error| Mistake::at(written, error.to_string(), None)),
     }
 }
 
 /// When a job is due, as the configuration writes it.
-pub fn written_schedule(keys: &JobConfig, zone: &Zone) -> Result<Option<Schedule>, Mistake> {
+pub fn written_schedule(keys: &JobOptions, zone: &Zone) -> Result<Option<Schedule>, Mistake> {
     if let Some(written) = &keys.schedule {
         let parsed = Schedule::parse(&written.value, zone);
         return parsed.map(Some).map_err(|error| Mistake::at(written, error.to_string(), None));
@@ -50,7 +51,7 @@ pub fn schedule(config: &Config, name: &Name) -> Result<Option<Schedule>, Failur
     schedule_in(config, config.job(name), &zone)
 }
 
-fn schedule_in(config: &Config, keys: &JobConfig, zone: &Zone) -> Result<Option<Schedule>, Failure> {
+fn schedule_in(config: &Config, keys: &JobOptions, zone: &Zone) -> Result<Option<Schedule>, Failure> {
     written_schedule(keys, zone).map_err(|mistake| config.failure(&mistake))
 }
 
@@ -62,9 +63,9 @@ pub fn every_text(every: Duration) -> String {
     }
 }
 
-/// The zone of whoever belongs to no job: the one of the command line, the configuration's, or UTC.
+/// The zone of a verb that is about no single job: the one of the command line, the configuration's, or UTC.
 pub fn zone_of_all(given: Option<&str>, config: Option<&Config>) -> Result<Zone, Failure> {
-    match (given, config.and_then(|config| Some((config, config.timezone.as_ref()?)))) {
+    match (given, config.and_then(|config| Some((config, config.top.timezone.as_ref()?)))) {
         (Some(given), _) => Zone::parse(given).map_err(|error| Failure::Usage(format!("--tz: {error}"))),
         (None, None) => Ok(Zone::utc()),
         (None, Some((config, written))) => {
@@ -161,109 +162,72 @@ fn begun(unit: SlotUnit, zone: &Zone, now: Wall) -> Wall {
     Wall(now.0 - (now.0 - day.0).rem_euclid(unit))
 }
 
-/// What the command line says about slots, or else the configuration.
+/// How the slot of a run is found: what the command line says, or else the configuration. `merged` has the options of both.
 pub fn slot_rule(
-    options: &RunOptions,
+    run: &RunOptions,
     config: Option<&Config>,
-    keys: &JobConfig,
+    merged: &JobOptions,
     zone: &Zone,
 ) -> Result<SlotRule, Failure> {
-    let RunOptions { basics, more } = options;
-    let on_lost = match more.on_lost.or(keys.on_lost) {
-        Some(config::OnLost::Halt) => OnLost::Halt,
-        _ => OnLost::Rerun,
-    };
-    let retries = more.retries.or(keys.retries).unwrap_or(0);
-    let given = CatchUp {
-        slack: more.slack,
-        catch_up: more.catch_up,
-        within: more.catch_up_within,
-        mode: more.catch_up_mode,
-        order: more.catch_up_order,
-        spacing: more.catch_up_spacing,
-    };
-    let repeat = if more.again { Repeat::Again } else { Repeat::No };
+    let typed = &run.typed.0;
+    let (on_lost, retries) = (merged.on_lost(), merged.retries());
+    let repeat = if run.again { Repeat::Again } else { Repeat::No };
     let named = Named { slot: Wall(0), repeat, on_lost, retries, slack: None };
-    if let Some(text) = &more.slot {
-        return named_slot(text, Named { slack: Some(given.unchecked(keys).slack), ..named }, zone);
+    if let Some(slot) = &typed.slot {
+        return named_slot(&slot.value, Named { slack: Some(merged.slack()), ..named }, zone);
     }
-    let schedule = match (&more.schedule, more.every) {
-        (Some(text), _) => Some(parse(text, zone)?),
-        (None, Some(every)) => Some(parse(&every_text(every), zone)?),
-        (None, None) => match config.filter(|config| config.jobs.contains_key(&basics.job)) {
-            Some(config) => schedule_in(config, keys, zone)?,
+    let schedule = match (&typed.schedule, &typed.every) {
+        (Some(text), _) => Some(parse(&text.value, zone)?),
+        (None, Some(every)) => Some(parse(&every_text(every.value), zone)?),
+        (None, None) => match config.filter(|config| config.jobs.contains_key(&run.job)) {
+            Some(config) => schedule_in(config, merged, zone)?,
             None => None,
         },
     };
     let Some(schedule) = schedule else {
-        return match keys.slot {
-            Some(unit) => Ok(SlotRule::Unit(unit, named)),
-            None if more.now || more.again => Err(Failure::Usage(format!(
+        return match merged.slot.value() {
+            Some(slot) => named_slot(&slot, named, zone),
+            None if run.now || run.again => Err(Failure::Usage(format!(
                 "{} has no schedule and no slots, so that there is nothing to do again or early. Leave --now and \
                  --again out, or give --schedule or --slot.",
-                basics.job
+                run.job
             ))),
             None => Ok(SlotRule::None { on_lost, retries }),
         };
     };
-    let asked = match (more.now, more.again) {
+    let asked = match (run.now, run.again) {
         (true, _) => Asked::Now,
         (_, true) => Asked::Again,
         _ => Asked::Due,
     };
-    Ok(SlotRule::Due(Box::new(Scheduled { schedule, terms: given.terms(keys)?, asked, on_lost, retries })))
+    Ok(SlotRule::Due(Box::new(Scheduled { schedule, terms: terms(merged)?, asked, on_lost, retries })))
 }
 
-/// What a command line may say about catching up.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CatchUp {
-    pub slack: Option<Duration>,
-    pub catch_up: Option<u32>,
-    pub within: Option<Duration>,
-    pub mode: Option<CatchUpMode>,
-    pub order: Option<CatchUpOrder>,
-    pub spacing: Option<Duration>,
+/// How much is caught up, and how, if that can be kept.
+pub fn terms(options: &JobOptions) -> Result<plan::Terms, Failure> {
+    let terms = unchecked_terms(options);
+    terms.check().map_err(|error| Failure::Usage(format!("--catch-up: {error}")))?;
+    Ok(terms)
 }
 
-impl CatchUp {
-    pub fn terms(self, keys: &JobConfig) -> Result<plan::Terms, Failure> {
-        let terms = self.unchecked(keys);
-        terms.check().map_err(|error| Failure::Usage(format!("--catch-up: {error}")))?;
-        Ok(terms)
-    }
-
-    /// The same, whether or not it can be kept.
-    pub fn unchecked(self, keys: &JobConfig) -> plan::Terms {
-        let key = |key: &Option<Located<Duration>>| key.as_ref().map(|key| key.value);
-        let built_in = plan::Terms::default();
-        plan::Terms {
-            catch_up: self.catch_up.or(keys.catch_up.as_ref().map(|key| key.value)).unwrap_or(built_in.catch_up),
-            within: self.within.or(key(&keys.catch_up_within)),
-            mode: match self.mode.or(keys.catch_up_mode) {
-                Some(CatchUpMode::Collapse) => plan::Mode::Collapse,
-                _ => plan::Mode::Each,
-            },
-            order: match self.order.or(keys.catch_up_order) {
-                Some(CatchUpOrder::Newest) => plan::Order::NewestFirst,
-                _ => plan::Order::OldestFirst,
-            },
-            spacing: self.spacing.or(key(&keys.catch_up_spacing)).unwrap_or(built_in.spacing),
-            slack: self.slack.or(key(&keys.slack)).unwrap_or(built_in.slack),
-        }
+/// How much is caught up, and how, whether or not it can be kept.
+pub fn unchecked_terms(options: &JobOptions) -> plan::Terms {
+    plan::Terms {
+        catch_up: options.catch_up(),
+        within: options.catch_up_within.value(),
+        mode: options.catch_up_mode(),
+        order: options.catch_up_order(),
+        spacing: options.catch_up_spacing(),
+        slack: options.slack(),
     }
 }
 
-fn named_slot(text: &str, named: Named, zone: &Zone) -> Result<SlotRule, Failure> {
-    let unit = match text {
-        "day" => Some(SlotUnit::Day),
-        "hour" => Some(SlotUnit::Hour),
-        "minute" => Some(SlotUnit::Minute),
-        _ => None,
-    };
-    if let Some(unit) = unit {
+fn named_slot(written: &WrittenSlot, named: Named, zone: &Zone) -> Result<SlotRule, Failure> {
+    let text = match written {
         // The unit has begun by the clock of this host; other clocks do not matter.
-        return Ok(SlotRule::Unit(unit, Named { slack: None, ..named }));
-    }
+        WrittenSlot::Unit(unit) => return Ok(SlotRule::Unit(*unit, Named { slack: None, ..named })),
+        WrittenSlot::At(text) => text,
+    };
     let slot = zone
         .parse_time(text)
         .map_err(|error| Failure::Usage(format!("--slot is day, hour, minute or a time: {error}")))?;

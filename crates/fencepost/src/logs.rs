@@ -11,15 +11,8 @@ use fencepost_core::token::RunId;
 use jiff::Timestamp;
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::config::{JobConfig, Logs};
+use crate::options::{Given, JobOptions, Logs};
 use crate::place::Place;
-
-/// The most that is kept of one run, if the configuration does not say.
-pub const MAX_BYTES: u64 = 10 * 1024 * 1024;
-
-/// How long it is kept, and of how many runs.
-const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
-const KEEP: u32 = 100;
 
 /// The logs of one job.
 #[derive(Clone, Debug)]
@@ -42,19 +35,19 @@ impl Shelf {
     /// Whether a job's output is kept. Under `up` there is nobody else to see it, so that it is unless the
     /// configuration says otherwise.
     pub fn is_wanted(logs: &Logs, by_up: bool) -> bool {
-        logs.enabled.unwrap_or(by_up)
+        logs.enabled.value().unwrap_or(by_up)
     }
 
-    pub fn of(place: &Place, job: &Job, keys: &JobConfig) -> Self {
-        let logs = &keys.logs;
-        let all = logs.directory.clone().unwrap_or_else(|| place.state.join("logs"));
+    pub fn of(place: &Place, job: &Job, keys: &JobOptions) -> Self {
+        let logs = keys.logs();
+        let all = logs.directory.value().unwrap_or_else(|| place.state.join("logs"));
         let key = Key::job(job);
         let name = key.as_str().split_once('/').map_or(key.as_str(), |(_, name)| name);
         Self {
             directory: all.join(name),
-            max_bytes: logs.max_bytes.unwrap_or(MAX_BYTES),
-            max_age: logs.max_age.as_ref().map_or(MAX_AGE, |age| age.value),
-            keep: logs.keep.unwrap_or(KEEP) as usize,
+            max_bytes: logs.max_bytes(),
+            max_age: logs.max_age(),
+            keep: logs.keep() as usize,
         }
     }
 

@@ -11,6 +11,7 @@ mod file;
 mod inside;
 mod logs;
 mod notify;
+mod options;
 mod password;
 mod place;
 mod report;

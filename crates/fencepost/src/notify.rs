@@ -21,7 +21,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::Global;
 use crate::command::run::again;
-use crate::config::{Notice, Notify};
+use crate::config::Notice;
+use crate::options::Given;
 use crate::place::Place;
 use crate::report::Voice;
 use crate::settings::Settings;
@@ -97,8 +98,8 @@ pub struct Teller {
 impl Teller {
     /// `None` if the configuration asks for no notification about this job.
     pub fn of(global: &Global, settings: &Settings, place: &Place, job: &Job, run: RunId) -> Option<Self> {
-        let notify = &settings.keys.notify;
-        if *notify == Notify::default() {
+        let options = &settings.options;
+        if !options.notifies() {
             return None;
         }
         let config = place.config.as_ref();
@@ -111,16 +112,16 @@ impl Teller {
             state: place.state.clone(),
             config: config.map(|config| config.path.clone()),
             directory: config.map(|config| config.directory.clone()),
-            environment: settings.keys.environment.clone(),
+            environment: options.environment(),
             zone: settings.zone.name().to_string(),
             host: place.host.name.clone(),
             verbose: global.verbose,
-            ping: notify.ping.clone(),
-            on_error: notify.on_error.as_ref().map(Way::of),
-            on_halt: notify.on_halt.as_ref().map(Way::of),
-            on_recovered: notify.on_recovered.as_ref().map(Way::of),
-            on_skips: notify.on_skips.as_ref().and_then(|on| {
-                let way = on.notify.as_ref().or(notify.on_error.as_ref()).map(Way::of);
+            ping: options.ping.value(),
+            on_error: options.on_error.value().map(Way::of),
+            on_halt: options.on_halt.value().map(Way::of),
+            on_recovered: options.on_recovered.value().map(Way::of),
+            on_skips: options.on_skips.value().and_then(|on| {
+                let way = on.notify.or(options.on_error.value()).map(Way::of);
                 way.map(|way| (u64::from(on.count), way))
             }),
         };
@@ -228,10 +229,10 @@ impl Brief {
 }
 
 impl Way {
-    fn of(notice: &Notice) -> Self {
+    fn of(notice: Notice) -> Self {
         match notice {
-            Notice::Command(command) => Self::Command(command.clone().into()),
-            Notice::Url(url) => Self::Url(url.clone()),
+            Notice::Command(command) => Self::Command(command.words()),
+            Notice::Url(url) => Self::Url(url),
         }
     }
 

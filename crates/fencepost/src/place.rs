@@ -75,7 +75,7 @@ impl Place {
     pub fn elsewhere(&self, global: &Global, url: &str) -> Self {
         let url = std::env::current_dir().map_or(url.to_string(), |here| absolute(url, &here));
         warn_of_password(global, &url);
-        let configured = self.config.as_ref().and_then(|config| config.store.as_ref());
+        let configured = self.config.as_ref().and_then(|config| config.top.store.as_ref());
         let named_by = match configured {
             Some(store) if store.value == url => NamedBy::Configuration,
             _ => NamedBy::CommandLine,
@@ -184,7 +184,7 @@ impl Place {
         }
         // The file belongs to the store that stands beside it. It is nobody else's business.
         let of_config = self.config.as_ref().filter(|_| self.named_by == NamedBy::Configuration);
-        let file = of_config.and_then(|config| config.store_password_file.as_ref());
+        let file = of_config.and_then(|config| config.top.store_password_file.as_ref());
         file.map(|file| password::from_file(&file.value, "store_password_file")).transpose()
     }
 
@@ -219,7 +219,9 @@ impl Place {
 
     /// Says that a password is set which the store will not get.
     fn warn_of_unsent_password(&self, global: &Global) {
-        let Some(config) = self.config.as_ref().filter(|config| config.store_password_file.is_none()) else { return };
+        let Some(config) = self.config.as_ref().filter(|config| config.top.store_password_file.is_none()) else {
+            return;
+        };
         let set = [password::VARIABLE, password::FILE_VARIABLE].into_iter().find(|name| {
             let value = std::env::var_os(name);
             value.is_some_and(|value| !value.is_empty())
@@ -274,7 +276,7 @@ fn store(global: &Global, config: Option<&Config>, state: &Path) -> Result<(Stri
     if let Some(url) = &global.store {
         return Ok((here(url.clone()), NamedBy::CommandLine));
     }
-    let configured = config.and_then(|config| config.store.as_ref()).map(|store| store.value.clone());
+    let configured = config.and_then(|config| config.top.store.as_ref()).map(|store| store.value.clone());
     match (text_variable(password::STORE_VARIABLE)?, configured) {
         // A run told us, which tells no password: it is the store of the configuration.
         (Some(url), Some(configured)) if url == configured || url == bare(&configured) => {

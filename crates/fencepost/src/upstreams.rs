@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fencepost_core::barrier::{Need, OnEmpty, When};
-use fencepost_core::name::{Job, Name};
+use fencepost_core::barrier::Need;
+use fencepost_core::name::Name;
 use fencepost_core::schedule::Schedule;
 use fencepost_guard::artifact::{Base, Declared};
 use fencepost_guard::upstream_check::{LastDue, variable};
 use fencepost_view::recorded_schedule;
 
 use crate::calendar;
-use crate::config::{self, Config, JobConfig};
-use crate::duration;
+use crate::config::{Config, Located};
 use crate::exit::Failure;
+use crate::options::JobOptions;
 
 /// The directory that a job's artifacts are named from: its working directory.
 pub fn base(config: Option<&Config>, job: &Name) -> Result<Base, Failure> {
@@ -46,40 +46,18 @@ pub fn typed(base: &Base, path: &str) -> Result<String, Failure> {
     Ok(base.name_of(&whole, Path::new(path).is_relative()))
 }
 
-/// What the command line needs, or else the configuration. Paths of the command line start where we are.
-pub fn needs(given: &[String], config: Option<&Config>, keys: &JobConfig, base: &Base) -> Result<Vec<Need>, Failure> {
-    if given.is_empty() {
-        let Some(config) = config else { return Ok(Vec::new()) };
-        return keys.needs.iter().map(|need| configured(need, config, base)).collect();
-    }
-    let needs = given.iter().map(|text| {
-        let need = Need::parse(text, duration::parse).map_err(|error| Failure::Usage(format!("--needs: {error}")))?;
-        let name = |path: &String| Ok(artifact_name(config, &need.job.name, base, &typed(base, path)?));
+/// What a job needs. Paths of the command line start where we are, those of the configuration in the job's directory.
+pub fn needs(options: &JobOptions, config: Option<&Config>, base: &Base) -> Result<Vec<Need>, Failure> {
+    let needs = options.needed().iter().map(|need| {
+        let upstream = &need.job.value;
+        let name = |path: &Located<String>| {
+            let path = if path.is_typed() { typed(base, &path.value)? } else { path.value.clone() };
+            Ok(artifact_name(config, &upstream.name, base, &path))
+        };
         let artifacts = need.artifacts.iter().map(name).collect::<Result<_, Failure>>()?;
-        Ok(Need { artifacts, ..need })
+        Ok(Need { job: upstream.clone(), when: need.rule(), artifacts, on_empty: need.on_empty })
     });
     needs.collect()
-}
-
-fn configured(need: &config::Need, config: &Config, base: &Base) -> Result<Need, Failure> {
-    let when = match &need.when {
-        None => When::default(),
-        Some(written) => When::parse(&written.value, duration::parse)
-            .map_err(|error| config.mistake(written, error.to_string(), None))?,
-    };
-    Ok(Need {
-        job: Job::shared(need.job.value.clone()),
-        when,
-        artifacts: need
-            .artifacts
-            .iter()
-            .map(|path| artifact_name(Some(config), &need.job.value, base, &path.value))
-            .collect(),
-        on_empty: match need.on_empty {
-            config::OnEmpty::Skip => OnEmpty::Skip,
-            config::OnEmpty::Proceed => OnEmpty::Proceed,
-        },
-    })
 }
 
 /// Refuses what cannot be told apart by the job: two needs whose inputs would stand in one variable.
@@ -104,20 +82,16 @@ pub fn check_self(needs: &[Need], name: &Name) -> Result<(), Failure> {
     }
 }
 
-/// What the command line declares, or else the configuration.
-pub fn produces(given: &[String], keys: &JobConfig, base: &Base) -> Result<Vec<Declared>, Failure> {
-    if given.is_empty() {
-        let declared = keys.produces.iter().map(|produces| {
-            let path = base.name(Path::new(&produces.path.value));
-            let declared = Declared { path, min_bytes: produces.min_bytes.unwrap_or(1) };
-            declared.check().map_err(|error| Failure::Usage(format!("produces: {error}")))?;
-            Ok(declared)
-        });
-        return declared.collect();
-    }
-    let declared = given.iter().map(|text| {
-        let declared = Declared::parse(text).map_err(|error| Failure::Usage(format!("--produces: {error}")))?;
-        Ok(Declared { path: typed(base, &declared.path)?, ..declared })
+/// What a job makes.
+pub fn produces(options: &JobOptions, base: &Base) -> Result<Vec<Declared>, Failure> {
+    let declared = options.produced().iter().map(|file| {
+        let path = match file.path.is_typed() {
+            true => typed(base, &file.path.value)?,
+            false => base.name(Path::new(&file.path.value)),
+        };
+        let declared = Declared { path, min_bytes: file.min_bytes.unwrap_or(1) };
+        declared.check().map_err(|error| Failure::Usage(format!("produces: {error}")))?;
+        Ok(declared)
     });
     declared.collect()
 }

@@ -1,4 +1,4 @@
-//! What was typed.
+//! Command-line grammar.
 
 pub mod demo;
 pub mod operate;
@@ -16,13 +16,13 @@ use fencepost_core::ledger::Status;
 use fencepost_core::name::{Job, Name};
 use fencepost_core::token::Token;
 
-use crate::config::CatchUpMode;
 use crate::duration;
 use crate::exit::Code;
+use crate::options::{LEASE, ONCE, PLAN, Typed};
 use crate::report;
 use crate::show;
 use crate::version;
-pub use run::{OverlapChoice, RunBasics, RunOptions, Sink, StoreErrorChoice};
+pub use run::{RunOptions, Sink};
 
 /// Run it once, on fresh input, and let nothing stale write
 #[derive(Debug, Parser)]
@@ -34,27 +34,47 @@ pub struct Arguments {
     pub verb: Verb,
 }
 
+const GLOBAL: &str = "Global options";
+
 /// Options that stand on either side of the verb.
-#[derive(Clone, Debug, PartialEq, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Global {
     /// The store that holds the leases, as a URL (default: the embedded one, in the state directory)
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(long, global = true, value_name = "URL", help_heading = GLOBAL)]
     pub store: Option<String>,
     /// The configuration (default: FENCEPOST_CONFIG, or the nearest fencepost.toml)
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = GLOBAL)]
     pub config: Option<PathBuf>,
     /// Print JSON for programs
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub json: bool,
-    /// Say more
-    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    /// Print what the verb does, not only what is wrong
+    #[arg(short, long, global = true, conflicts_with = "quiet", help_heading = GLOBAL)]
     pub verbose: bool,
-    /// Say nothing
-    #[arg(short, long, global = true)]
+    /// Print nothing
+    #[arg(short, long, global = true, help_heading = GLOBAL)]
     pub quiet: bool,
 }
 
+/// The grammar of `run` alone. Cron starts `run` thousands of times a day, and building the whole grammar costs more than
+/// twice as much. The whole grammar explains the mistakes of a line that
+/// this one refuses.
+#[derive(Debug, Parser)]
+#[command(name = "fencepost", disable_help_flag = true, disable_help_subcommand = true)]
+struct RunArguments {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    verb: RunVerb,
+}
+
 #[derive(Debug, Subcommand)]
+enum RunVerb {
+    Run(Box<RunOptions>),
+}
+
+#[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Verb {
     /// Guard one run of a command
     Run(Box<RunOptions>),
@@ -71,7 +91,7 @@ pub enum Verb {
     /// Do an item of work once, however often it is asked for
     Once(Box<OnceOptions>),
     /// Show which slots of a job would run now, which are dropped, and why
-    Plan(PlanOptions),
+    Plan(Box<PlanOptions>),
     /// Wave off every trigger of a job until it is resumed
     Pause(PauseOptions),
     /// Let triggers of a job through again; what passed meanwhile is not caught up
@@ -148,12 +168,8 @@ pub enum LeaseVerb {
     Acquire {
         #[command(flatten)]
         job: JobArgument,
-        /// How long it lasts without a renewal (default: 5m, or as long as the store needs)
-        #[arg(long, value_parser = duration::parse, value_name = "D")]
-        ttl: Option<Duration>,
-        /// Wait this long for it if another holds it
-        #[arg(short, long, value_parser = duration::parse, value_name = "D")]
-        wait: Option<Duration>,
+        #[command(flatten)]
+        typed: Box<Typed<LEASE>>,
     },
     /// Renew a lease that is still held under its token
     Renew {
@@ -170,7 +186,7 @@ pub enum LeaseVerb {
         /// The token that acquire printed
         #[arg(long, value_parser = token, value_name = "T", required_unless_present = "force")]
         token: Option<Token>,
-        /// Take it from whoever holds it; a run that holds it is stopped, on another host at its next renewal
+        /// Take the lease from its holder; a run that holds it is stopped, on another host at its next renewal
         #[arg(long, conflicts_with = "token")]
         force: bool,
         /// Record how the work under it ended, in the same step; 12 if T no longer holds it, and nothing is recorded
@@ -192,12 +208,8 @@ pub enum LeaseVerb {
     Hold {
         #[command(flatten)]
         job: JobArgument,
-        /// How long it lasts without a renewal (default: 5m, or as long as the store needs)
-        #[arg(long, value_parser = duration::parse, value_name = "D")]
-        ttl: Option<Duration>,
-        /// Wait this long for it if another holds it
-        #[arg(short, long, value_parser = duration::parse, value_name = "D")]
-        wait: Option<Duration>,
+        #[command(flatten)]
+        typed: Box<Typed<LEASE>>,
     },
 }
 
@@ -280,23 +292,13 @@ pub struct OnceOptions {
     #[arg(long, value_name = "WHAT", default_value = "halt")]
     pub on_unknown: String,
     /// Run this string by sh -c
-    #[arg(short = 'c', value_name = "STRING", conflicts_with = "command")]
+    #[arg(short = 'c', value_name = "STRING", conflicts_with = "argv")]
     pub shell: Option<OsString>,
     /// The command, after --
-    #[arg(last = true, value_name = "CMD")]
-    pub command: Vec<OsString>,
-    /// How long the claim lasts without a renewal (default: 5m)
-    #[arg(long, value_parser = duration::parse, value_name = "D")]
-    pub ttl: Option<Duration>,
-    /// How long the command has between TERM and KILL (default: 10s, or a third of a shorter ttl)
-    #[arg(long, value_parser = duration::parse, value_name = "D")]
-    pub grace: Option<Duration>,
-    /// End the command if it runs longer
-    #[arg(long, value_parser = duration::parse, value_name = "D")]
-    pub timeout: Option<Duration>,
-    /// Wait this long if another is at it
-    #[arg(short, long, value_parser = duration::parse, value_name = "D")]
-    pub wait: Option<Duration>,
+    #[arg(id = "argv", last = true, value_name = "CMD")]
+    pub argv: Vec<OsString>,
+    #[command(flatten)]
+    pub typed: Typed<ONCE>,
 }
 
 #[derive(Debug, Args)]
@@ -307,27 +309,8 @@ pub struct PlanOptions {
     /// As it would be at this time (default: now)
     #[arg(long, value_name = "T")]
     pub at: Option<String>,
-    /// When the job is due (default: as the configuration or its last run says)
-    #[arg(long, value_name = "CRON")]
-    pub schedule: Option<String>,
-    /// The zone of the schedule
-    #[arg(long, value_name = "ZONE")]
-    pub tz: Option<String>,
-    /// A trigger this much early or late is on time (default: 1m)
-    #[arg(long, value_parser = duration::parse, value_name = "D")]
-    pub slack: Option<Duration>,
-    /// Of the slots that are due and not done, how many of the most recent run (default: 1)
-    #[arg(long, value_name = "N")]
-    pub catch_up: Option<u32>,
-    /// No slot older than this is caught up
-    #[arg(long, value_parser = duration::parse, value_name = "D")]
-    pub catch_up_within: Option<Duration>,
-    /// Whether each missed slot runs, or one run covers the gap (default: each)
-    #[arg(long, value_enum, value_name = "MODE")]
-    pub catch_up_mode: Option<CatchUpMode>,
-    /// The job is each host's own
-    #[arg(long)]
-    pub per_host: bool,
+    #[command(flatten)]
+    pub typed: Typed<PLAN>,
 }
 
 #[derive(Debug, Args)]
@@ -407,8 +390,8 @@ pub struct WhyOptions {
 impl Arguments {
     /// Reads the command line, or says what is wrong with it and which code to end with.
     pub fn from_command_line() -> Result<Self, Code> {
-        if let Some(arguments) = run::read() {
-            return Ok(arguments);
+        if let Some(RunArguments { global, verb: RunVerb::Run(options) }) = run_alone(std::env::args_os()) {
+            return Ok(Self { global, verb: Verb::Run(options) });
         }
         let parsed = Self::try_parse().map(|mut arguments| {
             let wants_json = matches!(&arguments.verb, Verb::Status(options) if options.format == Some(Format::Json));
@@ -446,6 +429,13 @@ impl Arguments {
     }
 }
 
+/// Reads the command line of a `run` that has no mistake.
+fn run_alone(words: impl Iterator<Item = OsString>) -> Option<RunArguments> {
+    let words: Vec<OsString> = words.collect();
+    first_word(&words).filter(|verb| *verb == "run")?;
+    RunArguments::try_parse_from(words).ok()
+}
+
 impl Verb {
     /// Whether the verb passes a child's exit code through, so that a usage error needs a code of its own.
     pub fn is_wrapper(&self) -> bool {
@@ -457,21 +447,17 @@ impl Verb {
 /// parse.
 fn asked_for_run() -> bool {
     let words: Vec<OsString> = std::env::args_os().collect();
-    verb_asked_for(&words, |_| true).is_some_and(|verb| words[verb] == "run" || words[verb] == "once")
+    first_word(&words).is_some_and(|verb| verb == "run" || verb == "once")
 }
 
-/// The place of the first word that is neither an option nor an option's value, if no option before it is out of place.
-fn verb_asked_for(words: &[OsString], may_precede: fn(&str) -> bool) -> Option<usize> {
-    let mut words = words.iter().enumerate().skip(1);
-    while let Some((place, word)) = words.next() {
+/// The first word that is neither an option nor an option's value.
+fn first_word(words: &[OsString]) -> Option<&OsString> {
+    let mut words = words.iter().skip(1);
+    while let Some(word) = words.next() {
         match word.to_str() {
             Some("--store" | "--config") => drop(words.next()),
-            Some(option) if option.starts_with('-') => {
-                if !may_precede(option) {
-                    return None;
-                }
-            }
-            _ => return Some(place),
+            Some(option) if option.starts_with('-') => {}
+            _ => return Some(word),
         }
     }
     None
@@ -508,4 +494,54 @@ fn status(text: &str) -> Result<Status, String> {
         let all: Vec<_> = Status::ALL.iter().map(|status| status.as_str()).collect();
         format!("{text:?} is not a status; there are {}", all.join(", "))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_grammar_contradicts_itself_nowhere() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn options_of_a_verb_follow_the_verb() {
+        for line in [
+            "fencepost run j -- true",
+            "fencepost -v run j -c true --json",
+            "fencepost --store sqlite:x run --ttl 5m --grace=10s j -w 3s -E 7 --timeout 1h -- a -b -- c",
+            "fencepost -q run run -- run",
+            "fencepost --config a --store run run j --json -- -h",
+            "fencepost run --per-host --needs a --needs b,artifact=x j -- true",
+        ] {
+            let Ok(Arguments { global, verb: Verb::Run(options) }) = Arguments::try_parse_from(line.split(' ')) else {
+                panic!("{line}")
+            };
+            let alone = run_alone(line.split(' ').map(OsString::from)).expect("the grammar of `run` reads it too");
+            let RunVerb::Run(alike) = alone.verb;
+            assert_eq!(format!("{:?}{options:?}", global), format!("{:?}{alike:?}", alone.global), "{line}");
+        }
+        for line in [
+            "fencepost run",
+            "fencepost run j --tt 5m -- true",
+            "fencepost run j -q -v -- true",
+            "fencepost run j true",
+            "fencepost run j --schedule @daily --every 1h",
+            "fencepost run j --now --slot day",
+            "fencepost run -h",
+            "fencepost run j --version",
+            "fencepost help run",
+            "fencepost run j -c x -- y",
+            "fencepost --ttl=5m run j -- true",
+            "fencepost -w3s run j -- true",
+            "fencepost --per-host run j -- true",
+            "fencepost plan j --grace 5s",
+        ] {
+            assert!(Arguments::try_parse_from(line.split(' ')).is_err(), "{line}");
+            assert!(run_alone(line.split(' ').map(OsString::from)).is_none(), "{line}");
+        }
+    }
 }

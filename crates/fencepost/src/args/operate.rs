@@ -1,4 +1,4 @@
-//! What was typed to have jobs started, and to hear of those that are not.
+//! Command-line grammar of the verbs that start jobs and report those that did not run.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What was typed after `publish`.
+//! Command-line grammar of `publish`.
 
 pub mod exec;
 mod git;
@@ -12,10 +12,12 @@ pub use sql::SqlOptions;
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
+use fencepost_core::fence::Mode;
 use fencepost_core::name::Name;
 
 use super::name;
+use crate::options::choice;
 pub use git::GitOptions;
 pub use local::{FileOptions, TreeOptions};
 
@@ -41,8 +43,8 @@ pub enum PublishVerb {
 #[derive(Debug, Args)]
 pub struct PublishOptions {
     /// How often one token may write
-    #[arg(long, value_enum, default_value_t = ModeChoice::Many)]
-    pub mode: ModeChoice,
+    #[arg(long, value_parser = choice::<Mode>(), default_value = "many")]
+    pub mode: Mode,
     /// The operation's name: the same name under the same token is the same write
     #[arg(long, value_name = "KEY")]
     pub op: Option<String>,
@@ -72,12 +74,4 @@ pub struct PayloadOptions {
     /// Read the payload from this file instead of standard input
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ModeChoice {
-    /// A holder may write again and again
-    Many,
-    /// A token is the right to write one time
-    Once,
 }

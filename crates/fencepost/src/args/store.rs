@@ -1,4 +1,4 @@
-//! What was typed after `store`.
+//! Command-line grammar of `store`.
 
 use std::path::PathBuf;
 
@@ -32,7 +32,6 @@ Examples:
 
 More: docs/COMMANDS.md";
 
-/// Options of `store move`.
 #[derive(Debug, Args)]
 pub struct MoveOptions {
     /// The store that is left

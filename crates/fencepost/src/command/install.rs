@@ -25,6 +25,7 @@ use crate::calendar;
 use crate::config::Config;
 use crate::exit::{Code, Failure};
 use crate::file;
+use crate::options::Given;
 use crate::place::Place;
 use crate::report::Voice;
 use crate::show;
@@ -128,7 +129,7 @@ impl Setting {
             store: global.store.clone(),
             environment,
             now: clock::now().wall,
-            stop_within: config.up.stop_within.as_ref().map_or(std::time::Duration::from_secs(300), |key| key.value),
+            stop_within: config.up.stop_within.value().unwrap_or(std::time::Duration::from_secs(300)),
         })
     }
 
@@ -244,7 +245,7 @@ impl Scope {
 /// The jobs of a configuration that something is to start.
 fn scheduled(config: &Config) -> Result<Vec<(Name, Schedule)>, Failure> {
     let mut jobs = Vec::new();
-    for name in config.jobs.iter().filter(|(_, job)| job.is_enabled()).map(|(name, _)| name) {
+    for name in config.jobs.iter().filter(|(_, job)| job.enabled()).map(|(name, _)| name) {
         jobs.extend(calendar::schedule(config, name)?.map(|schedule| (name.clone(), schedule)));
     }
     Ok(jobs)

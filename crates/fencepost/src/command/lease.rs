@@ -21,6 +21,7 @@ use fencepost_view::{ReasonCode, remaining};
 use super::record;
 use crate::args::{Global, JobArgument, LeaseVerb, RecordOptions};
 use crate::exit::{Code, Failure};
+use crate::options::Given;
 use crate::place::Place;
 use crate::report::{self, Voice};
 use crate::show;
@@ -31,9 +32,9 @@ const PAUSE: Duration = Duration::from_millis(250);
 pub fn run(global: &Global, verb: &LeaseVerb) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     match verb {
-        LeaseVerb::Acquire { job, ttl, wait } => {
-            let ttl = super::ttl(*ttl, &place.store)?;
-            Desk::open(global, place, job)?.acquire(ttl, *wait)
+        LeaseVerb::Acquire { job, typed } => {
+            let ttl = super::ttl(typed.0.ttl.value(), &place.store)?;
+            Desk::open(global, place, job)?.acquire(ttl, typed.0.wait.value())
         }
         LeaseVerb::Renew { job, token } => Desk::open(global, place, job)?.renew(*token),
         LeaseVerb::Release { job, token, outcome: Some(outcome), artifact, note, .. } => {
@@ -57,9 +58,9 @@ pub fn run(global: &Global, verb: &LeaseVerb) -> Result<Code, Failure> {
             let store = place.open_to_read()?;
             Desk::with(global, place, job, store)?.show()
         }
-        LeaseVerb::Hold { job, ttl, wait } => {
-            let ttl = super::ttl(*ttl, &place.store)?;
-            Desk::open(global, place, job)?.hold(ttl, *wait)
+        LeaseVerb::Hold { job, typed } => {
+            let ttl = super::ttl(typed.0.ttl.value(), &place.store)?;
+            Desk::open(global, place, job)?.hold(ttl, typed.0.wait.value())
         }
     }
 }

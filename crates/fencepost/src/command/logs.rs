@@ -9,9 +9,9 @@ use fencepost_view::answer::{AnswerVersion, LogAnswer};
 
 use crate::args::{Global, LogsOptions};
 use crate::calendar;
-use crate::config::JobConfig;
 use crate::exit::{Code, Failure};
 use crate::logs::{LogFile, Shelf, is_locked};
+use crate::options::{Given, JobOptions};
 use crate::place::Place;
 use crate::show;
 
@@ -21,8 +21,8 @@ const FOLLOW_EVERY: Duration = Duration::from_millis(200);
 pub fn run(global: &Global, options: &LogsOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     let keys = place.config.as_ref().map(|config| config.job(&options.job.name).clone()).unwrap_or_default();
-    let job = match (options.job.host(), keys.per_host) {
-        (None, Some(true)) => super::job(&options.job.name, true, &place)?,
+    let job = match (options.job.host(), keys.per_host()) {
+        (None, true) => super::job(&options.job.name, true, &place)?,
         _ => options.job.clone(),
     };
     let shelf = Shelf::of(&place, &job, &keys);
@@ -50,7 +50,7 @@ fn chosen(
     shelf: &Shelf,
     place: &Place,
     job: &Job,
-    keys: &JobConfig,
+    keys: &JobOptions,
     options: &LogsOptions,
 ) -> Result<Vec<LogFile>, Failure> {
     let mut files = shelf.files();
@@ -62,7 +62,7 @@ fn chosen(
         let slot = zone.parse_time(slot).map_err(|error| Failure::Usage(format!("--slot: {error}")))?;
         files.retain(|file| file.slot.as_millisecond() == slot.0);
     }
-    if files.is_empty() && !options.list && keys.logs.enabled == Some(false) {
+    if files.is_empty() && !options.list && keys.logs().enabled.value() == Some(false) {
         return Err(Failure::Other(format!("Nothing is kept of what {job} prints: its configuration says so.")));
     }
     Ok(files)

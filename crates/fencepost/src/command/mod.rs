@@ -45,8 +45,8 @@ pub fn mint_run() -> RunId {
 
 /// The job that was named, on this host or on all. The configuration may say which for every verb alike.
 pub fn job(name: &Name, per_host: bool, place: &Place) -> Result<Job, Failure> {
-    let configured = place.config.as_ref().and_then(|config| config.job(name).per_host);
-    if !per_host && configured != Some(true) {
+    let is_configured = place.config.as_ref().is_some_and(|config| config.job(name).per_host());
+    if !per_host && !is_configured {
         return Ok(Job::shared(name.clone()));
     }
     Job::of_host(name.clone(), &place.host.name).map_err(|error| Failure::Usage(error.to_string()))

@@ -8,7 +8,7 @@ use fencepost_view::overdue::{Expected, ExpectedJob};
 
 use crate::args::Global;
 use crate::args::operate::OverdueOptions;
-use crate::calendar::{self, CatchUp};
+use crate::calendar;
 use crate::config::Config;
 use crate::exit::{Code, Failure};
 use crate::place::Place;
@@ -44,13 +44,13 @@ pub fn run(global: &Global, options: &OverdueOptions) -> Result<Code, Failure> {
 /// The jobs of the configuration that are enabled and have a schedule.
 fn jobs(config: &Config, place: &Place) -> Result<Vec<ExpectedJob>, Failure> {
     let mut jobs = Vec::new();
-    for (name, keys) in config.jobs.iter().filter(|(_, keys)| keys.is_enabled()) {
+    for (name, keys) in config.jobs.iter().filter(|(_, keys)| keys.enabled()) {
         let Some(schedule) = calendar::schedule(config, name)? else { continue };
         jobs.push(ExpectedJob {
             job: super::job(name, false, place)?,
-            per_host: keys.per_host == Some(true),
+            per_host: keys.per_host(),
             schedule,
-            slack: CatchUp::default().unchecked(keys).slack,
+            slack: keys.slack(),
         });
     }
     Ok(jobs)

@@ -8,8 +8,9 @@ use fencepost_view::text::length;
 use fencepost_view::time::LocalTime;
 
 use crate::args::{Global, PlanOptions};
-use crate::calendar::{self, CatchUp};
+use crate::calendar;
 use crate::exit::{Code, Failure};
+use crate::options::{Given, OptionSet};
 use crate::place::Place;
 use crate::show;
 
@@ -37,24 +38,18 @@ pub fn run(global: &Global, options: &PlanOptions) -> Result<Code, Failure> {
 
 /// The terms of the command line, or else of the configuration.
 fn query(options: &PlanOptions, place: &Place) -> Result<PlanQuery, Failure> {
-    let config = place.config.as_ref();
+    let (config, typed) = (place.config.as_ref(), &options.typed.0);
     let keys = config.map(|config| config.job(&options.job).clone()).unwrap_or_default();
-    let zone = calendar::zone(options.tz.as_deref(), config, &options.job)?;
+    let merged = typed.clone().over(&keys);
+    let zone = calendar::zone(typed.timezone.value().as_deref(), config, &options.job)?;
     let configured = config.filter(|config| config.jobs.contains_key(&options.job));
-    let schedule = match (&options.schedule, configured) {
-        (Some(text), _) => Some(calendar::parse(text, &zone)?),
+    let schedule = match (&typed.schedule, configured) {
+        (Some(text), _) => Some(calendar::parse(&text.value, &zone)?),
         (None, Some(config)) => calendar::schedule(config, &options.job)?,
         (None, None) => None,
     };
-    let given = CatchUp {
-        slack: options.slack,
-        catch_up: options.catch_up,
-        within: options.catch_up_within,
-        mode: options.catch_up_mode,
-        ..CatchUp::default()
-    };
-    let job = super::job(&options.job, options.per_host, place)?;
-    Ok(PlanQuery { job, schedule, terms: given.terms(&keys)?, retries: keys.retries.unwrap_or(0) })
+    let job = super::job(&options.job, typed.per_host(), place)?;
+    Ok(PlanQuery { job, schedule, terms: calendar::terms(&merged)?, retries: merged.retries() })
 }
 
 fn describe(plan: &PlanAnswer) {

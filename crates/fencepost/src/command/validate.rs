@@ -15,8 +15,9 @@ use serde_json::{Map, Value};
 use crate::args::Global;
 use crate::args::operate::ValidateOptions;
 use crate::calendar::{self, YEAR};
-use crate::config::{self, Config, JobConfig, Mistake, Reading, SHOWN_MISTAKES_MAX, shown_count};
+use crate::config::{self, Config, Mistake, Reading, SHOWN_MISTAKES_MAX, shown_count};
 use crate::exit::{Code, Failure};
+use crate::options::{JobOptions, OptionSet};
 use crate::report::Voice;
 use crate::show;
 use fencepost_core::duration;
@@ -128,13 +129,13 @@ impl Verdict {
         });
     }
 
-    fn jobs(&self) -> impl Iterator<Item = (&Config, &Name, &JobConfig)> {
+    fn jobs(&self) -> impl Iterator<Item = (&Config, &Name, &JobOptions)> {
         self.config.iter().flat_map(|config| config.jobs.iter().map(move |(name, job)| (config, name, job)))
     }
 }
 
 /// A job with when it is due, and what it would run.
-fn print_job(config: &Config, name: &Name, job: &JobConfig, now: Wall) {
+fn print_job(config: &Config, name: &Name, job: &JobOptions, now: Wall) {
     let line = |what: &str, text: String| show::line(&format!("  {what:<9}  {text}"));
     show::line(name.as_str());
     let zone = config.timezone(job).map(|zone| format!(", {}", zone.value)).unwrap_or_default();
@@ -151,10 +152,10 @@ fn print_job(config: &Config, name: &Name, job: &JobConfig, now: Wall) {
             line("clocks", change.to_string());
         }
     }
-    if !job.is_enabled() {
+    if !job.enabled() {
         line("enabled", "no: only by name".to_string());
     }
-    for need in &job.needs {
+    for need in job.needed() {
         line("needs", need.to_string());
     }
     if let Some(prepare) = &job.prepare {
@@ -165,25 +166,25 @@ fn print_job(config: &Config, name: &Name, job: &JobConfig, now: Wall) {
         job.command.as_ref().map_or_else(|| "the one after --".to_string(), |command| command.value.shown()),
     );
     line("directory", config.working_directory(job).display().to_string());
-    for produces in &job.produces {
+    for produces in job.produced() {
         line("produces", produces.path.value.clone());
     }
 }
 
 fn mistake_answer(mistake: &Mistake) -> MistakeAnswer {
     MistakeAnswer {
-        line: mistake.at.as_ref().map(|at| at.line),
-        column: mistake.at.as_ref().map(|at| at.column),
+        line: mistake.at.as_ref().map(|at| at.line as usize),
+        column: mistake.at.as_ref().map(|at| at.column as usize),
         message: mistake.message.clone(),
         hint: mistake.hint.clone(),
     }
 }
 
 /// Every key of a job, with what it takes from `[defaults]`. Secrets are left out.
-fn job_answer(config: &Config, name: &Name, job: &JobConfig, now: Wall) -> ValidatedJob {
-    let keys = match serde_json::to_value(job) {
+fn job_answer(config: &Config, name: &Name, job: &JobOptions, now: Wall) -> ValidatedJob {
+    let keys = match job.shown() {
         // The answer holds these two as they apply.
-        Ok(Value::Object(keys)) => {
+        Value::Object(keys) => {
             keys.into_iter().filter(|(key, _)| !["timezone", "working_directory"].contains(&key.as_str())).collect()
         }
         _ => Map::new(),
@@ -203,7 +204,7 @@ fn job_answer(config: &Config, name: &Name, job: &JobConfig, now: Wall) -> Valid
 }
 
 /// When a job is due, if that is written and right.
-fn schedule(config: &Config, job: &JobConfig) -> Option<Schedule> {
+fn schedule(config: &Config, job: &JobOptions) -> Option<Schedule> {
     calendar::written_schedule(job, &calendar::written_zone(config, job).ok()?).ok()?
 }
 

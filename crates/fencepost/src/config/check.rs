@@ -9,12 +9,13 @@ use fencepost_core::zone::Zone;
 use fencepost_guard::artifact::plain;
 
 use super::mistake::Mistake;
-use super::{Config, JobConfig, Need};
-use crate::calendar::{self, CatchUp};
+use super::{Config, Need};
+use crate::calendar;
 use crate::duration;
+use crate::options::JobOptions;
 use fencepost_core::nearest::nearest;
 
-/// How long a lease lasts without a renewal, where nobody says.
+/// How long a lease lasts without a renewal, unless an option says.
 pub const TTL: Duration = Duration::from_secs(300);
 
 /// The default grace, and the share of the time-to-live that it may take at most.
@@ -37,7 +38,7 @@ pub struct Found {
 pub fn check(config: &Config) -> Found {
     let mut found = Found::default();
     times(&config.defaults, &mut found);
-    for written in config.timezone.iter().chain(&config.defaults.timezone) {
+    for written in config.top.timezone.iter().chain(&config.defaults.timezone) {
         found.mistakes.extend(Zone::parse(&written.value).err().map(|why| Mistake::at(written, why.to_string(), None)));
     }
     let mut comparisons = COMPARISONS_MAX;
@@ -58,7 +59,7 @@ pub fn check(config: &Config) -> Found {
 }
 
 /// Stopping a job must take a small part of its lease only.
-fn times(job: &JobConfig, found: &mut Found) {
+fn times(job: &JobOptions, found: &mut Found) {
     if let Some(ttl) = job.ttl.as_ref().filter(|ttl| !(TTL_MIN..=TTL_MAX).contains(&ttl.value)) {
         let (least, most) = (duration::show(TTL_MIN), duration::show(TTL_MAX));
         let message = format!("\"ttl\" is out of bounds: a lease lasts from {least} to {most}.");
@@ -79,7 +80,7 @@ fn times(job: &JobConfig, found: &mut Found) {
 }
 
 /// When the job is due, and how much of what it missed is made up for.
-fn calendar(config: &Config, job: &JobConfig, found: &mut Found) {
+fn calendar(config: &Config, job: &JobOptions, found: &mut Found) {
     match calendar::written_zone(config, job) {
         Ok(zone) => found.mistakes.extend(calendar::written_schedule(job, &zone).err()),
         Err(mistake) => {
@@ -88,20 +89,20 @@ fn calendar(config: &Config, job: &JobConfig, found: &mut Found) {
             found.mistakes.extend(calendar::written_schedule(job, &Zone::utc()).err());
         }
     }
-    let terms = CatchUp::default().unchecked(job);
+    let terms = calendar::unchecked_terms(job);
     if let (Some(written), Err(why)) = (&job.catch_up, terms.check()) {
         found.mistakes.push(Mistake::at(written, format!("This cannot be kept: {why}"), None));
     }
 }
 
 /// A job may need one that another scheduler runs; but a near name is hardly another job.
-fn needs(config: &Config, name: &Name, job: &JobConfig, comparisons: &mut usize, found: &mut Found) {
-    for need in &job.needs {
-        let Some(upstream) = config.jobs.get(&need.job.value) else {
+fn needs(config: &Config, name: &Name, job: &JobOptions, comparisons: &mut usize, found: &mut Found) {
+    for need in job.needed() {
+        let Some(upstream) = config.jobs.get(&need.job.value.name) else {
             let Some(left) = comparisons.checked_sub(config.jobs.len()) else { continue };
             *comparisons = left;
             let others = config.jobs.keys().filter(|other| *other != name).map(Name::as_str);
-            if let Some(near) = nearest(need.job.value.as_str(), others) {
+            if let Some(near) = nearest(need.job.value.name.as_str(), others) {
                 let message = format!("{name} needs {}, which is not in this file.", need.job.value);
                 found.warnings.push(Mistake::at(&need.job, message, Some(format!("Did you mean {near:?}?"))));
             }
@@ -109,7 +110,7 @@ fn needs(config: &Config, name: &Name, job: &JobConfig, comparisons: &mut usize,
         };
         let unmade = need.artifacts.iter().filter(|path| {
             let path = whole(config, job, &path.value);
-            !upstream.produces.iter().any(|made| covers(&whole(config, upstream, &made.path.value), &path))
+            !upstream.produced().iter().any(|made| covers(&whole(config, upstream, &made.path.value), &path))
         });
         for path in unmade {
             let message =
@@ -120,12 +121,11 @@ fn needs(config: &Config, name: &Name, job: &JobConfig, comparisons: &mut usize,
     }
 }
 
-/// Skips that are counted for nobody.
-fn told(name: &Name, job: &JobConfig, found: &mut Found) {
-    let notify = &job.notify;
-    let is_silent = notify.on_skips.as_ref().is_some_and(|on| on.notify.is_none()) && notify.on_error.is_none();
+/// Warns of skips that are counted although no notification follows.
+fn told(name: &Name, job: &JobOptions, found: &mut Found) {
+    let is_silent = job.on_skips.as_ref().is_some_and(|on| on.value.notify.is_none()) && job.on_error.is_none();
     if is_silent {
-        let message = format!("\"on_skips\" of {name} tells nobody: there is no \"on_error\" to tell it by.");
+        let message = format!("\"on_skips\" of {name} has no effect: there is no \"on_error\" to call.");
         let hint = "Give \"on_error\", or write on_skips = { count = 3, notify = … }.".to_string();
         found.warnings.push(Mistake::at(&job.at, message, Some(hint)));
     }
@@ -163,7 +163,7 @@ impl<'c> Walk<'c> {
                 self.chain.pop();
                 continue;
             };
-            let Some((upstream, _)) = self.config.jobs.get_key_value(&need.job.value) else { continue };
+            let Some((upstream, _)) = self.config.jobs.get_key_value(&need.job.value.name) else { continue };
             match self.places.get(upstream) {
                 None => self.enter(upstream),
                 Some(start) => self.mistakes.push(circle(&self.chain[*start..], upstream, need)),
@@ -174,7 +174,7 @@ impl<'c> Walk<'c> {
     fn enter(&mut self, name: &'c Name) {
         let Some(job) = self.config.jobs.get(name).filter(|_| !self.ended.contains(name)) else { return };
         self.places.insert(name, self.chain.len());
-        self.chain.push((name, job.needs.iter()));
+        self.chain.push((name, job.needed().iter()));
     }
 }
 
@@ -193,7 +193,7 @@ fn circle(chain: &[(&Name, std::slice::Iter<'_, Need>)], upstream: &Name, need: 
 }
 
 /// A path or pattern that a job writes or reads, made absolute by the job's working directory.
-fn whole(config: &Config, job: &JobConfig, path: &str) -> String {
+fn whole(config: &Config, job: &JobOptions, path: &str) -> String {
     plain(&config.working_directory(job).join(path)).to_string_lossy().into_owned()
 }
 
@@ -210,7 +210,7 @@ fn made_twice(config: &Config) -> Vec<Mistake> {
     let mut made: BTreeMap<String, &Name> = BTreeMap::new();
     let mut warnings = Vec::new();
     for (name, job) in &config.jobs {
-        for produces in &job.produces {
+        for produces in job.produced() {
             let path = produces.path.value.trim_start_matches("./");
             match made.insert(whole(config, job, path), name) {
                 Some(other) if other != name => {

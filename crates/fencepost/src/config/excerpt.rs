@@ -209,7 +209,7 @@ job.f.environment = { A = "[job.g]" }
                 assert_eq!(format!("{of_part:?}"), format!("{:?}", whole.config.jobs[name]), "{job}");
             }
             assert_eq!(format!("{:?}", part.config.up), format!("{:?}", whole.config.up));
-            assert_eq!(part.config.store, whole.config.store);
+            assert_eq!(part.config.top.store, whole.config.top.store);
         }
         let two = Reading::of_source(excerpt(TEXT, &["b.c", "a"]));
         assert_eq!(two.config.jobs.len(), 2);

@@ -3,8 +3,6 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use serde::{Serialize, Serializer};
-
 /// The most characters of a line that are shown, half of them in front of the mistake.
 const SHOWN_CHARS_MAX: usize = 160;
 
@@ -20,26 +18,31 @@ const LINE_BYTES_MAX: usize = 16 * 1024;
 /// How many bytes of the text lie between two entries of the index of characters.
 const STRIDE: usize = 1024;
 
-/// A value, and where in the file it is written. Lines and columns count from 1, columns in characters.
+/// A value, and where in the file it is written. Lines and columns count from 1, columns in characters. Line 0 is the
+/// command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Located<T> {
     pub value: T,
-    pub line: usize,
-    pub column: usize,
+    pub line: u32,
+    pub column: u32,
     /// How many characters are underlined.
-    pub width: usize,
+    pub width: u32,
 }
 
 impl<T> Located<T> {
+    /// A value of the command line.
+    pub fn typed(value: T) -> Self {
+        Self { value, line: 0, column: 0, width: 0 }
+    }
+
+    /// Whether it comes from the command line.
+    pub fn is_typed(&self) -> bool {
+        self.line == 0
+    }
+
     /// Another value in the same place.
     pub fn with<U>(&self, value: U) -> Located<U> {
         Located { value, line: self.line, column: self.column, width: self.width }
-    }
-}
-
-impl<T: Serialize> Serialize for Located<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.value.serialize(serializer)
     }
 }
 
@@ -61,7 +64,7 @@ impl Mistake {
 
     /// In the order of the file.
     pub fn order(&self) -> (usize, usize) {
-        self.at.as_ref().map_or((0, 0), |at| (at.line, at.column))
+        self.at.as_ref().map_or((0, 0), |at| (at.line as usize, at.column as usize))
     }
 }
 
@@ -110,11 +113,12 @@ impl Source {
         let line_end = self.lines.get(line).map_or(self.text.len(), |next| next - 1);
         let end = self.boundary(span.end).clamp(start, line_end);
         let end = self.text[start..end].trim_end().len() + start;
+        let count = |chars: usize| u32::try_from(chars).unwrap_or(u32::MAX);
         Located {
             value: (),
-            line: self.numbers.get(line - 1).copied().unwrap_or(line),
-            column: self.chars_before(start) - self.chars_before(line_start) + 1,
-            width: (self.chars_before(end) - self.chars_before(start)).max(1),
+            line: count(self.numbers.get(line - 1).copied().unwrap_or(line)),
+            column: count(self.chars_before(start) - self.chars_before(line_start) + 1),
+            width: count((self.chars_before(end) - self.chars_before(start)).max(1)),
         }
     }
 
@@ -146,7 +150,7 @@ impl Source {
             return format!("{}: {}{hint}", self.path.display(), mistake.message);
         };
         let head = format!("{}:{}:{}: {}{hint}", self.path.display(), at.line, at.column, mistake.message);
-        let line = self.line(at.line);
+        let line = self.line(at.line as usize);
         if self.is_hidden || line.len() > LINE_BYTES_MAX {
             return head;
         }
@@ -189,11 +193,12 @@ impl Source {
 
 /// The part of a line around a mistake, and the carets that go under it.
 fn shown_line(line: &str, at: &Located<()>) -> (String, String) {
-    let skipped = (at.column - 1).saturating_sub(SHOWN_CHARS_MAX / 2);
+    let column = at.column as usize;
+    let skipped = (column - 1).saturating_sub(SHOWN_CHARS_MAX / 2);
     let shown: Vec<char> = without_secrets(line).chars().skip(skipped).take(SHOWN_CHARS_MAX).collect();
-    let before = at.column - 1 - skipped;
+    let before = column - 1 - skipped;
     let pad = shown.iter().map(|&c| if c == '\t' { '\t' } else { ' ' }).chain(std::iter::repeat(' ')).take(before);
-    let width = at.width.min(SHOWN_CHARS_MAX.saturating_sub(before)).max(1);
+    let width = (at.width as usize).min(SHOWN_CHARS_MAX.saturating_sub(before)).max(1);
     let caret = pad.chain(std::iter::repeat_n('^', width)).collect();
     let visible = |c: char| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c };
     (shown.into_iter().map(visible).collect(), caret)

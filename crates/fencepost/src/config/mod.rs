@@ -3,7 +3,6 @@
 mod check;
 mod excerpt;
 mod find;
-mod job;
 mod mistake;
 mod needs;
 mod notify;
@@ -15,10 +14,8 @@ mod values;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use fencepost_core::name::Name;
-use serde::Serialize;
 use toml::de::DeTable;
 
 pub use check::{GRACE, GRACES_PER_TTL, TTL};
@@ -26,26 +23,24 @@ pub use excerpt::Sections;
 pub use find::{
     EXCERPT_VARIABLE, FILE_NAME, FOUND_VARIABLE, Location, Scope, VARIABLE, candidates, find, home, is_under_up,
 };
-pub use job::{CatchUpMode, CatchUpOrder, JobConfig, OnLost, SlotUnit};
 pub use mistake::{Located, Mistake, SHOWN_MISTAKES_MAX, Source, shown_count};
-pub use needs::{Need, OnEmpty};
-pub use notify::{Notice, Notify, host_only};
-pub use values::{CommandLine, Logs};
+pub use needs::{Need, Produces};
+pub use notify::{Notice, OnSkips, Url, host_only};
+pub use read::{Item, Section};
+pub use values::{CommandLine, Environment};
 
 use crate::args::Global;
 use crate::exit::Failure;
+use crate::options::{Given, JobOptions, Logs, OptionSet, Table, TopOptions, UpOptions};
 use crate::password;
 use fencepost_core::nearest::nearest;
 use mistake::MISTAKES_MAX;
-use read::{Item, Reader, Section};
+use read::Reader;
 
 const WORLD_READS: u32 = 0o004;
 
 /// The most places that are shown of a text that is not TOML.
 const SLIPS_MAX: usize = 3;
-
-/// How often a run may be tried again at most.
-pub const RETRIES_MAX: u32 = 1000;
 
 /// A configuration without a mistake in it.
 #[derive(Clone, Debug)]
@@ -53,32 +48,17 @@ pub struct Config {
     pub path: PathBuf,
     /// Where relative paths start from, and jobs are run: the file's own directory, absolute.
     pub directory: PathBuf,
-    pub timezone: Option<Located<String>>,
-    /// The store's URL, relative paths made whole. It may hold a password: show it by `fencepost_store::redacted` only.
-    pub store: Option<Located<String>>,
-    pub store_password_file: Option<Located<PathBuf>>,
+    /// The store's URL may hold a password: show it by `fencepost_store::redacted` only.
+    pub top: TopOptions,
     /// Which jobs `[defaults]`, `[logs]` and `[notify]` apply to.
     pub scope: Scope,
     /// The settings of a job that the file does not name: `[defaults]`, `[logs]` and `[notify]`, or nothing, as `scope` has it.
-    pub defaults: JobConfig,
-    pub up: Up,
-    pub jobs: BTreeMap<Name, JobConfig>,
+    pub defaults: JobOptions,
+    pub up: UpOptions,
+    pub jobs: BTreeMap<Name, JobOptions>,
     /// What can hardly be meant, and keeps nothing from running.
     pub warnings: Vec<Mistake>,
     source: Source,
-}
-
-/// `[up]`: how this machine schedules.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Up {
-    /// How many jobs run at once.
-    pub max_parallel: Option<u32>,
-    /// How long running jobs are waited for when it is asked to end.
-    #[serde(serialize_with = "values::length")]
-    pub stop_within: Option<Located<Duration>>,
-    /// Over how long jobs of the same minute are spread.
-    #[serde(serialize_with = "values::length")]
-    pub spread: Option<Located<Duration>>,
 }
 
 /// What a file says, right or wrong.
@@ -96,18 +76,18 @@ impl Config {
     }
 
     /// What the file says about a job, or about all that it does not name.
-    pub fn job(&self, name: &Name) -> &JobConfig {
+    pub fn job(&self, name: &Name) -> &JobOptions {
         self.jobs.get(name).unwrap_or(&self.defaults)
     }
 
     /// The zone a job lives in, as far as the file says.
-    pub fn timezone(&self, job: &JobConfig) -> Option<Located<String>> {
-        job.timezone.clone().or_else(|| self.timezone.clone())
+    pub fn timezone(&self, job: &JobOptions) -> Option<Located<String>> {
+        job.timezone.clone().or_else(|| self.top.timezone.clone())
     }
 
     /// Where a job of the file runs.
-    pub fn working_directory(&self, job: &JobConfig) -> PathBuf {
-        job.working_directory.clone().unwrap_or_else(|| self.directory.clone())
+    pub fn working_directory(&self, job: &JobOptions) -> PathBuf {
+        job.working_directory.value().unwrap_or_else(|| self.directory.clone())
     }
 
     /// The job of the file that was probably meant by a name that it does not have.
@@ -122,7 +102,7 @@ impl Config {
 
     /// A warning, if every user of the machine can read a password in this file.
     pub fn exposed_password(&self) -> Option<Mistake> {
-        let store = self.store.as_ref().filter(|store| password::is_in(&store.value))?;
+        let store = self.top.store.as_ref().filter(|store| password::is_in(&store.value))?;
         let mode = std::fs::metadata(&self.path).ok()?.mode();
         let hint = format!("Try: chmod 600 {}, or move the password into a store_password_file.", self.path.display());
         let message = "Every user of this machine can read the password in \"store\".";
@@ -144,7 +124,7 @@ impl Config {
 
     /// The part of the file that a run of the job needs.
     pub fn excerpt(&self, sections: &Sections, name: &Name) -> String {
-        let upstreams = self.job(name).needs.iter().map(|need| need.job.value.as_str());
+        let upstreams = self.job(name).needed().iter().map(|need| need.job.value.name.as_str());
         sections.excerpt(&self.source, std::iter::once(name.as_str()).chain(upstreams))
     }
 
@@ -174,8 +154,9 @@ impl Reading {
     /// Limits a configuration that was found by search to the jobs that it names, and to a password file of its own.
     fn confine(&mut self) {
         self.config.scope = Scope::NamedJobs;
-        self.config.defaults = JobConfig::default();
-        let Some(file) = self.config.store_password_file.as_ref().filter(|file| !self.config.is_beside(&file.value))
+        self.config.defaults = JobOptions::default();
+        let Some(file) =
+            self.config.top.store_password_file.as_ref().filter(|file| !self.config.is_beside(&file.value))
         else {
             return;
         };
@@ -202,7 +183,6 @@ impl Reading {
             mistakes = unreadable(&config.source, &errors);
             config.source = config.source.hidden();
         }
-        // What is wrong in [defaults] was met once for each job.
         mistakes.sort_by_key(Mistake::order);
         mistakes.dedup();
         Self { config, mistakes }
@@ -225,48 +205,36 @@ impl Config {
                 "Where the state is kept cannot be said here: a lock whose place depends on a file is no lock.";
             top.refuse(key, message, "Set FENCEPOST_STATE_DIR for every run of these jobs.");
         }
-        let mut table = |key| top.value(key, table);
-        let (defaults, notify, logs) = (table("defaults"), table("notify"), table("logs"));
-        let (up, jobs) = (table("up"), table("job"));
-        let all_logs = logs.map(|logs| Logs::read_section(Section::new(reader, logs, "[logs]"))).unwrap_or_default();
-        let config = Self {
+        let mut section = |key, name| top.item(key).and_then(table).map(|table| Section::new(reader, table, name));
+        let shared = |section: Option<Section<'_>>, table| {
+            section.map(|section| JobOptions::read_shared(section, table)).unwrap_or_default()
+        };
+        let defaults = shared(section("defaults", "[defaults]"), Table::Defaults);
+        let defaults = defaults.over(&shared(section("notify", "[notify]"), Table::Notify));
+        let logs = section("logs", "[logs]").map(|section| Located::typed(Logs::of_section(section)));
+        let defaults = JobOptions { logs, ..defaults };
+        let up = section("up", "[up]").map(|mut section| {
+            let up = UpOptions::read_table(&mut section, Table::Job);
+            section.finish(|_| None);
+            up
+        });
+        let jobs = section("job", "[job]").map(|section| read_jobs(reader, &section, &defaults)).unwrap_or_default();
+        let options = TopOptions::read_table(&mut top, Table::Job);
+        top.finish(|word| {
+            let is_option = JobOptions::INFO.iter().any(|info| info.key == word);
+            is_option.then(|| "It belongs to a job, in [job.NAME], or to all of them, in [defaults].".to_string())
+        });
+        Self {
             path: reader.source.path.clone(),
             directory: reader.directory.clone(),
-            timezone: top.located("timezone", Item::text),
-            store: top.located("store", store),
-            store_password_file: top.located("store_password_file", Item::path),
+            top: options,
             scope: Scope::AllJobs,
-            up: up.map(|table| Up::read(Section::new(reader, table, "[up]"))).unwrap_or_default(),
-            jobs: jobs.map(|jobs| read_jobs(reader, jobs, [defaults, notify], &all_logs)).unwrap_or_default(),
-            defaults: JobConfig {
-                logs: all_logs,
-                notify: notify
-                    .map(|table| Notify::read_section(Section::new(reader, table, "[notify]")))
-                    .unwrap_or_default(),
-                ..defaults
-                    .map(|table| JobConfig::read_defaults(Section::new(reader, table, "[defaults]")))
-                    .unwrap_or_default()
-            },
+            defaults,
+            up: up.unwrap_or_default(),
+            jobs,
             warnings: Vec::new(),
             source: reader.source.clone(),
-        };
-        top.finish(|word| {
-            JobConfig::has_key(reader, word)
-                .then(|| "It belongs to a job, in [job.NAME], or to all of them, in [defaults].".to_string())
-        });
-        config
-    }
-}
-
-impl Up {
-    fn read(mut section: Section<'_>) -> Self {
-        let up = Self {
-            max_parallel: section.value("max_parallel", |item| item.integer(1..=10_000)),
-            stop_within: section.located("stop_within", Item::duration),
-            spread: section.located("spread", Item::duration),
-        };
-        section.finish(|_| None);
-        up
+        }
     }
 }
 
@@ -294,21 +262,12 @@ fn table(item: Item<'_>) -> Option<&DeTable<'_>> {
     }
 }
 
-/// Tables that say something for all jobs.
-type Fallbacks<'t> = [Option<&'t DeTable<'t>>; 2];
-
-fn read_jobs<'t>(
-    reader: &'t Reader,
-    jobs: &'t DeTable<'t>,
-    fallbacks: Fallbacks<'t>,
-    logs: &Logs,
-) -> BTreeMap<Name, JobConfig> {
-    let entries = Section::new(reader, jobs, "[job]").entries();
-    let entries = entries.take_while(|_| !reader.is_full());
-    entries.filter_map(|entry| read_job(entry, fallbacks, logs)).collect()
+fn read_jobs(reader: &Reader, jobs: &Section<'_>, defaults: &JobOptions) -> BTreeMap<Name, JobOptions> {
+    let entries = jobs.entries().take_while(|_| !reader.is_full());
+    entries.filter_map(|entry| read_job(entry, defaults)).collect()
 }
 
-fn read_job<'t>(entry: Item<'t>, fallbacks: Fallbacks<'t>, logs: &Logs) -> Option<(Name, JobConfig)> {
+fn read_job(entry: Item<'_>, defaults: &JobOptions) -> Option<(Name, JobOptions)> {
     let name = match Name::new(entry.key) {
         Ok(name) => name,
         Err(error) => {
@@ -323,16 +282,5 @@ fn read_job<'t>(entry: Item<'t>, fallbacks: Fallbacks<'t>, logs: &Logs) -> Optio
         return None;
     };
     let section = Section::new(entry.reader, table, format!("[job.{name}]"));
-    let section = fallbacks.into_iter().fold(section, Section::or);
-    Some((name, JobConfig::read(section, logs, entry.key_at())))
-}
-
-/// The store's URL. A relative path in it starts from the configuration's directory.
-fn store(item: Item<'_>) -> Option<String> {
-    let Some(typed) = item.value.get_ref().as_str() else { return item.text() };
-    let url = fencepost_store::absolute(typed, &item.reader.directory);
-    match fencepost_store::must_name_a_store(&url) {
-        Ok(()) => Some(url),
-        Err(error) => item.mistake(format!("\"store\": {error}"), None),
-    }
+    Some((name, JobOptions::read_job(section, entry.key_at()).over(defaults)))
 }

@@ -1,18 +1,22 @@
 //! What a job makes, and what it waits for.
 
+use std::ffi::OsStr;
 use std::fmt;
 
-use clap::ValueEnum;
-use fencepost_core::name::Name;
-use serde::Serialize;
+use fencepost_core::barrier::{self, OnEmpty, When};
+use fencepost_core::name::{Job, Name};
+use fencepost_core::nearest::did_you_mean;
+use fencepost_core::spelling::Spelled;
+use fencepost_guard::artifact::Declared;
+use serde_json::{Value, json};
 
 use super::mistake::Located;
 use super::read::{Item, Section};
 use crate::duration;
-use fencepost_core::nearest::did_you_mean;
+use crate::options::{Choice, Kind, Text, Whole, utf8};
 
 /// A file that the job makes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Produces {
     /// As it is written: a path from the job's working directory, or a pattern.
     pub path: Located<String>,
@@ -20,42 +24,67 @@ pub struct Produces {
 }
 
 /// A job that must have done its work before.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Need {
-    pub job: Located<Name>,
-    /// The rule of freshness as it is written: `last-due`, `same-day`, `same-slot`, `within=6h` or `any`.
-    pub when: Option<Located<String>>,
+    pub job: Located<Job>,
+    pub when: Option<Located<Freshness>>,
     /// The files of it that are compared, pinned and handed over.
     pub artifacts: Vec<Located<String>>,
     pub on_empty: OnEmpty,
 }
 
-/// What becomes of a job whose upstream had nothing to do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum OnEmpty {
-    #[default]
-    Skip,
-    Proceed,
+/// A rule of freshness: `last-due`, `same-day`, `same-slot`, `within=6h` or `any`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Freshness {
+    /// As it is written.
+    pub text: String,
+    pub when: When,
+}
+
+impl Kind for Vec<Produces> {
+    type Value = Self;
+
+    const REPEATS: bool = true;
+
+    fn expected() -> String {
+        "an array of paths, such as [\"data/report.csv\"] or [{ path = \"data/report.csv\", min_bytes = 100 }]"
+            .to_string()
+    }
+
+    fn read(item: Item<'_>) -> Option<Self> {
+        let Some(elements) = item.elements() else { return item.unexpected::<Self, _>(hint_array(&item)) };
+        Some(elements.into_iter().filter_map(Produces::read).collect())
+    }
+
+    fn parse(typed: &OsStr) -> Result<Self, String> {
+        let Declared { path, min_bytes } = Declared::parse(utf8(typed)?)?;
+        Ok(vec![Produces { path: Located::typed(path), min_bytes: Some(min_bytes) }])
+    }
+
+    fn json(value: &Self) -> Value {
+        let shown = |file: &Produces| json!({ "path": file.path.value, "min_bytes": file.min_bytes });
+        value.iter().map(shown).collect()
+    }
+
+    fn none() -> Value {
+        json!([])
+    }
+
+    fn join(first: Self, last: Self) -> Self {
+        first.into_iter().chain(last).collect()
+    }
 }
 
 impl Produces {
-    pub fn read(item: Item<'_>) -> Option<Vec<Self>> {
-        let expected =
-            "is an array of paths, such as [\"data/report.csv\"] or [{ path = \"data/report.csv\", min_bytes = 100 }]";
-        let Some(elements) = item.elements() else { return item.wrong(expected, hint_array(&item)) };
-        Some(elements.into_iter().filter_map(|element| Self::read_one(element, expected)).collect())
-    }
-
-    fn read_one(item: Item<'_>, expected: &str) -> Option<Self> {
+    fn read(item: Item<'_>) -> Option<Self> {
         if item.value.get_ref().is_str() {
             let at = item.at();
-            return item.text().map(|path| Self { path: at.with(path), min_bytes: None });
+            return Text::read(item).map(|path| Self { path: at.with(path), min_bytes: None });
         }
-        let Some(table) = item.table() else { return item.wrong(expected, None) };
+        let Some(table) = item.table() else { return item.unexpected::<Vec<Self>, _>(None) };
         let mut section = Section::new(item.reader, table, "\"produces\"");
-        let path = section.located("path", Item::text);
-        let min_bytes = section.value("min_bytes", |item| item.integer(1..=u64::MAX));
+        let path = section.located::<Text>("path");
+        let min_bytes = section.value::<Whole<u64, 1, { u64::MAX }>>("min_bytes");
         let lacks_path = !section.has("path");
         section.finish(|_| None);
         if lacks_path {
@@ -65,34 +94,71 @@ impl Produces {
     }
 }
 
-impl Need {
-    pub fn read(item: Item<'_>) -> Option<Vec<Self>> {
-        let expected = "is an array of jobs, such as [\"reference@same-day\"] or [{ job = \"reference\", artifact = \"data/reference.md\" }]";
-        let Some(elements) = item.elements() else { return item.wrong(expected, hint_array(&item)) };
-        Some(elements.into_iter().filter_map(|element| Self::read_one(element, expected)).collect())
+impl Kind for Vec<Need> {
+    type Value = Self;
+
+    const REPEATS: bool = true;
+
+    fn expected() -> String {
+        "an array of jobs, such as [\"reference@same-day\"] or [{ job = \"reference\", artifact = \"data/reference.md\" }]"
+            .to_string()
     }
 
-    fn read_one(item: Item<'_>, expected: &str) -> Option<Self> {
+    fn read(item: Item<'_>) -> Option<Self> {
+        let Some(elements) = item.elements() else { return item.unexpected::<Self, _>(hint_array(&item)) };
+        Some(elements.into_iter().filter_map(Need::read).collect())
+    }
+
+    fn parse(typed: &OsStr) -> Result<Self, String> {
+        let text = utf8(typed)?;
+        let need = barrier::Need::parse(text, duration::parse).map_err(|error| error.to_string())?;
+        Ok(vec![Need {
+            job: Located::typed(need.job),
+            when: Some(Located::typed(Freshness { text: need.when.to_string(), when: need.when })),
+            artifacts: need.artifacts.into_iter().map(Located::typed).collect(),
+            on_empty: need.on_empty,
+        }])
+    }
+
+    fn json(value: &Self) -> Value {
+        let shown = |need: &Need| {
+            json!({
+                "job": need.job.value.to_string(),
+                "when": need.when.as_ref().map(|when| &when.value.text),
+                "artifacts": need.artifacts.iter().map(|path| &path.value).collect::<Vec<_>>(),
+                "on_empty": need.on_empty.word(),
+            })
+        };
+        value.iter().map(shown).collect()
+    }
+
+    fn none() -> Value {
+        json!([])
+    }
+
+    fn join(first: Self, last: Self) -> Self {
+        first.into_iter().chain(last).collect()
+    }
+}
+
+impl Need {
+    fn read<'t>(item: Item<'t>) -> Option<Self> {
         if let Some(text) = item.value.get_ref().as_str() {
             let at = item.at();
             let (job, when) = text.split_once('@').map_or((text, None), |(job, when)| (job, Some(when)));
             let job = name(&item, job);
-            let when = when.map(|when| check_when(&item, when).map(|when| at.with(when)));
+            let when = when.map(|when| freshness(&item, when).map(|when| at.with(when)));
             let when = when.map_or(Some(None), |when| when.map(Some));
-            return Some(Self { job: job?, when: when?, artifacts: Vec::new(), on_empty: OnEmpty::default() });
+            return Some(Self { job: at.with(job?), when: when?, artifacts: Vec::new(), on_empty: OnEmpty::default() });
         }
-        let Some(table) = item.table() else { return item.wrong(expected, None) };
+        let Some(table) = item.table() else { return item.unexpected::<Vec<Self>, _>(None) };
         let mut section = Section::new(item.reader, table, "\"needs\"");
-        let job = section.value("job", |item| {
-            let text = item.clone().text()?;
-            name(&item, &text)
-        });
-        let when = section.located("when", |item| {
-            let text = item.clone().text()?;
-            check_when(&item, &text)
-        });
-        let artifacts = section.value("artifact", artifacts).unwrap_or_default();
-        let on_empty = section.value("on_empty", Item::choice).unwrap_or_default();
+        let text = |item: Item<'t>| Some((Text::read(item.clone())?, item));
+        let job = section.item("job").and_then(text).and_then(|(text, item)| Some(item.at().with(name(&item, &text)?)));
+        let when = section.item("when").and_then(text);
+        let when = when.and_then(|(text, item)| Some(item.at().with(freshness(&item, &text)?)));
+        let artifacts = section.item("artifact").map(artifacts).unwrap_or_default();
+        let on_empty = section.value::<Choice<OnEmpty>>("on_empty").unwrap_or_default();
         let lacks_job = !section.has("job");
         section.finish(|_| None);
         if lacks_job {
@@ -100,13 +166,18 @@ impl Need {
         }
         Some(Self { job: job?, when, artifacts, on_empty })
     }
+
+    /// The rule of freshness that is written, or the default.
+    pub fn rule(&self) -> When {
+        self.when.as_ref().map_or_else(When::default, |written| written.value.when)
+    }
 }
 
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.job.value)?;
         if let Some(when) = &self.when {
-            write!(f, "@{}", when.value)?;
+            write!(f, "@{}", when.value.text)?;
         }
         let paths: Vec<&str> = self.artifacts.iter().map(|path| path.value.as_str()).collect();
         if paths.is_empty() { Ok(()) } else { write!(f, " ({})", paths.join(", ")) }
@@ -114,33 +185,30 @@ impl fmt::Display for Need {
 }
 
 /// One path, or an array of them.
-fn artifacts(item: Item<'_>) -> Option<Vec<Located<String>>> {
+fn artifacts(item: Item<'_>) -> Vec<Located<String>> {
     let elements = item.elements().unwrap_or_else(|| vec![item]);
     let located = |item: Item<'_>| {
         let at = item.at();
-        item.text().map(|path| at.with(path))
+        Text::read(item).map(|path| at.with(path))
     };
-    Some(elements.into_iter().filter_map(located).collect())
+    elements.into_iter().filter_map(located).collect()
 }
 
-fn name(item: &Item<'_>, text: &str) -> Option<Located<Name>> {
+fn name(item: &Item<'_>, text: &str) -> Option<Job> {
     match Name::new(text) {
-        Ok(name) => Some(item.at().with(name)),
+        Ok(name) => Some(Job::shared(name)),
         Err(error) => item.mistake(error.to_string(), None),
     }
 }
 
 const FRESHNESS: [&str; 5] = ["last-due", "same-day", "same-slot", "within=6h", "any"];
 
-fn check_when(item: &Item<'_>, text: &str) -> Option<String> {
-    if let Some(length) = text.strip_prefix("within=") {
-        return match duration::parse(length) {
-            Ok(_) => Some(text.to_string()),
-            Err(why) => item.mistake(format!("\"within=\" takes a length of time, but {why}."), None),
-        };
+fn freshness(item: &Item<'_>, text: &str) -> Option<Freshness> {
+    if let Ok(when) = When::parse(text, duration::parse) {
+        return Some(Freshness { text: text.to_string(), when });
     }
-    if FRESHNESS.contains(&text) {
-        return Some(text.to_string());
+    if let Some(Err(why)) = text.strip_prefix("within=").map(duration::parse) {
+        return item.mistake(format!("\"within=\" takes a length of time, but {why}."), None);
     }
     let message =
         format!("{text:?} says nothing about how fresh the work must be; there are {}.", FRESHNESS.join(", "));

@@ -1,16 +1,13 @@
 //! From a table of the file to values, collecting what is wrong on the way.
 
 use std::cell::RefCell;
-use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
-use clap::ValueEnum;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::mistake::{Located, MISTAKES_MAX, Mistake, Source};
-use crate::duration;
+use crate::options::Kind;
 use fencepost_core::nearest::did_you_mean;
 
 /// The most mistakes that get a hint, and the most bytes of a key that does.
@@ -52,13 +49,11 @@ impl Reader {
     }
 }
 
-/// A table whose keys are taken one by one. What nobody took is unknown.
+/// A table whose keys are taken one by one. A key that was not taken is unknown.
 #[derive(Debug)]
 pub struct Section<'t> {
     pub reader: &'t Reader,
     table: &'t DeTable<'t>,
-    /// Tables that are looked at for what this one lacks.
-    fallbacks: Vec<&'t DeTable<'t>>,
     /// As it is called in sentences: `[job.article]`.
     name: String,
     taken: Vec<&'static str>,
@@ -66,24 +61,26 @@ pub struct Section<'t> {
 
 impl<'t> Section<'t> {
     pub fn new(reader: &'t Reader, table: &'t DeTable<'t>, name: impl Into<String>) -> Self {
-        Self { reader, table, fallbacks: Vec::new(), name: name.into(), taken: Vec::new() }
-    }
-
-    pub fn or(mut self, fallback: Option<&'t DeTable<'t>>) -> Self {
-        self.fallbacks.extend(fallback);
-        self
+        Self { reader, table, name: name.into(), taken: Vec::new() }
     }
 
     /// The value of a key, if it is there and right.
-    pub fn value<T>(&mut self, key: &'static str, read: impl FnOnce(Item<'t>) -> Option<T>) -> Option<T> {
-        self.item(key).and_then(read)
+    pub fn value<K: Kind>(&mut self, key: &'static str) -> Option<K::Value> {
+        self.item(key).and_then(K::read)
     }
 
     /// The value of a key with its place.
-    pub fn located<T>(&mut self, key: &'static str, read: impl FnOnce(Item<'t>) -> Option<T>) -> Option<Located<T>> {
+    pub fn located<K: Kind>(&mut self, key: &'static str) -> Option<Located<K::Value>> {
         let item = self.item(key)?;
         let at = item.at();
-        read(item).map(|value| at.with(value))
+        K::read(item).map(|value| at.with(value))
+    }
+
+    /// A key and its value, if the table has it. From here on the key is known.
+    pub fn item(&mut self, key: &'static str) -> Option<Item<'t>> {
+        self.taken.push(key);
+        let (key_at, value) = entry(self.table, key)?;
+        Some(Item { reader: self.reader, key, key_at, value })
     }
 
     /// A key that is known, and does not belong here.
@@ -109,11 +106,6 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// Whether somebody took this key so far.
-    pub fn knows(&self, key: &str) -> bool {
-        self.taken.contains(&key)
-    }
-
     /// Whether the table itself has the key, right or wrong.
     pub fn has(&self, key: &str) -> bool {
         entry(self.table, key).is_some()
@@ -124,22 +116,10 @@ impl<'t> Section<'t> {
         entry(self.table, key).map(|(at, _)| self.reader.source.locate(at))
     }
 
-    /// The key's value here and in each fallback, this table's first.
-    pub fn all(&mut self, key: &'static str) -> Vec<Item<'t>> {
-        self.taken.push(key);
-        let tables = std::iter::once(self.table).chain(self.fallbacks.iter().copied());
-        let found = tables.filter_map(|table| entry(table, key));
-        found.map(|(key_at, value)| Item { reader: self.reader, key, key_at, value }).collect()
-    }
-
     /// Everything in the table, for those whose keys are names.
     pub fn entries(&self) -> impl Iterator<Item = Item<'t>> + use<'t> {
         let (reader, table) = (self.reader, self.table);
         table.iter().map(move |(key, value)| Item { reader, key: key.get_ref(), key_at: key.span(), value })
-    }
-
-    fn item(&mut self, key: &'static str) -> Option<Item<'t>> {
-        self.all(key).into_iter().next()
     }
 }
 
@@ -161,88 +141,6 @@ impl<'t> Item<'t> {
         self.reader.source.locate(self.key_at.clone())
     }
 
-    pub fn text(self) -> Option<String> {
-        match self.value.get_ref() {
-            DeValue::String(text) if text.contains('\0') => self.wrong("holds no NUL character", None),
-            DeValue::String(text) if !text.trim().is_empty() => Some(text.to_string()),
-            _ => self.wrong("is a text in quotes", None),
-        }
-    }
-
-    /// A text that may be empty, as an argument may.
-    pub fn word(self) -> Option<String> {
-        match self.value.get_ref() {
-            DeValue::String(text) if !text.contains('\0') => Some(text.to_string()),
-            DeValue::Integer(number) => {
-                let hint = format!("Put it in quotes: \"{number}\".");
-                self.wrong("has texts in its array", Some(hint))
-            }
-            _ => self.wrong("has texts in its array", None),
-        }
-    }
-
-    /// A path, made absolute by the configuration's directory.
-    pub fn path(self) -> Option<PathBuf> {
-        let item = self.clone();
-        let text = self.text()?;
-        if text.starts_with('~') {
-            let hint = "Write the whole path: nobody replaces the ~ here.".to_string();
-            return item.wrong("is a path, absolute or from the directory of this file", Some(hint));
-        }
-        Some(item.reader.directory.join(Path::new(&text)))
-    }
-
-    pub fn duration(self) -> Option<Duration> {
-        match self.value.get_ref() {
-            DeValue::String(text) => duration::parse(text)
-                .map_or_else(|why| self.mistake(format!("{:?} is a length of time, but {why}.", self.key), None), Some),
-            DeValue::Integer(number) => {
-                let hint = format!("Write \"{number}s\" if it is seconds.");
-                self.wrong("is a length of time in quotes, such as \"90s\" or \"5m\"", Some(hint))
-            }
-            _ => self.wrong("is a length of time in quotes, such as \"90s\" or \"5m\"", None),
-        }
-    }
-
-    pub fn positive_duration(self) -> Option<Duration> {
-        let item = self.clone();
-        match self.duration()? {
-            Duration::ZERO => item.wrong("is longer than nothing", None),
-            length => Some(length),
-        }
-    }
-
-    pub fn flag(self) -> Option<bool> {
-        match self.value.get_ref() {
-            DeValue::Boolean(flag) => Some(*flag),
-            _ => self.wrong("is true or false, without quotes", None),
-        }
-    }
-
-    pub fn integer<N: TryFrom<u64>>(self, bounds: RangeInclusive<u64>) -> Option<N> {
-        let number = match self.value.get_ref() {
-            DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix()).ok(),
-            _ => None,
-        };
-        let number = number.filter(|number| bounds.contains(number)).and_then(|number| N::try_from(number).ok());
-        number.or_else(|| match (bounds.start(), bounds.end()) {
-            (start, &u64::MAX) => self.wrong(&format!("is a whole number from {start} on"), None),
-            (start, end) => self.wrong(&format!("is a whole number from {start} to {end}"), None),
-        })
-    }
-
-    /// One of the words that an option on the command line takes.
-    pub fn choice<T: ValueEnum>(self) -> Option<T> {
-        let words: Vec<_> = T::value_variants().iter().filter_map(ValueEnum::to_possible_value).collect();
-        let typed = self.value.get_ref().as_str();
-        typed.and_then(|typed| T::from_str(typed, false).ok()).or_else(|| {
-            let known: Vec<&str> = words.iter().map(|word| word.get_name()).collect();
-            let quoted: Vec<String> = known.iter().map(|word| format!("{word:?}")).collect();
-            let hint = typed.and_then(|typed| did_you_mean(typed, known));
-            self.wrong(&format!("is {}", quoted.join(" or ")), hint)
-        })
-    }
-
     pub fn table(&self) -> Option<&'t DeTable<'t>> {
         self.value.get_ref().as_table()
     }
@@ -251,6 +149,11 @@ impl<'t> Item<'t> {
     pub fn elements(&self) -> Option<Vec<Item<'t>>> {
         let elements = self.value.get_ref().as_array()?;
         Some(elements.iter().map(|value| Item { value, ..self.clone() }).collect())
+    }
+
+    /// Reports that the value is not of the kind that the key takes.
+    pub fn unexpected<K: Kind, T>(&self, hint: Option<String>) -> Option<T> {
+        self.wrong(&format!("is {}", K::expected()), hint)
     }
 
     /// Reports that the value is not what the key takes.

@@ -1,4 +1,4 @@
-//! What was typed after `publish exec`.
+//! Command-line grammar of `publish exec`.
 
 use std::ffi::OsString;
 use std::time::Duration;

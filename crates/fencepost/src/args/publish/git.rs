@@ -1,4 +1,4 @@
-//! What was typed after `publish git`.
+//! Command-line grammar of `publish git`.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What was typed after `publish http`.
+//! Command-line grammar of `publish http`.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What was typed after `publish file` and `publish tree`.
+//! Command-line grammar of `publish file` and `publish tree`.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What was typed after `publish redis`.
+//! Command-line grammar of `publish redis`.
 
 use clap::Args;
 

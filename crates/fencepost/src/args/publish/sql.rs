@@ -1,4 +1,4 @@
-//! What was typed after `publish sql`.
+//! Command-line grammar of `publish sql`.
 
 use std::time::Duration;
 

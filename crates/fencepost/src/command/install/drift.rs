@@ -11,7 +11,7 @@ use fencepost_view::answer::InstalledDifference;
 use super::clockwork::machine_zone;
 use super::{crontab, launchd, originals, scheduled, systemd, units};
 use crate::args::Global;
-use crate::calendar::CatchUp;
+use crate::calendar;
 use crate::config::Config;
 use crate::exit::Failure;
 use crate::place::Place;
@@ -77,7 +77,7 @@ pub fn drift(global: &Global, now: Wall) -> Result<Vec<InstalledDifference>, Fai
             continue;
         }
         let keys = config.jobs.iter().find(|(known, _)| known.as_str() == name).map(|(_, keys)| keys);
-        let terms = keys.map_or_else(Terms::default, |keys| CatchUp::default().unchecked(keys));
+        let terms = keys.map_or_else(Terms::default, calendar::unchecked_terms);
         if !mine.iter().any(|trigger| trigger.serves(schedule, &terms, now)) {
             let places: Vec<&str> = mine.iter().map(|trigger| trigger.place.as_str()).collect();
             let text = schedule.text();
@@ -99,7 +99,7 @@ fn gone(config: &Config, triggers: &[Trigger], path: &str) -> Vec<InstalledDiffe
         let job = config.jobs.iter().find(|(known, _)| known.as_str() == name).map(|(_, job)| job);
         let why = match job {
             None => "is not in the configuration any more",
-            Some(job) if !job.is_enabled() => "is not enabled",
+            Some(job) if !job.enabled() => "is not enabled",
             Some(job) if job.shown_schedule().is_none() => "has no schedule",
             Some(_) => return None,
         };

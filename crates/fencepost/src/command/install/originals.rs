@@ -58,7 +58,7 @@ pub fn find(crontab: &str, config: &Config) -> Result<Vec<Original>, Failure> {
 /// Whether `init` wrote the line as a comment above the job.
 fn is_above(line: &str, config: &Config, name: &Name, written: &[&str]) -> bool {
     let Some(job) = config.jobs.get(name) else { return false };
-    let above = written.iter().take(job.at.line.saturating_sub(1)).rev();
+    let above = written.iter().take(job.at.line.saturating_sub(1) as usize).rev();
     let mut comments = above.map_while(|line| line.strip_prefix("# "));
     comments.any(|comment| comment == init::comment(line))
 }
@@ -66,7 +66,7 @@ fn is_above(line: &str, config: &Config, name: &Name, written: &[&str]) -> bool 
 fn runs(job: &CronJob, config: &Config, name: &Name) -> bool {
     let command = config.jobs.get(name).and_then(|keys| keys.command.as_ref()).map(|command| &command.value);
     match (command, &job.shell) {
-        (Some(CommandLine::Shell(text)), None) => *text == job.command,
+        (Some(CommandLine::Shell(text)), None) => *text == *job.command,
         (Some(CommandLine::Argv(words)), Some(shell)) => {
             *words == [shell.clone(), "-c".to_string(), job.command.clone()]
         }

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{Read, stdin};
 use std::path::{Path, PathBuf};
 
-use fencepost_core::fence::{Level, Mode};
+use fencepost_core::fence::Level;
 use fencepost_core::lease::Intent;
 use fencepost_core::name::Job;
 use fencepost_core::said::{Published, Said};
@@ -23,7 +23,7 @@ use fencepost_view::ReasonCode;
 use fencepost_view::answer::{AnswerVersion, ErrorDetail, PublishAnswer};
 
 use crate::args::Global;
-use crate::args::publish::{FileOptions, ModeChoice, PayloadOptions, PublishOptions, PublishVerb, TreeOptions};
+use crate::args::publish::{FileOptions, PayloadOptions, PublishOptions, PublishVerb, TreeOptions};
 use crate::exit::{Code, Failure};
 use crate::inside::{Inside, variable};
 use crate::place::Place;
@@ -99,10 +99,7 @@ impl<'a> Desk<'a> {
     fn request(&self) -> Request {
         Request {
             writer: self.writer.clone(),
-            mode: match self.common.mode {
-                ModeChoice::Many => Mode::Many,
-                ModeChoice::Once => Mode::Once,
-            },
+            mode: self.common.mode,
             op: self.common.op.clone(),
             adopt: self.common.adopt,
             dry_run: self.common.dry_run,

@@ -97,11 +97,12 @@ impl Again {
         let slot = before.slot?;
         let summary = before.summary;
         let failed = matches!(summary.status, Status::Error | Status::Timeout);
-        if failed && self.retries_done < settings.retries && may_retry(summary) {
+        if failed && self.retries_done < settings.options.retries() && may_retry(summary) {
             let again = Self { retries_done: self.retries_done + 1, retry_of: Some(slot), goes_on: true, ..*self };
             // Triggers on other machines use attempts, too.
             if would_run(&settings.slot.retry(slot)) != Some(false) {
-                let backoff = settings.retry_backoff.saturating_mul(1 << self.retries_done.min(20)).min(BACKOFF_MAX);
+                let backoff =
+                    settings.options.retry_backoff().saturating_mul(1 << self.retries_done.min(20)).min(BACKOFF_MAX);
                 return Some(Next { again, after: backoff });
             }
         }
@@ -114,7 +115,7 @@ impl Again {
         if would_run(&again.choice(settings, slot)) != Some(true) {
             return None;
         }
-        Some(Next { again, after: settings.catch_up_spacing.saturating_sub(before.took) })
+        Some(Next { again, after: settings.options.catch_up_spacing().saturating_sub(before.took) })
     }
 
     /// The code of the whole series: the first that was not 0. After a run, it is no news that nothing more is due.

@@ -149,12 +149,12 @@ impl RunAttempt<'_> {
         let held_back = |path: fn(&Output) -> &PathBuf| output.map(|output| OsString::from(path(output)));
         Ok(Plan {
             argv: settings.argv.clone(),
-            prepare: settings.prepare.clone(),
+            prepare: settings.options.prepare.as_ref().map(|prepare| prepare.value.argv()),
             check: check(settings, place, store, pins)?,
             cwd: settings.working_directory.clone().map(PathBuf::into_os_string),
             grace: settings.grace,
-            leave_children: settings.leave_children,
-            observe: settings.observe,
+            leave_children: settings.options.leave_children(),
+            observe: settings.options.observe(),
             ends_when_asked: config::is_under_up(),
             stdout: held_back(|output| &output.stdout).or_else(|| kept(|capture| &capture.stdout)),
             stderr: held_back(|output| &output.stderr).or_else(|| kept(|capture| &capture.stderr)),
@@ -191,7 +191,7 @@ impl RunAttempt<'_> {
             Listener { attempt: self, store: store.as_ref(), capture: capture.as_ref(), events, teller, claimed: None };
         let mut tell = |note: Note| listener.hear(&note);
         let finish = drive(run, place.callee(store), &place.local(), signals, child, &mut tell);
-        let asked = RunContext { job, skip_exit: settings.skip_exit, now: clock::now().wall };
+        let asked = RunContext { job, skip_exit: settings.options.skip_exit(), now: clock::now().wall };
         (asked.summary(finish), listener.claimed)
     }
 

@@ -69,14 +69,14 @@ impl Capture {
     /// Makes the pipes, if the output is to be kept. What cannot be made keeps no job from running.
     pub fn prepare(settings: &Settings, place: &Place, job: &Job, run: RunId) -> io::Result<Option<Self>> {
         // Processes left running may write later, when no thread reads the pipe.
-        let leaves_children = settings.leave_children || settings.observe;
-        let is_wanted = Shelf::is_wanted(&settings.keys.logs, settings.by_up) && !leaves_children;
-        if !is_wanted || settings.output_on_failure {
+        let leaves_children = settings.options.leave_children() || settings.options.observe();
+        let is_wanted = Shelf::is_wanted(&settings.options.logs(), settings.by_up) && !leaves_children;
+        if !is_wanted || settings.options.output_on_failure() {
             return Ok(None);
         }
         let directory = place.state.join("output");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
-        let shelf = Shelf::of(place, job, &settings.keys);
+        let shelf = Shelf::of(place, job, &settings.options);
         let stdout = directory.join(format!("{run}.stdout.pipe"));
         // Under `up` both go to one log, and in one pipe they keep their order.
         let stderr = if settings.by_up { stdout.clone() } else { directory.join(format!("{run}.stderr.pipe")) };
@@ -130,10 +130,10 @@ impl Drop for Capture {
 
 /// Puts what was held back into the log, at once.
 pub fn keep_files(settings: &Settings, place: &Place, job: &Job, run: RunId, slot: Wall, files: [&Path; 2]) {
-    if !Shelf::is_wanted(&settings.keys.logs, settings.by_up) {
+    if !Shelf::is_wanted(&settings.options.logs(), settings.by_up) {
         return;
     }
-    let shelf = Shelf::of(place, job, &settings.keys);
+    let shelf = Shelf::of(place, job, &settings.options);
     let mut log = Log { max_bytes: shelf.max_bytes, ends_in_line: true, ..Log::default() };
     log.file = logs::create(&shelf.path(slot, run)).ok();
     let mut buffer = vec![0; 64 * 1024];

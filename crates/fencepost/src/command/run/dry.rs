@@ -8,7 +8,7 @@ use fencepost_core::lease::{Claim, Context, Honest, Refusal};
 use fencepost_core::ledger::Trigger;
 use fencepost_core::name::Job;
 use fencepost_core::record::Record;
-use fencepost_core::run::{Finish, Kept, Passage};
+use fencepost_core::run::{Finish, Kept, Overlap, Passage};
 use fencepost_core::slot::{Chosen, NotNow};
 use fencepost_core::time::{Reference, Wall};
 use fencepost_core::token::Nonce;
@@ -19,9 +19,10 @@ use fencepost_view::ReasonCode;
 use fencepost_view::answer::{AnswerVersion, DryRunAnswer, DryRunDecision};
 
 use super::check;
-use crate::args::{Global, OverlapChoice};
+use crate::args::Global;
 use crate::duration;
 use crate::exit::{Code, Failure};
+use crate::options::Given;
 use crate::place::Place;
 use crate::settings::Settings;
 use crate::show;
@@ -107,7 +108,8 @@ fn behind_barrier(
     };
     let finish = Finish::Barred { halt, barred, recorded: Kept::Recorded };
     let answer = ending(job, settings, finish, now);
-    let before = settings.prepare.as_ref().map_or("", |_| " Its prepare command, which was not run, may change that.");
+    let before =
+        settings.options.prepare.as_ref().map_or("", |_| " Its prepare command, which was not run, may change that.");
     let slot = Some(settings.zone.show(chosen.slot));
     DryRunAnswer { slot, message: format!("{}{before}", answer.message), ..answer }
 }
@@ -122,11 +124,11 @@ fn refused(job: &Job, settings: &Settings, refusal: Refusal, now: Wall) -> DryRu
         Refusal::NotNow { why, .. } => ending(job, settings, Finish::NotNow(why), now),
         Refusal::Held { record, remaining } => {
             let holder = record.lease.as_ref().map(|lease| show::holder(lease, remaining, now)).unwrap_or_default();
-            if settings.overlap == OverlapChoice::Replace {
+            if settings.options.overlap() == Overlap::Replace {
                 let why = format!("{job} would ask its holder to stop, and run in its place: it is held by {holder}.");
                 return wait_for(job, ReasonCode::Replace, why, None);
             }
-            if let Some(wait) = settings.wait {
+            if let Some(wait) = settings.options.wait.value() {
                 let wait = duration::show(wait);
                 let why = format!("{job} would wait up to {wait} for its turn: it is held by {holder}.");
                 return wait_for(job, ReasonCode::Held, why, None);
@@ -154,7 +156,7 @@ fn wait_for(job: &Job, reason: ReasonCode, message: String, slot: Option<String>
 /// A run that starts nothing, in the words and with the code that it ends with.
 fn ending(job: &Job, settings: &Settings, finish: Finish, now: Wall) -> DryRunAnswer {
     use ReasonCode::{Barred, Done, Halted, Held, NotDue, Paused, Running, Unknown};
-    let summary = RunContext { job, skip_exit: settings.skip_exit, now }.summary(finish);
+    let summary = RunContext { job, skip_exit: settings.options.skip_exit(), now }.summary(finish);
     let (decision, would) = match summary.reason {
         Some(Halted | Unknown) => (DryRunDecision::Halt, "would be halted"),
         Some(Held | Barred | Running | Done | NotDue | Paused) => (DryRunDecision::Skip, "would be skipped"),

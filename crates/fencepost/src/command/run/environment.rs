@@ -27,7 +27,7 @@ pub fn environment(place: &Place, settings: &Settings, job: &Job, run: RunId) ->
     let said = place.said(run).into_os_string();
     let store = place.bare_store();
     let mut configured: Variables =
-        settings.environment.iter().map(|(name, value)| (name.clone(), Some(value.clone()))).collect();
+        settings.options.environment().into_iter().map(|(name, value)| (name.into(), Some(value.into()))).collect();
     configured.extend(place.told_configuration());
     if !place.is_sent_the_environments() {
         configured.push((password::FILE_VARIABLE.into(), None));

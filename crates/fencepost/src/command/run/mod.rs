@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use fencepost_core::lease::Claim;
 use fencepost_core::name::Job;
-use fencepost_core::run::{Overlap, Stages, Terms};
+use fencepost_core::run::{Stages, Terms};
 use fencepost_guard::pin::Pins;
 use fencepost_guard::upstream_check::UpstreamCheck;
 use fencepost_store::Store;
@@ -25,11 +25,12 @@ pub use self::attempt::{AttemptEnd, RunAttempt};
 use self::environment::environment;
 use self::output::OutOfReach;
 use self::unguarded::Unguarded;
-use crate::args::{Global, OverlapChoice, RunOptions, Sink, StoreErrorChoice};
+use crate::args::{Global, RunOptions, Sink};
 use crate::events::Events;
 use crate::exit::{Code, Failure};
 use crate::inside;
 use crate::notify::Teller;
+use crate::options::{Given, OnStoreError};
 use crate::place::Place;
 use crate::report::Voice;
 use crate::settings::Settings;
@@ -38,18 +39,19 @@ use crate::upstreams;
 pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     let settings = Settings::of(options, place.config.as_ref(), &place.store)?;
-    let job = super::job(&options.basics.job, options.more.per_host, &place)?;
+    let job = super::job(&options.job, settings.options.per_host(), &place)?;
     if let Some(remark) = &settings.remark {
         Voice::of(global).tell(remark);
     }
-    if options.more.dry_run {
+    if options.dry_run {
         return dry::run(global, &place, &job, &settings);
     }
     let again = Again::from_environment(&settings);
     let run = super::mint_run();
-    let sink = options.more.events.as_ref().map(Sink::parse).transpose().map_err(Failure::Usage)?;
+    let sink = options.events.as_ref().map(Sink::parse).transpose().map_err(Failure::Usage)?;
     let mut teller = Teller::of(global, &settings, &place, &job, run);
-    let unguarded = settings.observe.then(|| Unguarded::of(&settings, environment(&place, &settings, &job, run)));
+    let unguarded =
+        settings.options.observe().then(|| Unguarded::of(&settings, environment(&place, &settings, &job, run)));
     let label = job.to_string();
     let attempt = RunAttempt { global, settings, place, job, run, again };
     let result = Events::open(sink, label.clone(), run).and_then(|mut events| {
@@ -81,22 +83,19 @@ fn terms(settings: &Settings, job: Job, claim: Claim) -> Terms {
         job,
         claim,
         grace: settings.grace,
-        overlap: match settings.overlap {
-            OverlapChoice::Skip => Overlap::Skip,
-            OverlapChoice::Replace => Overlap::Replace,
-        },
-        wait: settings.wait,
-        timeout: settings.timeout,
-        run_without_store: settings.on_store_error == StoreErrorChoice::Run,
+        overlap: settings.options.overlap(),
+        wait: settings.options.wait.value(),
+        timeout: settings.options.timeout.value(),
+        run_without_store: settings.options.on_store_error() == OnStoreError::Run,
         inside: inside::runs(),
         stages: Stages {
-            prepare: settings.prepare.is_some(),
+            prepare: settings.options.prepare.is_some(),
             inspect: !settings.needs.is_empty() || !settings.produces.is_empty(),
             survey: !settings.produces.is_empty(),
         },
-        observe: settings.observe,
-        empty_exit: settings.empty_exit.map(i32::from),
-        stuck_after: settings.stuck_after.map(u64::from),
+        observe: settings.options.observe(),
+        empty_exit: settings.options.empty_exit.value().map(i32::from),
+        stuck_after: settings.options.stuck_after.value().map(u64::from),
     }
 }
 
@@ -116,7 +115,7 @@ fn check(
         base: settings.base.clone(),
         bases: upstreams::bases(&settings.needs, place.config.as_ref()),
         needs: settings.needs.clone(),
-        wait: settings.needs_wait,
+        wait: settings.options.needs_wait(),
         due: upstreams::last_due(&settings.needs, place.config.as_ref())?,
         pins: pins.map(Pins::directory),
         produces: settings.produces.clone(),
@@ -124,9 +123,9 @@ fn check(
 }
 
 fn opened(place: &Place, settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
-    match (place.open(), settings.on_store_error) {
-        (Err(failure), _) if settings.observe => Ok(Arc::new(OutOfReach(failure.into_store_error()))),
-        (Err(Failure::Store(error)), StoreErrorChoice::Run) => Ok(Arc::new(OutOfReach(error))),
+    match (place.open(), settings.options.on_store_error()) {
+        (Err(failure), _) if settings.options.observe() => Ok(Arc::new(OutOfReach(failure.into_store_error()))),
+        (Err(Failure::Store(error)), OnStoreError::Run) => Ok(Arc::new(OutOfReach(error))),
         (opened, _) => opened,
     }
 }

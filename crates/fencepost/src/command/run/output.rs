@@ -22,7 +22,7 @@ pub struct Output {
 
 impl Output {
     pub fn prepare(settings: &Settings, place: &Place, run: RunId) -> Result<Option<Self>, Failure> {
-        if !settings.output_on_failure {
+        if !settings.options.output_on_failure() {
             return Ok(None);
         }
         let directory = place.state.join("output");

@@ -19,10 +19,8 @@ use crate::calendar;
 use crate::config::{Config, Scope, Sections};
 use crate::exit::Failure;
 use crate::file;
+use crate::options::Given;
 use crate::place::Place;
-
-/// How many runs go on at once, if the configuration does not say.
-const MAX_PARALLEL: u32 = 64;
 
 pub struct Program {
     place: Arc<Place>,
@@ -117,14 +115,11 @@ impl Program {
 
     pub fn limits(&self) -> Limits {
         let up = &self.config().up;
-        Limits {
-            max_parallel: up.max_parallel.unwrap_or(MAX_PARALLEL) as usize,
-            spread: up.spread.as_ref().map_or(Duration::ZERO, |spread| spread.value),
-        }
+        Limits { max_parallel: up.max_parallel() as usize, spread: up.spread() }
     }
 
     pub fn stop_within(&self) -> Option<Duration> {
-        self.config().up.stop_within.as_ref().map(|within| within.value)
+        self.config().up.stop_within.value()
     }
 
     pub fn request(&self, job: &Name, anew: bool) -> Option<Request> {
@@ -141,7 +136,7 @@ impl Program {
 
     /// Whether what the job prints is kept, so that it is not ours to print.
     pub fn keeps_output(&self, job: &Name) -> bool {
-        self.config().job(job).logs.enabled != Some(false)
+        self.config().job(job).logs().enabled.value() != Some(false)
     }
 
     pub fn widest_name(&self) -> usize {

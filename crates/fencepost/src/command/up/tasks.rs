@@ -1,21 +1,20 @@
 //! The jobs of the configuration that are scheduled here.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use fencepost_core::agenda::Task;
 use fencepost_core::lease::Claim;
 use fencepost_core::ledger::Trigger;
 use fencepost_core::name::{Job, Name};
 use fencepost_core::record::Holder;
-use fencepost_core::slot::{Asked, Choice, OnLost, Scheduled};
+use fencepost_core::slot::{Asked, Choice, Scheduled};
 
 use super::unknown;
-use crate::args::StoreErrorChoice;
-use crate::calendar::{self, CatchUp};
+use crate::calendar;
 use crate::command::{job, mint_run};
-use crate::config::{self, Config, Located, TTL};
+use crate::config::{Config, TTL};
 use crate::exit::Failure;
+use crate::options::{Given, OnStoreError};
 use crate::place::Place;
 
 pub type Scheduling = BTreeMap<Name, ScheduledJob>;
@@ -52,7 +51,7 @@ pub fn scheduling(place: &Place, config: &Config, names: &[Name]) -> Result<Sche
     let mut scheduling = Scheduling::new();
     for (name, keys) in &config.jobs {
         let is_named = names.contains(name);
-        if !is_named && (!names.is_empty() || !keys.is_enabled()) {
+        if !is_named && (!names.is_empty() || !keys.enabled()) {
             continue;
         }
         let Some(schedule) = calendar::schedule(config, name)? else {
@@ -66,20 +65,15 @@ pub fn scheduling(place: &Place, config: &Config, names: &[Name]) -> Result<Sche
             let hint = Some("Write what it runs: command = \"./report.sh\".".to_string());
             return Err(config.mistake(&keys.at, format!("The job {name} has no command."), hint));
         }
-        let terms = CatchUp::default().terms(keys)?;
-        let value = |key: &Option<Located<Duration>>| key.as_ref().map(|key| key.value);
-        let on_lost = match keys.on_lost {
-            Some(config::OnLost::Halt) => OnLost::Halt,
-            _ => OnLost::Rerun,
-        };
+        let terms = calendar::terms(keys)?;
         let task = Task {
             name: name.clone(),
             schedule: schedule.clone(),
-            ttl: value(&keys.ttl).unwrap_or(TTL),
+            ttl: keys.ttl.value().unwrap_or(TTL),
             slack: terms.slack,
-            runs_without_store: keys.on_store_error == Some(StoreErrorChoice::Run),
+            runs_without_store: keys.on_store_error() == OnStoreError::Run,
         };
-        let retries = keys.retries.unwrap_or(0);
+        let (on_lost, retries) = (keys.on_lost(), keys.retries());
         let scheduled = Scheduled { schedule, terms, asked: Asked::Due, on_lost, retries };
         let job = job(name, false, place)?;
         let holder = place.host.holder(std::process::id().cast_signed(), None);

@@ -4,7 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::config::{CommandLine, Config, JobConfig, Located, Mistake};
+use crate::config::{CommandLine, Config, Located, Mistake};
+use crate::options::JobOptions;
 use fencepost_core::nearest::did_you_mean;
 
 /// A warning for each command that is not there. Another machine, or another PATH, may have it.
@@ -12,15 +13,15 @@ pub fn not_found(config: &Config) -> Vec<Mistake> {
     config.jobs.values().flat_map(|job| of_job(config, job)).collect()
 }
 
-fn of_job(config: &Config, job: &JobConfig) -> Vec<Mistake> {
+fn of_job(config: &Config, job: &JobOptions) -> Vec<Mistake> {
     let directory = config.working_directory(job);
     if !directory.is_dir() {
         let message = format!("There is no directory {} to run in.", directory.display());
         return vec![Mistake::at(&job.at, message, None)];
     }
-    let path = job.environment.get("PATH").map(Into::into).or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+    let path = job.environment().get("PATH").map(Into::into).or_else(|| std::env::var_os("PATH")).unwrap_or_default();
     let commands = [&job.prepare, &job.command].into_iter().flatten();
-    let told = job.notify.commands().map(|command| job.at.with(command.clone())).collect::<Vec<_>>();
+    let told = job.notifiers().map(|command| job.at.with(command.clone())).collect::<Vec<_>>();
     let missing_told = told.iter().filter_map(|command| missing(command, &config.directory, &path));
     commands.filter_map(|command| missing(command, &directory, &path)).chain(missing_told).collect()
 }
@@ -51,7 +52,7 @@ fn program(command: &CommandLine) -> Option<&str> {
     match command {
         CommandLine::Argv(words) => words.first().map(String::as_str),
         CommandLine::Shell(script) => {
-            let word = script.split_whitespace().next()?;
+            let word = script.to_str()?.split_whitespace().next()?;
             let is_plain = word.chars().all(|c| c.is_ascii_alphanumeric() || "_-./+".contains(c));
             Some(word).filter(|word| is_plain && !OF_SHELL.contains(word))
         }

@@ -5,31 +5,28 @@ use fencepost_core::schedule::Schedule;
 use fencepost_core::time::Wall;
 
 use crate::calendar;
-use crate::config::{Config, JobConfig, Mistake, Need};
-use crate::duration;
+use crate::config::{Config, Mistake, Need};
+use crate::options::JobOptions;
 
 /// How many slots are looked at.
 const SLOTS: usize = 30;
 
 /// A warning for each need that none of the coming slots finds fulfilled.
 pub fn never_fresh(config: &Config, now: Wall) -> Vec<Mistake> {
-    let needs = config.jobs.iter().flat_map(|(name, job)| job.needs.iter().map(move |need| (name.as_str(), job, need)));
+    let needs =
+        config.jobs.iter().flat_map(|(name, job)| job.needed().iter().map(move |need| (name.as_str(), job, need)));
     needs.filter_map(|(name, job, need)| judge(config, name, job, need, now)).collect()
 }
 
-fn judge(config: &Config, name: &str, job: &JobConfig, need: &Need, now: Wall) -> Option<Mistake> {
-    let upstream = config.jobs.get(&need.job.value)?;
+fn judge(config: &Config, name: &str, job: &JobOptions, need: &Need, now: Wall) -> Option<Mistake> {
+    let upstream = config.jobs.get(&need.job.value.name)?;
     let (mine, theirs) = (schedule(config, job)?, schedule(config, upstream)?);
-    let when = match &need.when {
-        None => When::default(),
-        Some(written) => When::parse(&written.value, duration::parse).ok()?,
-    };
     let slots: Vec<Wall> = mine.forward(now).take(SLOTS).collect();
     let never = |is_met: &dyn Fn(Wall, Wall) -> bool| {
         !slots.is_empty() && !slots.iter().any(|slot| theirs.at_or_before(*slot).is_some_and(|due| is_met(*slot, due)))
     };
     let day = |at: Wall| mine.zone().date(at);
-    let why = match when {
+    let why = match need.rule() {
         When::SameSlot if never(&|slot, due| slot == due) => "is never due at the same instant",
         When::SameDay if never(&|slot, due| day(slot) == day(due)) => "is never due before it on the same day",
         When::Within(length) if never(&|slot, due| slot.since(due) <= length) => "is never due so shortly before it",
@@ -47,6 +44,6 @@ fn judge(config: &Config, name: &str, job: &JobConfig, need: &Need, now: Wall) -
     Some(Mistake::at(&at, message, Some("Change one of the schedules, or how fresh it must be.".to_string())))
 }
 
-fn schedule(config: &Config, job: &JobConfig) -> Option<Schedule> {
+fn schedule(config: &Config, job: &JobOptions) -> Option<Schedule> {
     calendar::written_schedule(job, &calendar::written_zone(config, job).ok()?).ok()?
 }

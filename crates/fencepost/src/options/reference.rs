@@ -1,0 +1,201 @@
+//! The reference pages of the documentation: generated from the table of options and from the grammar of the command line.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use clap::{Arg, Command, CommandFactory};
+
+use super::{JobOptions, LEASE, Logs, ONCE, OptionInfo, OptionSet, PLAN, RUN, Shared, TopOptions, UpOptions};
+use crate::args::Arguments;
+
+/// Writes the pages instead of comparing them, if this variable is set.
+const BLESS: &str = "FENCEPOST_BLESS";
+
+const NOTE: &str = "<!-- Generated: FENCEPOST_BLESS=1 cargo test -p fencepost reference. Do not edit. -->\n";
+
+#[track_caller]
+fn check(page: &str, generated: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(page);
+    if std::env::var_os(BLESS).is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, generated).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        written == generated,
+        "docs/reference/{page} is out of date. Write it anew: {BLESS}=1 cargo test -p fencepost reference"
+    );
+}
+
+#[test]
+fn the_reference_of_the_configuration_is_current() {
+    let mut page = format!("# Reference: `fencepost.toml`\n\n{NOTE}\n");
+    page.push_str(
+        "Every key, with what it takes, its built-in default, the table that sets it for all jobs, and the option of the\n\
+         command line that takes precedence. How values are written, which value counts and where the file is found:\n\
+         [CONFIGURATION.md](../CONFIGURATION.md).\n",
+    );
+    section(&mut page, "Top level", TopOptions::INFO.iter());
+    section(&mut page, "`[up]`", UpOptions::INFO.iter());
+    section(&mut page, "`[logs]`, and `logs` of a job", Logs::INFO.iter());
+    page.push_str("\n## `[job.NAME]`\n");
+    for group in groups(JobOptions::INFO.iter().map(|info| info.group)) {
+        let _ = write!(
+            page,
+            "\n### {group}\n\n| key | value | default | for all jobs | option | |\n|---|---|---|---|---|---|\n"
+        );
+        for info in JobOptions::INFO.iter().filter(|info| info.group == group) {
+            row(&mut page, &[&code(info.key), &value(info), &default(info), shared(info), &flag(info), &meaning(info)]);
+        }
+    }
+    check("configuration.md", &page);
+}
+
+fn section<'i>(page: &mut String, title: &str, options: impl Iterator<Item = &'i OptionInfo>) {
+    let _ = write!(page, "\n## {title}\n\n| key | value | default | |\n|---|---|---|---|\n");
+    for info in options {
+        row(page, &[&code(info.key), &value(info), &default(info), &meaning(info)]);
+    }
+}
+
+fn value(info: &OptionInfo) -> String {
+    (info.expected)()
+}
+
+fn default(info: &OptionInfo) -> String {
+    match info.shown_default() {
+        none if none.is_empty() => "none".to_string(),
+        default => default,
+    }
+}
+
+fn shared(info: &OptionInfo) -> &'static str {
+    match info.shared {
+        Shared::Defaults => "`[defaults]`",
+        Shared::Notify => "`[notify]`",
+        Shared::Logs => "`[logs]`",
+        Shared::Nowhere => "no",
+    }
+}
+
+fn flag(info: &OptionInfo) -> String {
+    if info.flag.is_empty() {
+        return String::new();
+    }
+    let short = info.short.map(|short| format!("`-{short}` ")).unwrap_or_default();
+    let verbs = [(RUN, "run"), (PLAN, "plan"), (ONCE, "once"), (LEASE, "lease")];
+    let verbs: Vec<&str> = verbs.into_iter().filter(|(bit, _)| info.is_for(*bit)).map(|(_, verb)| verb).collect();
+    format!("{short}`{}` of {}", format!("--{} {}", info.flag, info.value).trim_end(), verbs.join(", "))
+}
+
+fn meaning(info: &OptionInfo) -> String {
+    format!("{}. {}", info.help.trim(), info.detail).trim().to_string()
+}
+
+#[test]
+fn the_reference_of_the_commands_is_current() {
+    let mut whole = Arguments::command();
+    whole.build();
+    let mut page = format!("# Reference: commands\n\n{NOTE}\n");
+    page.push_str(
+        "Every verb with its arguments and options. What the verbs do, their exit codes and the fields of `--json`:\n\
+         [COMMANDS.md](../COMMANDS.md). Options that are keys of the configuration too: [configuration.md](configuration.md).\n",
+    );
+    page.push_str("\n## Options of every verb\n\nThey stand before or after the verb, never after `--`.\n");
+    arguments(&mut page, whole.get_arguments().filter(|arg| arg.is_global_set()));
+    for verb in verbs(&whole) {
+        describe(&mut page, verb);
+    }
+    check("commands.md", &page);
+}
+
+fn verbs(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help")
+}
+
+fn describe(page: &mut String, verb: &Command) {
+    if verb.has_subcommands() {
+        return verbs(verb).for_each(|verb| describe(page, verb));
+    }
+    let usage = verb.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ").trim_start_matches("fencepost ");
+    let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
+    let _ = write!(page, "\n## `{usage}`\n\n{about}.\n");
+    arguments(page, verb.get_arguments().filter(|arg| !arg.is_global_set()));
+    if let Some(more) = verb.get_after_help() {
+        let _ = write!(page, "\n```text\n{more}\n```\n");
+    }
+}
+
+/// A table of arguments for each heading.
+fn arguments<'a>(page: &mut String, arguments: impl Iterator<Item = &'a Arg>) {
+    let shown: Vec<&Arg> =
+        arguments.filter(|arg| !arg.is_hide_set() && !["help", "version"].contains(&arg.get_id().as_str())).collect();
+    for title in groups(shown.iter().map(|arg| heading(arg))) {
+        let _ = write!(page, "\n| {title} | |\n|---|---|\n");
+        for arg in shown.iter().filter(|arg| heading(arg) == title) {
+            row(page, &[&code(&spelling(arg)), &help(arg)]);
+        }
+    }
+}
+
+fn heading(arg: &Arg) -> &str {
+    arg.get_help_heading().unwrap_or(if arg.is_positional() { "Arguments" } else { "Options" })
+}
+
+/// The argument as it is typed.
+fn spelling(arg: &Arg) -> String {
+    let names: Vec<&str> = arg.get_value_names().into_iter().flatten().map(AsRef::as_ref).collect();
+    let takes_value = arg.get_action().takes_values();
+    let value = if takes_value { names.join(" ") } else { String::new() };
+    let short = arg.get_short().map(|short| format!("-{short}"));
+    let long = arg.get_long().map(|long| format!("--{long}"));
+    let flags: Vec<String> = short.into_iter().chain(long).collect();
+    format!("{} {value}", flags.join(", ")).trim().to_string()
+}
+
+fn help(arg: &Arg) -> String {
+    let text = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
+    let words = arg.get_possible_values().into_iter().filter(|_| arg.get_action().takes_values());
+    let words: Vec<String> = words
+        .map(|word| match word.get_help() {
+            Some(meaning) => format!("`{}`: {meaning}", word.get_name()),
+            None => format!("`{}`", word.get_name()),
+        })
+        .collect();
+    let defaults: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+    let is_shown = arg.get_action().takes_values() && !arg.is_hide_default_value_set() && !defaults.is_empty();
+    let default = if is_shown { format!(" (default: {})", defaults.join(" ")) } else { String::new() };
+    let words = if words.is_empty() { String::new() } else { format!(". {}", words.join("; ")) };
+    format!("{}{default}{words}", text.trim_end_matches('.').replace("\n\n", ". "))
+}
+
+fn groups<'g>(of_each: impl Iterator<Item = &'g str>) -> Vec<&'g str> {
+    let mut groups = Vec::new();
+    of_each.for_each(|group| {
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    });
+    groups
+}
+
+fn code(text: &str) -> String {
+    format!("`{text}`")
+}
+
+fn row(page: &mut String, cells: &[&str]) {
+    let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|").replace('\n', " ")).collect();
+    let _ = writeln!(page, "| {} |", cells.join(" | "));
+}
+
+#[test]
+fn an_option_of_the_command_line_is_named_as_its_key() {
+    for info in JobOptions::INFO.iter().filter(|info| !info.flag.is_empty()) {
+        let named = info.flag == info.key.replace('_', "-");
+        assert!(named || (info.key, info.flag) == ("timezone", "tz"), "{info:?}");
+        for other in info.conflicts {
+            assert!(JobOptions::INFO.iter().any(|info| info.key == *other), "{}: there is no {other}", info.key);
+        }
+    }
+}
