@@ -28,6 +28,8 @@ pub mod runs;
 pub mod schema;
 pub mod status;
 pub mod summary;
+#[cfg(test)]
+mod tests;
 pub mod text;
 pub mod time;
 pub mod unread;
