@@ -1,6 +1,6 @@
 //! The rule that a target checks in the same step as the write: nothing stale lands.
 //!
-//! A target remembers the fence of the last write it accepted. It asks [`judge`] before the next one, under whatever
+//! A target remembers the fence of the last write it accepted. It asks [`judge`] before the next one, inside what
 //! makes check and write one step there: a file lock, a transaction, a compare-and-swap.
 
 use alloc::string::{String, ToString};
@@ -93,7 +93,7 @@ impl Level {
     }
 }
 
-/// A write that somebody wants to make.
+/// A write that a run asks a target to accept.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Write {
     pub store: StoreId,

@@ -9,7 +9,7 @@
 //! * [`slot`]: which slot a run is for.
 //! * [`spelling`]: the words by which people write each choice.
 //! * [`plan`]: which slots run now, which are dropped, and why.
-//! * [`agenda`]: when jobs are started, for whoever schedules them here.
+//! * [`agenda`]: when the daemon starts its jobs.
 //! * [`advice`]: what the ledger suggests about a job's terms.
 //! * [`overdue`]: which slots passed with nothing recorded.
 //! * [`name`]: what a job may be called, and the one encoding of names into store keys.

@@ -69,7 +69,7 @@ impl Bench {
         self.out.extend(self.agenda.step(now, input));
     }
 
-    /// Time passes in steps, as whoever drives an agenda promises.
+    /// Time passes in steps, as the driver of an agenda promises.
     fn pass(&mut self, length: u64) {
         let mut left = length;
         while left > 0 {

@@ -152,7 +152,7 @@ impl World {
         let count = 1 + random.below(3);
         let has_clock = random.chance(50);
         let mut faults = Vec::new();
-        // Somebody sleeps for nine hours, and sometimes everybody.
+        // One machine sleeps for nine hours, and sometimes all of them do.
         let asleep = random.below(DAY - 9 * HOUR);
         for machine in 0..count as usize {
             if machine == 0 || random.chance(40) {

@@ -251,7 +251,7 @@ fn an_unreadable_record_ends_the_run() {
     assert_eq!(error.trouble, Trouble::Corrupt);
 }
 
-/// The first grant expired before its answer came, and whoever took over wrote that run down as lost.
+/// The first grant expired before its answer came, and the run that took over wrote that run down as lost.
 #[test]
 fn a_run_that_had_to_claim_twice_is_recorded_and_released() {
     let mut bench = Bench::begun(terms(2), Memory::with(&free(5)));
@@ -430,7 +430,7 @@ fn interrupted_while_asking_the_holder_to_stop_nothing_is_waited_for() {
 }
 
 #[test]
-fn whoever_waits_for_the_lease_also_waits_for_the_store() {
+fn a_run_that_waits_for_the_lease_also_waits_for_the_store() {
     let mut bench = Bench::begun(Terms { wait: Some(ms(10_000)), ..terms(2) }, Memory::with(&free(5)));
     bench.fail(unavailable());
     assert!(!bench.run.is_finished());

@@ -137,7 +137,7 @@ fn a_long_outcome_by_hand_is_recorded_once_while_the_clock_goes_on() {
     assert_eq!(whole, [store.record().ledger.ring[0].attempt()]);
 }
 
-/// Whatever becomes of a write into the history, nothing leaves the record before it is there, and it is there once.
+/// Whether a write into the history fails or its fate is unknown, nothing leaves the record before it is there, and it is there once.
 #[test]
 fn a_history_that_fails_keeps_the_record_as_it_is() {
     for fate in [Fate::NotDone, Fate::Unknown] {
@@ -220,7 +220,7 @@ fn attempt() -> Outcome {
     store.record().ledger.ring.remove(0)
 }
 
-/// What the record keeps in short is in the history as a detail, which nobody counts. Should the record give it up after all,
+/// What the record keeps in short is in the history as a detail, which no reader counts. Should the record give it up after all,
 /// because another has accounted for its slot before the swap, it has to be there as an attempt.
 #[test]
 fn what_was_kept_in_short_and_is_given_up_after_all_is_an_attempt() {

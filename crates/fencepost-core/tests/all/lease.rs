@@ -25,7 +25,7 @@ fn a_lease_ends_one_time_to_live_after_the_latest_the_store_can_show() {
     assert_eq!(Honest::until(None, boot(2_500), ms(TTL_MS)), None);
 }
 
-/// Whatever the reading's age and the answer's way: the holder stops believing before the store ends the lease.
+/// For any age of the reading and any delay of the answer, the holder stops believing before the store ends the lease.
 #[test]
 fn no_lease_ends_before_its_holder_stops_believing() {
     for (asked, read, sent) in [(0, 0, 0), (0, 900, 1_000), (0, 0, 20_000), (5_000, 5_400, 5_400)] {
@@ -162,7 +162,7 @@ fn a_held_lease_is_not_claimed() {
 }
 
 #[test]
-fn whoever_takes_over_writes_the_earlier_run_down_as_lost() {
+fn a_takeover_writes_the_earlier_run_down_as_lost() {
     let dead = Facts { holder_is_dead: true, ..Facts::default() };
     let rebooted = Reference { clock: StoreClock { era: era("two"), ..clock(9) }, asked: boot(9) };
     let takes = |at_ms, reference: Reference, facts: &Facts| {
@@ -215,7 +215,7 @@ fn without_a_store_clock_the_date_is_ours() {
 fn a_claim_that_is_there_already_is_done() {
     assert_eq!(decide(&Intent::Claim(claim(1)), Some(&held(5, 1)), 9), Ok(Decision::AlreadyDone));
     let over = decide(&Intent::Claim(claim(1)), Some(&held(5, 1)), 2 * TTL_MS);
-    assert_eq!(over, Ok(Decision::AlreadyDone), "nobody else has taken it");
+    assert_eq!(over, Ok(Decision::AlreadyDone), "no other run has taken it");
 }
 
 #[test]
@@ -331,13 +331,13 @@ fn a_release_keeps_the_record_and_is_the_end_of_a_run() {
 }
 
 #[test]
-fn a_release_by_force_asks_nobody_and_says_so() {
+fn a_release_by_force_asks_no_holder_and_says_so() {
     let record = written(decide(&Intent::ForceRelease, Some(&held(5, 1)), 900));
     assert_eq!((record.lease.clone(), record.token, record.grants), (None, token(5), 1));
     let outcome = record.ledger.last().unwrap();
     assert_eq!((outcome.status, outcome.note.as_deref()), (Status::Lost, Some("its lease was released by force")));
-    for nobody in [Some(&free(5)), None] {
-        assert_eq!(decide(&Intent::ForceRelease, nobody, 0), Err(Refusal::NobodyHolds));
+    for unheld in [Some(&free(5)), None] {
+        assert_eq!(decide(&Intent::ForceRelease, unheld, 0), Err(Refusal::NobodyHolds));
     }
 }
 
@@ -346,8 +346,8 @@ fn a_holder_is_asked_to_stop_once() {
     let record = written(decide(&ask_to_stop(2), Some(&held(5, 1)), 0));
     assert_eq!(lease(&record).stop_asked.as_ref().map(|asked| asked.by), Some(id(2)));
     assert_eq!(decide(&ask_to_stop(3), Some(&record), 0), Ok(Decision::AlreadyDone));
-    for nobody in [Some(&free(5)), None] {
-        assert_eq!(decide(&ask_to_stop(2), nobody, 0), Err(Refusal::NobodyHolds));
+    for unheld in [Some(&free(5)), None] {
+        assert_eq!(decide(&ask_to_stop(2), unheld, 0), Err(Refusal::NobodyHolds));
     }
 }
 

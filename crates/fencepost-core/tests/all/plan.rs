@@ -195,7 +195,7 @@ fn a_job_seen_for_the_first_time_runs_what_is_on_time_and_nothing_from_before() 
             assert_eq!(plan.dropped, None);
         }
     }
-    // The slot that was on time then is no longer so, and nobody claimed it. Had it been claimed, it would be tried again.
+    // The slot that was on time then is no longer so, and no run claimed it. Had it been claimed, it would be tried again.
     let seen = State { since: utc("2026-11-05T07:00:20"), evaluated: None, known: &[] };
     assert_eq!(runs(&planned("0 7 * * *", &seen, &terms(1), "2026-11-05T07:10")), [""; 0]);
     for known in [SlotState::Open, SlotState::Lost].map(|state| [(utc("2026-11-05T07:00"), state)]) {
@@ -233,7 +233,7 @@ fn what_is_done_or_running_does_not_run_and_does_not_count() {
     assert_eq!(dropped(&plan), Some((3, "01:00".to_string(), "04:00".to_string())));
     // Nothing before the oldest of them is open any more.
     assert_eq!(plan.evaluated, Some(utc("2026-11-05T04:00")));
-    // By default only the last two slots count, whatever became of them.
+    // By default only the last two slots count, whether they were run or missed.
     let plan = planned("0 * * * *", &state, &Terms { within: None, ..terms }, "2026-11-05T08:10");
     assert_eq!(runs(&plan), ["07:00"]);
     assert_eq!(dropped(&plan), Some((4, "01:00".to_string(), "05:00".to_string())));

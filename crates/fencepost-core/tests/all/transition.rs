@@ -134,7 +134,7 @@ fn a_store_without_an_identity_gets_one() {
 }
 
 #[test]
-fn whoever_loses_the_race_for_the_identity_takes_the_others() {
+fn a_client_that_loses_the_race_for_the_identity_takes_the_winners() {
     let mut change = Change::new(Intent::Claim(claim(1)), 1, Memory::default());
     let step = change.begin();
     let step = change.answer(step, 1);

@@ -1,4 +1,4 @@
-//! Runs that meet whatever comes, in any order: what must hold on every way through the machine.
+//! Runs that meet every input, in any order: what must hold on every way through the machine.
 
 use crate::common::*;
 use fencepost_core::lease::{Facts, Intent};
@@ -127,7 +127,7 @@ impl Walk {
         }
     }
 
-    /// Somebody asks to stop, releases by force, takes over or releases what is not ours.
+    /// Another client asks to stop, releases by force, takes over or releases a lease that is not its own.
     fn others_write(&mut self) {
         if !self.bench.store.has_record() {
             return;

@@ -112,7 +112,7 @@ pub fn claim(run: u128) -> Claim {
     }
 }
 
-/// A record that nobody holds, last granted with this token.
+/// A record without a lease, last granted with this token.
 pub fn free(last: u64) -> Record {
     Record {
         v: FORMAT,

@@ -278,7 +278,7 @@ fn published(refused: Option<&str>) -> Said {
 }
 
 #[test]
-fn a_refused_publish_makes_the_run_fenced_whatever_the_child_said() {
+fn a_refused_publish_makes_the_run_fenced_even_if_the_child_succeeded() {
     let mut bench = Bench::running(terms(2));
     bench.step(Input::ChildEnded(Exit::Code(0)));
     bench.step(said(vec![published(None), published(Some("stale"))]));

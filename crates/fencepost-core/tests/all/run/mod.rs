@@ -171,7 +171,7 @@ fn a_lease_that_is_only_held_leaves_no_outcome() {
     assert_eq!((record.lease, record.ledger.ring.len()), (None, 0));
 }
 
-/// Whoever it was held for has to know before another can have it.
+/// The client that it was held for has to know before another can have it.
 #[test]
 fn a_lease_that_is_only_held_is_given_up_at_its_deadline_without_the_store() {
     for hears_an_answer in [true, false] {

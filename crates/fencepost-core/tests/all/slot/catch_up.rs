@@ -256,7 +256,7 @@ fn what_waits_after_it_was_held_while_it_accounted_does_run() {
     bench.step(Input::Begin);
     bench.answer();
     assert!(is_read(&bench), "to account: {:?}", bench.call);
-    // Meanwhile somebody else begins to run.
+    // Meanwhile another run takes the lease.
     bench.store.change(|record| record.lease = held(1, 55).lease.clone());
     bench.store.change(|record| record.lease.as_mut().unwrap().until = Some(until(99 * HOUR)));
     bench.settle();

@@ -391,7 +391,7 @@ fn a_run_that_died_halts_the_job_if_it_is_to() {
 fn what_passed_between_a_death_and_its_discovery_is_caught_up() {
     let mut story = Story::known();
     story.dies(at(1, 0), due(catching_up(3)));
-    // Found out at 9:30. Nobody was at it since who knows when.
+    // The next trigger comes at 9:30. When the run before it died is not known.
     let slots: Vec<_> = (0..4).map(|minute| story.ok(at(9, 30 + minute), due(catching_up(3))).slot()).collect();
     assert_eq!(slots, [Some(slot(7)), Some(slot(8)), Some(slot(9)), None]);
     assert_eq!(story.missed(), [(slot(2), slot(6), 5)]);
@@ -438,7 +438,7 @@ fn a_run_now_satisfies_the_next_slot_if_the_current_one_is_done_and_no_further_o
 }
 
 #[test]
-fn a_run_now_takes_the_newest_slot_in_whatever_order_the_others_are_caught_up() {
+fn a_run_now_takes_the_newest_slot_in_any_order_that_the_others_are_caught_up() {
     for order in [Order::OldestFirst, Order::NewestFirst] {
         let mut story = Story::known();
         let terms = plan::Terms { order, ..catching_up(3).terms };
@@ -508,7 +508,7 @@ fn what_was_looked_at_is_tried_again_and_not_what_came_after() {
     let mut story = Story::default();
     story.dies(0, once(OnUnknown::Halt));
     let looked_at = story.record().token;
-    // Two have looked. The first tries again and dies as well: of that one, nobody has looked at anything.
+    // Two have looked. The first tries again and dies as well: of that one, no operator has seen anything.
     assert!(story.dies(1, once(OnUnknown::RetryAfter(looked_at))).slot().is_some());
     assert_eq!(story.ok(2, once(OnUnknown::RetryAfter(looked_at))), Came::Not(NotNow::Lost { slot: Wall(0) }));
 }
