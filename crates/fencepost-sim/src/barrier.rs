@@ -21,7 +21,7 @@ use fencepost_core::time::Wall;
 use fencepost_core::token::{Nonce, RunId, StoreId, Token};
 use fencepost_core::zone::Zone;
 
-use crate::model::{Counterexample, Model, Report};
+use crate::model::{Counterexample, Model, ModelReport};
 
 /// Minutes since the midnight that the first of the two days begins with.
 pub type Minute = i64;
@@ -47,7 +47,7 @@ const PATH: &str = "data";
 
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum PastEnding {
     /// With these bytes of the artifact.
     Ok(Bytes),
     /// Without a word of any artifact.
@@ -63,18 +63,18 @@ pub enum Ended {
 pub struct Past {
     pub first: usize,
     pub last: usize,
-    pub ended: Ended,
+    pub ended: PastEnding,
 }
 
 impl Past {
     /// Whether a run was made for this very slot.
     pub fn is_own(self, slot: usize) -> bool {
-        self.last == slot && self.ended != Ended::Missed
+        self.last == slot && self.ended != PastEnding::Missed
     }
 
     /// Whether it is a range of slots: several, or missed ones.
     pub fn is_range(self) -> bool {
-        self.first < self.last || self.ended == Ended::Missed
+        self.first < self.last || self.ended == PastEnding::Missed
     }
 }
 
@@ -85,11 +85,12 @@ pub enum Bytes {
     B,
 }
 
-const ENDINGS: [Ended; 5] = [Ended::Ok(Bytes::A), Ended::Ok(Bytes::B), Ended::OkBare, Ended::Empty, Ended::Error];
+const ENDINGS: [PastEnding; 5] =
+    [PastEnding::Ok(Bytes::A), PastEnding::Ok(Bytes::B), PastEnding::OkBare, PastEnding::Empty, PastEnding::Error];
 
 /// A run whose outcome is not recorded yet, for the slots of these numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Current {
+pub struct OpenRun {
     pub first: usize,
     pub last: usize,
     pub going: Going,
@@ -118,7 +119,7 @@ const RULES: [Rule; 6] =
 
 /// What lies here in the artifact's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum ArtifactHere {
     /// No artifact is named.
     Unnamed,
     Bytes(Bytes),
@@ -126,8 +127,13 @@ pub enum Found {
     Unreadable,
 }
 
-const FOUND: [Found; 5] =
-    [Found::Unnamed, Found::Bytes(Bytes::A), Found::Bytes(Bytes::B), Found::Missing, Found::Unreadable];
+const FOUND: [ArtifactHere; 5] = [
+    ArtifactHere::Unnamed,
+    ArtifactHere::Bytes(Bytes::A),
+    ArtifactHere::Bytes(Bytes::B),
+    ArtifactHere::Missing,
+    ArtifactHere::Unreadable,
+];
 
 /// One question, and everything it may rest on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,16 +141,16 @@ pub struct Scene {
     pub zone: &'static str,
     /// In the order in which they were recorded.
     pub attempts: Vec<Past>,
-    pub going: Option<Current>,
+    pub going: Option<OpenRun>,
     pub asker: Minute,
     pub late: Minute,
     pub rule: Rule,
     pub proceed_on_empty: bool,
-    pub found: Found,
+    pub found: ArtifactHere,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Violation {
+pub enum BarrierViolation {
     /// It works on what it must not work on: P4.
     Proceeded,
     /// It keeps still where a person has to look.
@@ -153,7 +159,7 @@ pub enum Violation {
     Halted,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for BarrierViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Proceeded => "the job works on what is not the right slot's record",
@@ -164,13 +170,13 @@ impl fmt::Display for Violation {
 }
 
 /// What was judged, and the first scene or set of decisions that was judged wrongly: a path of one step.
-pub type Judged = Report<String, Violation>;
+pub type Judged = ModelReport<String, BarrierViolation>;
 
 /// One set of rules, by which every scene is judged.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleSet {
     name: &'static str,
-    judge_all: fn(Option<Violation>) -> Judged,
+    judge_all: fn(Option<BarrierViolation>) -> Judged,
 }
 
 impl RuleSet {
@@ -189,13 +195,13 @@ impl Model for Barrier {
     const TITLE: &'static str = "barrier";
     type Setting = RuleSet;
     type Step = String;
-    type Violation = Violation;
+    type Violation = BarrierViolation;
 
     fn name(setting: &RuleSet) -> &'static str {
         setting.name
     }
 
-    fn explore(setting: &RuleSet, sought: Option<Violation>) -> Judged {
+    fn explore(setting: &RuleSet, sought: Option<BarrierViolation>) -> Judged {
         (setting.judge_all)(sought)
     }
 
@@ -205,17 +211,17 @@ impl Model for Barrier {
 }
 
 /// Judges everything within the bounds, or up to the first violation: of the one that is sought, or of any.
-fn judge_all<R: BarrierRules>(sought: Option<Violation>) -> Judged {
-    let mut report = Report { states: 0, depth: 1, found: None };
+fn judge_all<R: BarrierRules>(sought: Option<BarrierViolation>) -> Judged {
+    let mut report = ModelReport { states: 0, depth: 1, found: None };
     let mut see = |decided: Decision, right: Decision, what: &dyn Fn() -> String| {
         report.states += 1;
         let violation = match (decided, right) {
-            (Decision::Proceed, Decision::Skip | Decision::Halt) => Some(Violation::Proceeded),
-            (Decision::Skip, Decision::Halt) => Some(Violation::Hushed),
-            (Decision::Skip | Decision::Halt, _) if decided != right => Some(Violation::Halted),
+            (Decision::Proceed, Decision::Skip | Decision::Halt) => Some(BarrierViolation::Proceeded),
+            (Decision::Skip, Decision::Halt) => Some(BarrierViolation::Hushed),
+            (Decision::Skip | Decision::Halt, _) if decided != right => Some(BarrierViolation::Halted),
             _ => None,
         };
-        let is_sought = |violation: &Violation| sought.is_none_or(|sought| sought == *violation);
+        let is_sought = |violation: &BarrierViolation| sought.is_none_or(|sought| sought == *violation);
         report.found = violation.filter(is_sought).map(|violation| Counterexample { violation, path: vec![what()] });
         report.found.is_none()
     };
@@ -248,21 +254,21 @@ fn several(see: &mut dyn FnMut(&[Decision]) -> bool) {
 }
 
 /// What stands in the store for an upstream, made once for all who ask.
-struct World {
+struct BarrierWorld {
     zone: Zone,
     midnight: Wall,
     upstream: Upstream,
 }
 
 /// Every scene, until `see` has seen enough. Says whether it saw all.
-fn scenes(see: &mut dyn FnMut(&Scene, &World) -> bool) -> bool {
+fn scenes(see: &mut dyn FnMut(&Scene, &BarrierWorld) -> bool) -> bool {
     for (zone, first_day) in ZONES {
         let rules = Zone::parse(zone).expect("a zone");
         let midnight = rules.parse_time(first_day).expect("a day");
         for attempts in histories() {
             for going in goings() {
                 let upstream = upstream(&attempts, going, zone, midnight);
-                let world = World { zone: rules.clone(), midnight, upstream };
+                let world = BarrierWorld { zone: rules.clone(), midnight, upstream };
                 if !asked(zone, &attempts, going, &mut |scene| see(scene, &world)) {
                     return false;
                 }
@@ -273,7 +279,7 @@ fn scenes(see: &mut dyn FnMut(&Scene, &World) -> bool) -> bool {
 }
 
 /// Every way to ask about one upstream.
-fn asked(zone: &'static str, attempts: &[Past], going: Option<Current>, see: &mut dyn FnMut(&Scene) -> bool) -> bool {
+fn asked(zone: &'static str, attempts: &[Past], going: Option<OpenRun>, see: &mut dyn FnMut(&Scene) -> bool) -> bool {
     for (asker, late, rule) in ASKERS
         .iter()
         .flat_map(|&asker| LATE.iter().map(move |&late| (asker, late)))
@@ -298,8 +304,8 @@ const STRETCHES: [(usize, usize); 3] = [(0, 1), (0, 2), (1, 2)];
 /// Up to two outcomes of any slots and ranges in any order.
 fn histories() -> Vec<Vec<Past>> {
     let alone = (0..SLOTS.len()).flat_map(|slot| ENDINGS.map(|ended| Past { first: slot, last: slot, ended }));
-    let missed = (0..SLOTS.len()).map(|slot| Past { first: slot, last: slot, ended: Ended::Missed });
-    let endings = [Ended::Ok(Bytes::A), Ended::Error, Ended::Missed];
+    let missed = (0..SLOTS.len()).map(|slot| Past { first: slot, last: slot, ended: PastEnding::Missed });
+    let endings = [PastEnding::Ok(Bytes::A), PastEnding::Error, PastEnding::Missed];
     let ranges = STRETCHES.iter().flat_map(|&(first, last)| endings.map(|ended| Past { first, last, ended }));
     let ones: Vec<_> = alone.chain(missed).chain(ranges).collect();
     let mut all = vec![Vec::new()];
@@ -308,10 +314,10 @@ fn histories() -> Vec<Vec<Past>> {
     all
 }
 
-fn goings() -> Vec<Option<Current>> {
+fn goings() -> Vec<Option<OpenRun>> {
     let alone = (0..SLOTS.len())
-        .flat_map(|slot| [Going::Running, Going::Lost].map(|going| Some(Current { first: slot, last: slot, going })));
-    let ranges = STRETCHES.iter().map(|&(first, last)| Some(Current { first, last, going: Going::Running }));
+        .flat_map(|slot| [Going::Running, Going::Lost].map(|going| Some(OpenRun { first: slot, last: slot, going })));
+    let ranges = STRETCHES.iter().map(|&(first, last)| Some(OpenRun { first, last, going: Going::Running }));
     [None].into_iter().chain(alone).chain(ranges).collect()
 }
 
@@ -322,7 +328,7 @@ impl Scene {
     }
 
     /// What the rules say, as a shell asks them.
-    fn decide<R: BarrierRules>(&self, world: &World) -> Decision {
+    fn decide<R: BarrierRules>(&self, world: &BarrierWorld) -> Decision {
         let at = |minute: Minute| Wall(world.midnight.0 + minute * 60_000);
         let asker = Asker { slot: at(self.asker), zone: world.zone.clone() };
         let due = |when: Wall| SLOTS.iter().map(|&slot| at(slot)).filter(|&slot| slot <= when).max();
@@ -335,23 +341,23 @@ impl Scene {
         };
         let calendar = self.knows_schedule().then_some(&due as &dyn Fn(Wall) -> Option<Wall>);
         let on_empty = if self.proceed_on_empty { OnEmpty::Proceed } else { OnEmpty::Skip };
-        let artifacts = if self.found == Found::Unnamed { Vec::new() } else { vec![PATH.to_string()] };
+        let artifacts = if self.found == ArtifactHere::Unnamed { Vec::new() } else { vec![PATH.to_string()] };
         let need = Need { job: job(), when, artifacts, on_empty };
         let wanted = wanted::<R>(when, &asker, at(self.asker + self.late), calendar);
         let mut verdict = judge::<R>(&need, wanted, &world.upstream, &asker, calendar);
         if verdict.decision == Decision::Proceed {
             match self.found {
-                Found::Unnamed => {}
-                Found::Bytes(bytes) => verify::<R>(&mut verdict, PATH, PATH, &Here::Found(artifact(bytes))),
-                Found::Missing => verify::<R>(&mut verdict, PATH, PATH, &Here::Missing),
-                Found::Unreadable => verify::<R>(&mut verdict, PATH, PATH, &Here::Unreadable(String::new())),
+                ArtifactHere::Unnamed => {}
+                ArtifactHere::Bytes(bytes) => verify::<R>(&mut verdict, PATH, PATH, &Here::Found(artifact(bytes))),
+                ArtifactHere::Missing => verify::<R>(&mut verdict, PATH, PATH, &Here::Missing),
+                ArtifactHere::Unreadable => verify::<R>(&mut verdict, PATH, PATH, &Here::Unreadable(String::new())),
             }
         }
         together::<R>(&[verdict])
     }
 }
 
-fn upstream(attempts: &[Past], going: Option<Current>, zone: &str, midnight: Wall) -> Upstream {
+fn upstream(attempts: &[Past], going: Option<OpenRun>, zone: &str, midnight: Wall) -> Upstream {
     let slot = |number: usize| Wall(midnight.0 + SLOTS[number] * 60_000);
     let mut ledger = Ledger::default();
     let range = |first, last| Covered { from: slot(first), to: slot(last), count: (last - first) as u64 + 1 };
@@ -360,7 +366,7 @@ fn upstream(attempts: &[Past], going: Option<Current>, zone: &str, midnight: Wal
         ledger.push(Outcome { covers, ..outcome(number as u64 + 1, slot(past.last), past.ended, zone) });
     }
     let token = attempts.len() as u64 + 1;
-    let lease = going.map(|Current { first, last, .. }| Lease {
+    let lease = going.map(|OpenRun { first, last, .. }| Lease {
         covers: (first < last).then(|| range(first, last)),
         ..lease(token, slot(last), zone)
     });
@@ -389,13 +395,13 @@ fn upstream(attempts: &[Past], going: Option<Current>, zone: &str, midnight: Wal
     Upstream { record: Some(record), lease_is_over, history: Vec::new() }
 }
 
-fn outcome(number: u64, slot: Wall, ended: Ended, zone: &str) -> Outcome {
+fn outcome(number: u64, slot: Wall, ended: PastEnding, zone: &str) -> Outcome {
     let (status, artifacts) = match ended {
-        Ended::Ok(bytes) => (Status::Ok, vec![artifact(bytes)]),
-        Ended::OkBare => (Status::Ok, Vec::new()),
-        Ended::Empty => (Status::Empty, Vec::new()),
-        Ended::Error => (Status::Error, Vec::new()),
-        Ended::Missed => (Status::Missed, Vec::new()),
+        PastEnding::Ok(bytes) => (Status::Ok, vec![artifact(bytes)]),
+        PastEnding::OkBare => (Status::Ok, Vec::new()),
+        PastEnding::Empty => (Status::Empty, Vec::new()),
+        PastEnding::Error => (Status::Error, Vec::new()),
+        PastEnding::Missed => (Status::Missed, Vec::new()),
     };
     Outcome {
         slot,

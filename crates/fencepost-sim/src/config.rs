@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// One corner of the world, to be explored completely.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct LeaseSetting {
     pub name: &'static str,
     pub ttl: Duration,
     pub grace: Duration,
@@ -23,8 +23,8 @@ pub struct Config {
     pub wait: Option<Duration>,
     /// The commands that the runs are, one after the other, on a fenced resource. Empty: the runs of a job.
     pub commands: &'static [Fenced],
-    pub budget: Budget,
-    pub flaw: Option<Flaw>,
+    pub budget: LeaseBudget,
+    pub flaw: Option<LeaseFlaw>,
 }
 
 /// A command on a fenced resource.
@@ -47,7 +47,7 @@ pub struct HostClock {
 
 /// How often each kind of misfortune may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Budget {
+pub struct LeaseBudget {
     /// Runs that are started, on either host.
     pub triggers: u8,
     /// Wrappers, keepers or whole hosts that die.
@@ -71,7 +71,7 @@ pub struct Budget {
 /// A known bug of the shell or of a store, as a switch of the world. The bugs of the rules are in
 /// [`mutants`](crate::mutants).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flaw {
+pub enum LeaseFlaw {
     /// A claim is written without comparing versions.
     PlainWrite,
     /// The boot clock stands still while its host sleeps.
@@ -110,9 +110,9 @@ pub enum Flaw {
     TakeoverKeepsFence,
 }
 
-impl Config {
+impl LeaseSetting {
     /// The usual proportions: renewal after one quantum, TERM after 47 seconds, dead before 57, expired at 60.
-    pub const fn new(name: &'static str, budget: Budget) -> Self {
+    pub const fn new(name: &'static str, budget: LeaseBudget) -> Self {
         Self {
             name,
             ttl: Duration::from_secs(60),
@@ -182,12 +182,12 @@ impl Config {
         (!self.commands.is_empty()).then(|| self.commands.get(usize::from(run) - 1).copied().unwrap_or_else(newer))
     }
 
-    pub const fn with(mut self, flaw: Flaw) -> Self {
+    pub const fn with(mut self, flaw: LeaseFlaw) -> Self {
         self.flaw = Some(flaw);
         self
     }
 
-    pub fn has(&self, flaw: Flaw) -> bool {
+    pub fn has(&self, flaw: LeaseFlaw) -> bool {
         self.flaw == Some(flaw)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Display;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-use crate::model::{Complaint, Counterexample, Model, Report};
+use crate::model::{Complaint, Counterexample, Model, ModelReport};
 
 /// A world that is explored step by step: a beginning, what can happen next, and what must be true.
 pub trait StateSpace: Sized + Hash {
@@ -32,7 +32,7 @@ impl<W: StateSpace> Model for W {
         W::name(setting)
     }
 
-    fn explore(setting: &W::Setting, sought: Option<W::Violation>) -> Report<W::Step, W::Violation> {
+    fn explore(setting: &W::Setting, sought: Option<W::Violation>) -> ModelReport<W::Step, W::Violation> {
         let mut explorer = Explorer { visited: Visited::default(), origins: Vec::new() };
         let mut frontier = Vec::new();
         frontier.extend(explorer.visit(W::begin(setting), None));
@@ -47,13 +47,13 @@ impl<W: StateSpace> Model for W {
                     let is_sought = |violation: &W::Violation| sought.is_none_or(|sought| sought == *violation);
                     if let Some(violation) = reached.wrong(setting).find(is_sought) {
                         let found = Counterexample { violation, path: explorer.path_to(at) };
-                        return Report { states: explorer.origins.len(), depth: depth + 1, found: Some(found) };
+                        return ModelReport { states: explorer.origins.len(), depth: depth + 1, found: Some(found) };
                     }
                     next.push((at, reached));
                 }
             }
             if next.is_empty() {
-                return Report { states: explorer.origins.len(), depth, found: None };
+                return ModelReport { states: explorer.origins.len(), depth, found: None };
             }
             depth += 1;
             frontier = next;
@@ -105,18 +105,18 @@ impl<S: Copy> Explorer<S> {
 
 /// 128 bits: among a hundred million states the odds that any two look alike are below 10^-22.
 fn fingerprint(value: &impl Hash) -> u128 {
-    let mut hasher = Fingerprint { low: 0x9e37_79b9_7f4a_7c15, high: 0xd1b5_4a32_d192_ed03 };
+    let mut hasher = FingerprintHasher { low: 0x9e37_79b9_7f4a_7c15, high: 0xd1b5_4a32_d192_ed03 };
     value.hash(&mut hasher);
     u128::from(hasher.low) | (u128::from(hasher.high) << 64)
 }
 
 /// Two lanes of folded multiplication with different constants.
-struct Fingerprint {
+struct FingerprintHasher {
     low: u64,
     high: u64,
 }
 
-impl Fingerprint {
+impl FingerprintHasher {
     fn mix(&mut self, word: u64) {
         self.low = fold(self.low ^ word, 0xa076_1d64_78bd_642f).wrapping_add(word);
         self.high = fold(self.high.rotate_left(23) ^ word, 0xe703_7ed1_a0b4_28db).wrapping_add(self.low);
@@ -128,7 +128,7 @@ fn fold(a: u64, b: u64) -> u64 {
     (product as u64) ^ ((product >> 64) as u64)
 }
 
-impl Hasher for Fingerprint {
+impl Hasher for FingerprintHasher {
     fn write(&mut self, bytes: &[u8]) {
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];

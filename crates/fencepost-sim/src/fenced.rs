@@ -19,23 +19,23 @@ use fencepost_core::time::Wall;
 use fencepost_core::token::{StoreId, Token};
 
 use crate::explore::StateSpace;
-use crate::rulebook::Chosen;
+use crate::rulebook::ChosenRules;
 use crate::world::run_id;
-use invariants::Violation;
+use invariants::FenceViolation;
 
 /// The bounds of one exploration.
 #[derive(Clone, Copy, Debug)]
-pub struct Setting {
+pub struct FenceSetting {
     pub name: &'static str,
     pub mode: Mode,
-    pub writers: &'static [Writer],
-    pub budget: Budget,
-    pub flaw: Option<Flaw>,
+    pub writers: &'static [FenceWriter],
+    pub budget: FenceBudget,
+    pub flaw: Option<FenceFlaw>,
 }
 
 /// Who wants to write.
 #[derive(Clone, Copy, Debug)]
-pub struct Writer {
+pub struct FenceWriter {
     pub store: u8,
     pub token: u64,
     pub run: u8,
@@ -45,7 +45,7 @@ pub struct Writer {
 
 /// How often each kind of misfortune may still happen. A stall is none: a writer that does not move is stalled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Budget {
+pub struct FenceBudget {
     /// Writers that are killed. Each comes again with the same token and the same bytes.
     pub kills: u8,
     /// Power cuts, which end all writers.
@@ -56,7 +56,7 @@ pub struct Budget {
 
 /// A known bug of the target, as a switch of the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flaw {
+pub enum FenceFlaw {
     NoLock,
     EarlyUnlock,
     ContentFirst,
@@ -76,22 +76,22 @@ pub enum Flaw {
     ArrivalUnflushed,
 }
 
-impl Setting {
-    const fn new(name: &'static str, mode: Mode, writers: &'static [Writer], budget: Budget) -> Self {
+impl FenceSetting {
+    const fn new(name: &'static str, mode: Mode, writers: &'static [FenceWriter], budget: FenceBudget) -> Self {
         Self { name, mode, writers, budget, flaw: None }
     }
 
-    const fn with(mut self, flaw: Flaw) -> Self {
+    const fn with(mut self, flaw: FenceFlaw) -> Self {
         self.flaw = Some(flaw);
         self
     }
 
-    fn has(&self, flaw: Flaw) -> bool {
+    fn has(&self, flaw: FenceFlaw) -> bool {
         self.flaw == Some(flaw)
     }
 
     fn write(&self, writer: u8, write: u8) -> Write {
-        let Writer { store, token, run, .. } = self.writers[usize::from(writer)];
+        let FenceWriter { store, token, run, .. } = self.writers[usize::from(writer)];
         Write {
             store: StoreId(run_id(store).0),
             job: Job::shared(Name::new("report").expect("it is a name")),
@@ -110,19 +110,19 @@ impl Setting {
 
 /// A file that is replaced as a whole. The content is known by the fence it was accepted with.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Entry {
+pub enum FileState {
     Absent,
     Torn,
     Of(Rc<Fence>),
 }
 
-impl Entry {
+impl FileState {
     fn fence(&self) -> Option<&Fence> {
         if let Self::Of(fence) = self { Some(fence) } else { None }
     }
 }
 
-impl fmt::Display for Entry {
+impl fmt::Display for FileState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Absent => f.pad("absent"),
@@ -149,60 +149,60 @@ pub enum Act {
 }
 
 use Act::{Flush, Land, Mark, PutFence, Unlock};
-type Plan = &'static [Act];
-const ACCEPTED: Plan = &[PutFence, Flush, Mark, Land, Flush, Act::Report];
-const ACCEPTED_CONTENT_FIRST: Plan = &[Land, Flush, PutFence, Flush, Mark, Act::Report];
-const ACCEPTED_NOT_DURABLE: Plan = &[PutFence, Mark, Land, Flush, Act::Report];
-const ACCEPTED_EARLY_UNLOCK: Plan = &[PutFence, Flush, Mark, Unlock, Land, Flush, Act::Report];
-const ARRIVED: Plan = &[Flush, Mark, Act::Report];
-const ARRIVED_UNFLUSHED: Plan = &[Act::Report];
-const NOT_ARRIVED: Plan = &[Flush, Mark, Land, Flush, Act::Report];
-const NOT_ARRIVED_UNFLUSHED: Plan = &[Land, Flush, Act::Report];
+type ActList = &'static [Act];
+const ACCEPTED: ActList = &[PutFence, Flush, Mark, Land, Flush, Act::Report];
+const ACCEPTED_CONTENT_FIRST: ActList = &[Land, Flush, PutFence, Flush, Mark, Act::Report];
+const ACCEPTED_NOT_DURABLE: ActList = &[PutFence, Mark, Land, Flush, Act::Report];
+const ACCEPTED_EARLY_UNLOCK: ActList = &[PutFence, Flush, Mark, Unlock, Land, Flush, Act::Report];
+const ARRIVED: ActList = &[Flush, Mark, Act::Report];
+const ARRIVED_UNFLUSHED: ActList = &[Act::Report];
+const NOT_ARRIVED: ActList = &[Flush, Mark, Land, Flush, Act::Report];
+const NOT_ARRIVED_UNFLUSHED: ActList = &[Land, Flush, Act::Report];
 
 /// How far a writer is with its write. Its draft lies ready from the beginning; no other writer ever sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Stage {
+enum WriterStage {
     Rest,
     Locked,
-    Doing { left: Plan, fence: Rc<Fence> },
+    Doing { left: ActList, fence: Rc<Fence> },
 }
 
 #[derive(Clone, Debug, Hash)]
-struct Progress {
+struct WriterProgress {
     write: u8,
-    stage: Stage,
+    stage: WriterStage,
     /// It was killed in the middle of this write.
     interrupted: bool,
 }
 
 /// The world.
 #[derive(Clone, Debug, Hash)]
-pub struct Target {
-    /// What a power cut may leave. The last is what everybody sees.
-    fences: Vec<Entry>,
-    contents: Vec<Entry>,
+pub struct FenceWorld {
+    /// What a power cut may leave. The last is what every process sees.
+    fences: Vec<FileState>,
+    contents: Vec<FileState>,
     marked: bool,
     lock: Option<u8>,
-    writers: Vec<Progress>,
-    budget: Budget,
-    ghost: Ghost,
+    writers: Vec<WriterProgress>,
+    budget: FenceBudget,
+    ghost: FenceGhost,
 }
 
 /// What has happened, for the invariants only: no writer sees it.
 #[derive(Clone, Debug, Default, Hash)]
-struct Ghost {
+struct FenceGhost {
     /// The newest write that was reported as done.
     reported: Option<Rc<Fence>>,
     /// Which write of each writer has landed first.
     landed: Vec<Option<u8>>,
     damaged: bool,
-    /// Whether anybody was ever interrupted.
+    /// Whether a writer was ever interrupted.
     interruptions: bool,
-    violation: Option<Violation>,
+    violation: Option<FenceViolation>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum FenceStep {
     Lock {
         writer: u8,
     },
@@ -226,7 +226,7 @@ pub enum Step {
     LoseFence,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for FenceStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lock { writer } => write!(f, "writer {writer} takes the lock"),
@@ -251,106 +251,106 @@ impl fmt::Display for Step {
     }
 }
 
-impl StateSpace for Target {
+impl StateSpace for FenceWorld {
     const TITLE: &'static str = "fenced writes";
-    type Setting = Setting;
-    type Step = Step;
-    type Violation = Violation;
+    type Setting = FenceSetting;
+    type Step = FenceStep;
+    type Violation = FenceViolation;
 
-    fn name(setting: &Setting) -> &'static str {
+    fn name(setting: &FenceSetting) -> &'static str {
         setting.name
     }
 
     /// With what then stands in the directory.
-    fn tell(&self, _setting: &Setting, step: Step) -> String {
+    fn tell(&self, _setting: &FenceSetting, step: FenceStep) -> String {
         format!("{:<44}  fence {:<10} content {}", step.to_string(), self.fence(), self.content())
     }
 
-    fn begin(setting: &Setting) -> Self {
-        let fresh = Progress { write: 0, stage: Stage::Rest, interrupted: false };
+    fn begin(setting: &FenceSetting) -> Self {
+        let fresh = WriterProgress { write: 0, stage: WriterStage::Rest, interrupted: false };
         Self {
-            fences: vec![Entry::Absent],
-            contents: vec![Entry::Absent],
+            fences: vec![FileState::Absent],
+            contents: vec![FileState::Absent],
             marked: false,
             lock: None,
             writers: vec![fresh; setting.writers.len()],
             budget: setting.budget,
-            ghost: Ghost { landed: vec![None; setting.writers.len()], ..Ghost::default() },
+            ghost: FenceGhost { landed: vec![None; setting.writers.len()], ..FenceGhost::default() },
         }
     }
 
-    fn next(&self, setting: &Setting) -> Vec<Step> {
+    fn next(&self, setting: &FenceSetting) -> Vec<FenceStep> {
         let mut steps = Vec::new();
         for (writer, progress) in (0..).zip(&self.writers) {
             match &progress.stage {
-                Stage::Rest => {
+                WriterStage::Rest => {
                     let wants = progress.write < setting.writers[usize::from(writer)].writes;
-                    if wants && (self.lock.is_none() || setting.has(Flaw::NoLock)) {
-                        steps.push(Step::Lock { writer });
+                    if wants && (self.lock.is_none() || setting.has(FenceFlaw::NoLock)) {
+                        steps.push(FenceStep::Lock { writer });
                     }
                     continue;
                 }
-                Stage::Locked => steps.push(Step::Judge { writer }),
-                Stage::Doing { left, .. } => steps.push(Step::Do { writer, act: left[0] }),
+                WriterStage::Locked => steps.push(FenceStep::Judge { writer }),
+                WriterStage::Doing { left, .. } => steps.push(FenceStep::Do { writer, act: left[0] }),
             }
             if self.budget.kills > 0 {
-                steps.push(Step::Kill { writer });
+                steps.push(FenceStep::Kill { writer });
             }
         }
         if self.budget.cuts > 0 {
             for fence in 0..self.fences.len() as u8 {
-                steps.extend((0..self.contents.len() as u8).map(|content| Step::Cut { fence, content }));
+                steps.extend((0..self.contents.len() as u8).map(|content| FenceStep::Cut { fence, content }));
             }
         }
-        if self.budget.damages > 0 && *self.fence() != Entry::Absent {
-            steps.extend([Step::TearFence, Step::LoseFence]);
+        if self.budget.damages > 0 && *self.fence() != FileState::Absent {
+            steps.extend([FenceStep::TearFence, FenceStep::LoseFence]);
         }
         steps
     }
 
-    fn take(&self, setting: &Setting, step: Step) -> Self {
+    fn take(&self, setting: &FenceSetting, step: FenceStep) -> Self {
         let mut next = self.clone();
         match step {
-            Step::Lock { writer } => {
+            FenceStep::Lock { writer } => {
                 next.lock = Some(writer);
-                next.writers[usize::from(writer)].stage = Stage::Locked;
+                next.writers[usize::from(writer)].stage = WriterStage::Locked;
             }
-            Step::Judge { writer } => next.judge(setting, writer),
-            Step::Do { writer, act } => next.act(setting, writer, act),
-            Step::Kill { writer } => {
+            FenceStep::Judge { writer } => next.judge(setting, writer),
+            FenceStep::Do { writer, act } => next.act(setting, writer, act),
+            FenceStep::Kill { writer } => {
                 next.budget.kills -= 1;
                 next.interrupt(writer);
             }
-            Step::Cut { fence, content } => {
+            FenceStep::Cut { fence, content } => {
                 next.budget.cuts -= 1;
                 next.fences = vec![self.fences[usize::from(fence)].clone()];
                 next.contents = vec![self.contents[usize::from(content)].clone()];
                 (0..setting.writers.len() as u8).for_each(|writer| next.interrupt(writer));
             }
-            Step::TearFence => next.damage(Entry::Torn),
-            Step::LoseFence => next.damage(Entry::Absent),
+            FenceStep::TearFence => next.damage(FileState::Torn),
+            FenceStep::LoseFence => next.damage(FileState::Absent),
         }
         next
     }
 
-    fn wrong(&self, _setting: &Setting) -> impl Iterator<Item = Violation> {
+    fn wrong(&self, _setting: &FenceSetting) -> impl Iterator<Item = FenceViolation> {
         self.violations()
     }
 }
 
-impl Target {
-    fn fence(&self) -> &Entry {
+impl FenceWorld {
+    fn fence(&self) -> &FileState {
         self.fences.last().expect("there is always a state")
     }
 
-    fn content(&self) -> &Entry {
+    fn content(&self) -> &FileState {
         self.contents.last().expect("there is always a state")
     }
 
     fn interrupt(&mut self, writer: u8) {
         let progress = &mut self.writers[usize::from(writer)];
-        if progress.stage != Stage::Rest {
-            progress.stage = Stage::Rest;
+        if progress.stage != WriterStage::Rest {
+            progress.stage = WriterStage::Rest;
             progress.interrupted = true;
             self.ghost.interruptions = true;
         }
@@ -361,7 +361,7 @@ impl Target {
         self.lock = self.lock.filter(|holder| *holder != writer);
     }
 
-    fn damage(&mut self, entry: Entry) {
+    fn damage(&mut self, entry: FileState) {
         self.budget.damages -= 1;
         self.ghost.damaged = true;
         self.fences = vec![entry];
@@ -370,51 +370,51 @@ impl Target {
     /// The write is over, one way or the other.
     fn finish(&mut self, writer: u8) {
         let progress = &mut self.writers[usize::from(writer)];
-        *progress = Progress { write: progress.write + 1, stage: Stage::Rest, interrupted: false };
+        *progress = WriterProgress { write: progress.write + 1, stage: WriterStage::Rest, interrupted: false };
         self.unlock(writer);
     }
 
     /// What the target takes for the fence, if it can go on at all.
-    fn seen(&self, setting: &Setting) -> Option<Option<Rc<Fence>>> {
+    fn seen(&self, setting: &FenceSetting) -> Option<Option<Rc<Fence>>> {
         match self.fence() {
-            Entry::Of(fence) => Some(Some(fence.clone())),
-            Entry::Torn => setting.has(Flaw::TornIsNone).then_some(None),
-            Entry::Absent => (!self.marked || setting.has(Flaw::LostIsNone)).then_some(None),
+            FileState::Of(fence) => Some(Some(fence.clone())),
+            FileState::Torn => setting.has(FenceFlaw::TornIsNone).then_some(None),
+            FileState::Absent => (!self.marked || setting.has(FenceFlaw::LostIsNone)).then_some(None),
         }
     }
 
-    fn judge(&mut self, setting: &Setting, writer: u8) {
+    fn judge(&mut self, setting: &FenceSetting, writer: u8) {
         let write = setting.write(writer, self.writers[usize::from(writer)].write);
         let Some(seen) = self.seen(setting) else { return self.finish(writer) };
         self.note_reading(seen.is_none());
         let shown = seen.map(|seen| {
             let mut shown = (*seen).clone();
-            if setting.has(Flaw::NoLineageCheck) {
+            if setting.has(FenceFlaw::NoLineageCheck) {
                 (shown.store, shown.job) = (write.store, write.job.clone());
             }
-            if setting.has(Flaw::NoRunCheck) {
+            if setting.has(FenceFlaw::NoRunCheck) {
                 shown.run = write.run;
             }
             shown
         });
-        let (left, fence) = match Chosen::judge(shown.as_ref(), &write) {
+        let (left, fence) = match ChosenRules::judge(shown.as_ref(), &write) {
             Err(refused) => {
                 self.note_refusal(setting, &write, &refused);
                 return self.finish(writer);
             }
             Ok(Verdict::Accept(fence)) => (
                 match setting.flaw {
-                    Some(Flaw::ContentFirst) => ACCEPTED_CONTENT_FIRST,
-                    Some(Flaw::FenceNotDurable) => ACCEPTED_NOT_DURABLE,
-                    Some(Flaw::EarlyUnlock) => ACCEPTED_EARLY_UNLOCK,
+                    Some(FenceFlaw::ContentFirst) => ACCEPTED_CONTENT_FIRST,
+                    Some(FenceFlaw::FenceNotDurable) => ACCEPTED_NOT_DURABLE,
+                    Some(FenceFlaw::EarlyUnlock) => ACCEPTED_EARLY_UNLOCK,
                     _ => ACCEPTED,
                 },
                 fence,
             ),
             Ok(Verdict::AlreadyApplied(fence)) => {
                 let there = self.content().fence().is_some_and(|content| content.digest == fence.digest);
-                let arrived = there || setting.has(Flaw::ArrivalUnchecked);
-                let left = match (arrived, setting.has(Flaw::ArrivalUnflushed)) {
+                let arrived = there || setting.has(FenceFlaw::ArrivalUnchecked);
+                let left = match (arrived, setting.has(FenceFlaw::ArrivalUnflushed)) {
                     (true, false) => ARRIVED,
                     (true, true) => ARRIVED_UNFLUSHED,
                     (false, false) => NOT_ARRIVED,
@@ -423,11 +423,11 @@ impl Target {
                 (left, fence)
             }
         };
-        self.writers[usize::from(writer)].stage = Stage::Doing { left, fence: Rc::new(fence) };
+        self.writers[usize::from(writer)].stage = WriterStage::Doing { left, fence: Rc::new(fence) };
     }
 
-    fn act(&mut self, setting: &Setting, writer: u8, act: Act) {
-        let Stage::Doing { left, fence } = &mut self.writers[usize::from(writer)].stage else {
+    fn act(&mut self, setting: &FenceSetting, writer: u8, act: Act) {
+        let WriterStage::Doing { left, fence } = &mut self.writers[usize::from(writer)].stage else {
             unreachable!("only who does something is let do it")
         };
         *left = &left[1..];
@@ -435,18 +435,18 @@ impl Target {
         match act {
             PutFence => {
                 self.note_fence(&fence);
-                put(&mut self.fences, fence, setting.has(Flaw::FenceUnflushed));
+                put(&mut self.fences, fence, setting.has(FenceFlaw::FenceUnflushed));
             }
             Flush => {
-                flush(&mut self.fences, setting.has(Flaw::FenceUnflushed));
-                flush(&mut self.contents, setting.has(Flaw::ContentUnflushed));
+                flush(&mut self.fences, setting.has(FenceFlaw::FenceUnflushed));
+                flush(&mut self.contents, setting.has(FenceFlaw::ContentUnflushed));
                 self.ghost.damaged &= self.fence().fence().is_none();
             }
             Mark => self.marked = true,
             Unlock => self.unlock(writer),
             Land => {
                 self.note_landing(setting, writer, &fence);
-                put(&mut self.contents, fence, setting.has(Flaw::ContentUnflushed));
+                put(&mut self.contents, fence, setting.has(FenceFlaw::ContentUnflushed));
             }
             Act::Report => {
                 self.ghost.reported = Some(fence);
@@ -457,20 +457,20 @@ impl Target {
 }
 
 /// Gives a file its name. If its bytes were not flushed before, a power cut may leave the name with half of them.
-fn put(states: &mut Vec<Entry>, fence: Rc<Fence>, unflushed: bool) {
-    let torn = unflushed.then_some(Entry::Torn);
-    for state in torn.into_iter().chain([Entry::Of(fence)]) {
+fn put(states: &mut Vec<FileState>, fence: Rc<Fence>, unflushed: bool) {
+    let torn = unflushed.then_some(FileState::Torn);
+    for state in torn.into_iter().chain([FileState::Of(fence)]) {
         states.retain(|known| *known != state);
         states.push(state);
     }
 }
 
-/// What everybody sees is on the disk. A flush of the directory is none of the bytes of its files.
-fn flush(states: &mut Vec<Entry>, unflushed: bool) {
+/// Flushes the directory: what every process sees is on the disk. The bytes of its files are not flushed by it.
+fn flush(states: &mut Vec<FileState>, unflushed: bool) {
     let last = states.len() - 1;
-    let torn = unflushed && states.contains(&Entry::Torn);
+    let torn = unflushed && states.contains(&FileState::Torn);
     states.drain(..last);
-    if torn && states[0] != Entry::Torn {
-        states.insert(0, Entry::Torn);
+    if torn && states[0] != FileState::Torn {
+        states.insert(0, FileState::Torn);
     }
 }

@@ -4,13 +4,13 @@ use std::fmt;
 
 use fencepost_core::time::millis;
 
-use crate::config::Config;
-use crate::steps::Step;
-use crate::world::{World, run_id};
+use crate::config::LeaseSetting;
+use crate::steps::LeaseStep;
+use crate::world::{LeaseWorld, run_id};
 
 /// What went wrong. Some of these are seen in a state, the others when they happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Violation {
+pub enum LeaseViolation {
     /// P1, also after a restore of the store.
     TokenNotGreater,
     /// P5.
@@ -39,7 +39,7 @@ pub enum Violation {
     NoRecovery,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for LeaseViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TokenNotGreater => "P1: a token was granted that is not greater than all before",
@@ -59,18 +59,18 @@ impl fmt::Display for Violation {
     }
 }
 
-impl World {
+impl LeaseWorld {
     /// Everything that is wrong with this state.
-    pub fn violations(&self, config: &Config) -> impl Iterator<Item = Violation> {
+    pub fn violations(&self, config: &LeaseSetting) -> impl Iterator<Item = LeaseViolation> {
         let seen = [self.children_overlap(), self.child_overruns(config), self.outcomes(), self.recovery(config)];
         self.ghost.violation.into_iter().chain(seen.into_iter().flatten())
     }
 
-    fn children_overlap(&self) -> Option<Violation> {
-        (!self.ghost.rolled_back && self.running().count() > 1).then_some(Violation::TwoChildren)
+    fn children_overlap(&self) -> Option<LeaseViolation> {
+        (!self.ghost.rolled_back && self.running().count() > 1).then_some(LeaseViolation::TwoChildren)
     }
 
-    fn child_overruns(&self, config: &Config) -> Option<Violation> {
+    fn child_overruns(&self, config: &LeaseSetting) -> Option<LeaseViolation> {
         if self.ghost.rolled_back {
             return None;
         }
@@ -81,15 +81,15 @@ impl World {
             }
             _ => true,
         };
-        self.running().any(|process| over(process.run)).then_some(Violation::Overrun)
+        self.running().any(|process| over(process.run)).then_some(LeaseViolation::Overrun)
     }
 
-    fn outcomes(&self) -> Option<Violation> {
+    fn outcomes(&self) -> Option<LeaseViolation> {
         let ledger = self.store.record().map(|record| &record.ledger);
         for (run, status) in &self.ghost.acknowledged {
             let kept = ledger.and_then(|ledger| ledger.of_run(run_id(*run))).map(|outcome| outcome.status);
             if kept != Some(*status) {
-                return Some(Violation::OutcomeLost);
+                return Some(LeaseViolation::OutcomeLost);
             }
         }
         let ring = ledger.map_or(&[][..], |ledger| &ledger.ring);
@@ -97,11 +97,11 @@ impl World {
             .iter()
             .enumerate()
             .any(|(at, one)| ring[..at].iter().any(|o| (o.token, o.run) == (one.token, one.run)));
-        twice.then_some(Violation::OutcomeTwice)
+        twice.then_some(LeaseViolation::OutcomeTwice)
     }
 
     /// From a state whose holder is dead, follows the one path on which nothing else goes wrong.
-    fn recovery(&self, config: &Config) -> Option<Violation> {
+    fn recovery(&self, config: &LeaseSetting) -> Option<LeaseViolation> {
         let lease = self.store.record().and_then(|record| record.lease.as_ref())?;
         let holder_lives = self.processes().any(|(_, process)| run_id(process.run) == lease.run);
         if holder_lives || self.processes().next().is_some() || !self.strays.is_empty() {
@@ -111,34 +111,34 @@ impl World {
         // The lease is over after two times-to-live at most, and the next trigger comes within a quantum of that.
         let end_ms = self.now_ms + 2 * millis(config.ttl) + config.quantum_ms;
         let mut world = self.clone();
-        let calm = Config { horizon_ms: u64::MAX, ..*config };
+        let calm = LeaseSetting { horizon_ms: u64::MAX, ..*config };
         world.budget = Default::default();
         world.wake_all(&calm);
         while world.now_ms <= end_ms {
             if world.now_ms.is_multiple_of(config.quantum_ms) {
                 world.budget.triggers = 1;
-                world = world.after(&calm, Step::Trigger { host: other });
+                world = world.after(&calm, LeaseStep::Trigger { host: other });
             }
             world.serve_all(&calm);
             if world.ghost.grants > self.ghost.grants {
                 return None;
             }
-            world = world.after(&calm, Step::Advance);
+            world = world.after(&calm, LeaseStep::Advance);
         }
-        Some(Violation::NoRecovery)
+        Some(LeaseViolation::NoRecovery)
     }
 
-    fn wake_all(&mut self, config: &Config) {
+    fn wake_all(&mut self, config: &LeaseSetting) {
         for host in 0..self.hosts.len() as u8 {
             if self.hosts[usize::from(host)].asleep {
-                *self = self.after(config, Step::Wake { host });
+                *self = self.after(config, LeaseStep::Wake { host });
             }
         }
     }
 
     /// Lets the store answer everything at once.
-    fn serve_all(&mut self, config: &Config) {
-        let served = |step: &Step| matches!(step, Step::Perform { .. } | Step::Answer { .. });
+    fn serve_all(&mut self, config: &LeaseSetting) {
+        let served = |step: &LeaseStep| matches!(step, LeaseStep::Perform { .. } | LeaseStep::Answer { .. });
         while let Some(step) = self.steps(config).into_iter().find(served) {
             *self = self.after(config, step);
         }

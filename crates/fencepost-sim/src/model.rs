@@ -15,7 +15,7 @@ pub trait Model {
     fn name(setting: &Self::Setting) -> &'static str;
     /// Explores everything within the bounds, or up to the first violation: of the one that is sought, or of any. The rules
     /// are those in force.
-    fn explore(setting: &Self::Setting, sought: Option<Self::Violation>) -> Report<Self::Step, Self::Violation>;
+    fn explore(setting: &Self::Setting, sought: Option<Self::Violation>) -> ModelReport<Self::Step, Self::Violation>;
     /// A path as sentences.
     fn narrate(setting: &Self::Setting, path: &[Self::Step]) -> String;
 }
@@ -27,7 +27,7 @@ impl<V: Copy + PartialEq + Debug + Display> Complaint for V {}
 
 /// What an exploration has found.
 #[derive(Clone, Debug)]
-pub struct Report<S, V> {
+pub struct ModelReport<S, V> {
     pub states: usize,
     /// The number of steps to the farthest state.
     pub depth: usize,
@@ -54,12 +54,12 @@ pub struct Mutant<M: Model> {
 }
 
 impl<M: Model> Mutant<M> {
-    pub fn explore(&self) -> Report<M::Step, M::Violation> {
+    pub fn explore(&self) -> ModelReport<M::Step, M::Violation> {
         self.explore_for(self.breaks)
     }
 
     /// Explores until this promise is broken.
-    pub fn explore_for(&self, sought: M::Violation) -> Report<M::Step, M::Violation> {
+    pub fn explore_for(&self, sought: M::Violation) -> ModelReport<M::Step, M::Violation> {
         self.rules.apply(|| M::explore(&self.setting, Some(sought)))
     }
 

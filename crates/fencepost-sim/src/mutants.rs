@@ -3,17 +3,17 @@
 use fencepost_core::lease::Rules;
 
 use crate::bugs;
-use crate::config::{Config, Flaw};
-use crate::invariants::Violation::{self, *};
+use crate::config::{LeaseFlaw, LeaseSetting};
+use crate::invariants::LeaseViolation::{self, *};
 use crate::model;
 use crate::rulebook::Rulebook;
-use crate::world::World;
+use crate::world::LeaseWorld;
 use crate::worlds;
 
-pub type Mutant = model::Mutant<World>;
+pub type LeaseMutant = model::Mutant<LeaseWorld>;
 
 /// The bugs of the rules, and those of a driver or a store.
-pub const ALL: [Mutant; 30] = [
+pub const ALL: [LeaseMutant; 30] = [
     rule::<bugs::RenewUnchecked>(
         "renew_unchecked",
         "A renewal does not look whose lease it renews.",
@@ -30,29 +30,35 @@ pub const ALL: [Mutant; 30] = [
         "release_deletes",
         "A release deletes the record, and with it the token and the ledger.",
         OutcomeLost,
-        Flaw::ReleaseDeletes,
+        LeaseFlaw::ReleaseDeletes,
         worlds::SLOW,
     ),
     flaw(
         "lost_swap_is_lost_lease",
         "A holder whose swap was lost gives up without looking whose lease it is.",
         HolderStopped,
-        Flaw::LostSwapIsLostLease,
+        LeaseFlaw::LostSwapIsLostLease,
         worlds::FOREIGN,
     ),
-    flaw("lost_swap_is_won", "A lost swap is taken for a won one.", TwoChildren, Flaw::LostSwapIsWon, worlds::SLOW),
+    flaw(
+        "lost_swap_is_won",
+        "A lost swap is taken for a won one.",
+        TwoChildren,
+        LeaseFlaw::LostSwapIsWon,
+        worlds::SLOW,
+    ),
     flaw(
         "unknown_is_won",
         "A swap whose fate is unknown is taken for won.",
         TwoChildren,
-        Flaw::UnknownIsWon,
+        LeaseFlaw::UnknownIsWon,
         worlds::LOSS,
     ),
     flaw(
         "unknown_is_lost",
         "A swap whose fate is unknown is taken for lost.",
         HolderStopped,
-        Flaw::UnknownIsLost,
+        LeaseFlaw::UnknownIsLost,
         worlds::LOSS,
     ),
     rule::<bugs::SkipResetsObserver>(
@@ -65,7 +71,7 @@ pub const ALL: [Mutant; 30] = [
         "observer_from_request",
         "An observer counts from before its read instead of from after it.",
         Overrun,
-        Flaw::ObserverFromRequest,
+        LeaseFlaw::ObserverFromRequest,
         worlds::OBSERVED,
     ),
     rule::<bugs::RenewalsUnseen>(
@@ -108,7 +114,7 @@ pub const ALL: [Mutant; 30] = [
         "fence_outside",
         "The fence of a resource is judged when a command is started, and not again in its claim.",
         StaleRan,
-        worlds::RESOURCE.with(Flaw::FenceOutside),
+        worlds::RESOURCE.with(LeaseFlaw::FenceOutside),
     ),
     rule::<bugs::NamesIgnored>(
         "names_ignored",
@@ -132,85 +138,96 @@ pub const ALL: [Mutant; 30] = [
         "plain_write",
         "A claim is written without comparing versions.",
         TokenNotGreater,
-        Flaw::PlainWrite,
+        LeaseFlaw::PlainWrite,
         worlds::SLOW,
     ),
     flaw(
         "clock_stops_in_sleep",
         "Deadlines are kept by a clock that stands still while the host sleeps.",
         TwoChildren,
-        Flaw::ClockStopsInSleep,
+        LeaseFlaw::ClockStopsInSleep,
         worlds::ASLEEP,
     ),
     flaw(
         "blocked_loop",
         "The loop that watches the deadline waits for the store, and the store hangs.",
         TwoChildren,
-        Flaw::BlockedLoop,
+        LeaseFlaw::BlockedLoop,
         worlds::SLOW,
     ),
     flaw(
         "no_freeze",
         "What wakes past its deadline runs on while its wrapper asks whose lease it is.",
         TwoChildren,
-        Flaw::NoFreeze,
+        LeaseFlaw::NoFreeze,
         worlds::ASLEEP,
     ),
     flaw(
         "keeper_forgotten",
         "A holder counts as dead as soon as its wrapper is, while its keeper still ends the tree.",
         TwoChildren,
-        Flaw::KeeperForgotten,
+        LeaseFlaw::KeeperForgotten,
         worlds::CRASH,
     ),
     flaw(
         "foreign_processes",
         "A process that is not found on this host counts as dead, though it runs on another.",
         TwoChildren,
-        Flaw::ForeignProcesses,
+        LeaseFlaw::ForeignProcesses,
         worlds::SLOW,
     ),
     flaw(
         "early_release",
         "The lease is released when TERM is sent instead of when the tree is gone.",
         TwoChildren,
-        Flaw::EarlyRelease,
+        LeaseFlaw::EarlyRelease,
         worlds::FOREIGN,
     ),
     flaw(
         "skips_in_record",
         "Skips are counted in the lease itself, so that it never looks unchanged.",
         NoRecovery,
-        Flaw::SkipsInRecord,
+        LeaseFlaw::SkipsInRecord,
         worlds::CRASH_CLOCKLESS,
     ),
     flaw(
         "no_sightings",
         "What an observer saw is forgotten when its process ends, and every trigger is a new process.",
         NoRecovery,
-        Flaw::NoSightings,
+        LeaseFlaw::NoSightings,
         worlds::CRASH_CLOCKLESS,
     ),
     flaw(
         "takeover_keeps_fence",
         "A takeover leaves the fence of the command that died, and an older token passes it.",
         StaleRan,
-        Flaw::TakeoverKeepsFence,
+        LeaseFlaw::TakeoverKeepsFence,
         worlds::RESOURCE,
     ),
     flaw(
         "versions_repeat",
         "A restored store gives out its version numbers again, and an old expectation matches a new state.",
         TokenNotGreater,
-        Flaw::VersionsRepeat,
+        LeaseFlaw::VersionsRepeat,
         worlds::RESTORE,
     ),
 ];
 
-const fn rule<R: Rules>(name: &'static str, what: &'static str, breaks: Violation, setting: Config) -> Mutant {
-    Mutant { name, what, breaks, setting, rules: Rulebook::of::<R>() }
+const fn rule<R: Rules>(
+    name: &'static str,
+    what: &'static str,
+    breaks: LeaseViolation,
+    setting: LeaseSetting,
+) -> LeaseMutant {
+    LeaseMutant { name, what, breaks, setting, rules: Rulebook::of::<R>() }
 }
 
-const fn flaw(name: &'static str, what: &'static str, breaks: Violation, flaw: Flaw, setting: Config) -> Mutant {
-    Mutant { name, what, breaks, setting: setting.with(flaw), rules: Rulebook::HONEST }
+const fn flaw(
+    name: &'static str,
+    what: &'static str,
+    breaks: LeaseViolation,
+    flaw: LeaseFlaw,
+    setting: LeaseSetting,
+) -> LeaseMutant {
+    LeaseMutant { name, what, breaks, setting: setting.with(flaw), rules: Rulebook::HONEST }
 }

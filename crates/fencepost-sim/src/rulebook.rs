@@ -93,9 +93,9 @@ pub fn moment() -> Boot {
 
 /// The rules in force.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Chosen;
+pub struct ChosenRules;
 
-impl PlanRules for Chosen {
+impl PlanRules for ChosenRules {
     fn most(terms: &Terms) -> usize {
         (IN_FORCE.get().most)(terms)
     }
@@ -125,7 +125,7 @@ impl PlanRules for Chosen {
     }
 }
 
-impl Rules for Chosen {
+impl Rules for ChosenRules {
     fn deadline(sent: Boot, ttl: Duration) -> Boot {
         (IN_FORCE.get().deadline)(sent, ttl)
     }

@@ -11,10 +11,10 @@ use fencepost_core::run::{Event, Exit, Finish, Input, Kept, Output, Why};
 use fencepost_core::time::Boot;
 use fencepost_core::transition::Call;
 
-use crate::config::{Config, Fenced, Flaw};
-use crate::invariants::Violation;
-use crate::rulebook::{self, Chosen};
-use crate::world::{Flight, Keeper, Keeping, Stray, World, run_id};
+use crate::config::{Fenced, LeaseFlaw, LeaseSetting};
+use crate::invariants::LeaseViolation;
+use crate::rulebook::{self, ChosenRules};
+use crate::world::{Flight, KeeperPhase, LeaseWorld, ModelKeeper, Stray, run_id};
 
 /// Killing takes a moment, and everything is to be dead at the deadline.
 const KILL_MARGIN: Duration = Duration::from_millis(250);
@@ -22,9 +22,9 @@ const KILL_MARGIN: Duration = Duration::from_millis(250);
 /// More rounds than this at one moment, and a real driver would never come to rest.
 const ROUNDS_MAX: usize = 8;
 
-impl World {
+impl LeaseWorld {
     /// Does everything that is due on a host now. `late` says that the host has just woken up.
-    pub fn run_due(&mut self, config: &Config, host: usize, late: bool) {
+    pub fn run_due(&mut self, config: &LeaseSetting, host: usize, late: bool) {
         if self.hosts[host].asleep {
             return;
         }
@@ -35,7 +35,7 @@ impl World {
             while self.is_tick_due(config, host, run) {
                 rounds += 1;
                 if rounds > ROUNDS_MAX {
-                    self.blame(Violation::Spins);
+                    self.blame(LeaseViolation::Spins);
                     break;
                 }
                 self.feed(config, run, Input::Tick);
@@ -45,7 +45,7 @@ impl World {
     }
 
     /// The next true moment at which something on a host is due by its clock.
-    pub fn next_due(&self, config: &Config, host: usize) -> Option<u64> {
+    pub fn next_due(&self, config: &LeaseSetting, host: usize) -> Option<u64> {
         if self.hosts[host].asleep {
             return None;
         }
@@ -61,7 +61,7 @@ impl World {
     }
 
     /// Tells a wrapper what happened, now or as soon as it can read it.
-    pub fn feed(&mut self, config: &Config, run: u8, input: Input) {
+    pub fn feed(&mut self, config: &LeaseSetting, run: u8, input: Input) {
         if let Some(process) = self.process_mut(run) {
             process.inbox.push(input);
             self.drain(config, run);
@@ -69,7 +69,7 @@ impl World {
     }
 
     /// Lets a wrapper read everything it was told.
-    pub fn drain(&mut self, config: &Config, run: u8) {
+    pub fn drain(&mut self, config: &LeaseSetting, run: u8) {
         while let Some(host) = self.host_of(run) {
             let now = self.now(config, host);
             let asleep = self.hosts[host].asleep;
@@ -87,7 +87,7 @@ impl World {
     }
 
     /// The wrapper ended or was killed. Its keeper ends the tree, and a request that it had sent may still arrive.
-    pub fn lose_wrapper(&mut self, config: &Config, run: u8) {
+    pub fn lose_wrapper(&mut self, config: &LeaseSetting, run: u8) {
         let Some(host) = self.host_of(run) else { return };
         let now = self.now(config, host).boot;
         let Some(process) = self.process_mut(run) else { return };
@@ -97,8 +97,8 @@ impl World {
         if let Some(keeper) = &mut process.keeper {
             match keeper.phase {
                 // Only the wrapper could have said whether the lease is still its own.
-                Keeping::Frozen => process.keeper = None,
-                Keeping::Running | Keeping::Ending { .. } => keeper.end(config, now),
+                KeeperPhase::Frozen => process.keeper = None,
+                KeeperPhase::Running | KeeperPhase::Ending { .. } => keeper.end(config, now),
             }
         }
         if let Some(Flight::Sent(call)) = process.flight.take() {
@@ -114,7 +114,7 @@ impl World {
     }
 
     /// The tree is gone, and the wrapper hears of it.
-    pub fn end_child(&mut self, config: &Config, run: u8, exit: Exit) {
+    pub fn end_child(&mut self, config: &LeaseSetting, run: u8, exit: Exit) {
         self.note_end(config, run);
         if let Some(process) = self.process_mut(run) {
             process.keeper = None;
@@ -129,7 +129,7 @@ impl World {
     }
 
     /// Notes the first thing that must never happen.
-    pub fn blame(&mut self, violation: Violation) {
+    pub fn blame(&mut self, violation: LeaseViolation) {
         self.ghost.violation.get_or_insert(violation);
     }
 
@@ -137,7 +137,7 @@ impl World {
         self.hosts[host].processes.iter().map(|process| process.run).collect()
     }
 
-    fn is_tick_due(&self, config: &Config, host: usize, run: u8) -> bool {
+    fn is_tick_due(&self, config: &LeaseSetting, host: usize, run: u8) -> bool {
         let now = self.now(config, host).boot;
         let Some(process) = self.process(run).filter(|process| !process.stalled) else { return false };
         let wake_at = process.wrapper.as_ref().and_then(|wrapper| wrapper.wake_at());
@@ -145,7 +145,7 @@ impl World {
     }
 
     /// What the clock demands of the keeper.
-    fn enforce(&mut self, config: &Config, run: u8, late: bool) {
+    fn enforce(&mut self, config: &LeaseSetting, run: u8, late: bool) {
         let Some(host) = self.host_of(run) else { return };
         let now = self.now(config, host).boot;
         let Some(process) = self.process_mut(run) else { return };
@@ -155,25 +155,25 @@ impl World {
             return;
         }
         match keeper.phase {
-            Keeping::Running if late => {
-                if !config.has(Flaw::NoFreeze) {
-                    keeper.phase = Keeping::Frozen;
+            KeeperPhase::Running if late => {
+                if !config.has(LeaseFlaw::NoFreeze) {
+                    keeper.phase = KeeperPhase::Frozen;
                 }
                 process.inbox.push(Input::Frozen);
             }
-            Keeping::Running => {
+            KeeperPhase::Running => {
                 keeper.end(config, now);
                 process.inbox.push(Input::DeadlineReached);
-                if config.has(Flaw::EarlyRelease) {
+                if config.has(LeaseFlaw::EarlyRelease) {
                     process.inbox.push(Input::TreeEmpty { escaped: Vec::new() });
                 }
             }
-            Keeping::Ending { .. } => self.end_child(config, run, Exit::Signal(9)),
-            Keeping::Frozen => {}
+            KeeperPhase::Ending { .. } => self.end_child(config, run, Exit::Signal(9)),
+            KeeperPhase::Frozen => {}
         }
     }
 
-    fn perform(&mut self, config: &Config, host: usize, run: u8, output: Output) {
+    fn perform(&mut self, config: &LeaseSetting, host: usize, run: u8, output: Output) {
         let now = self.now(config, host).boot;
         let Some(process) = self.process_mut(run) else { return };
         match output {
@@ -182,7 +182,7 @@ impl World {
                 process.slow = false;
                 let before = process.flight.replace(Flight::Sent(call));
                 if before.is_some() {
-                    self.blame(Violation::TwoCalls);
+                    self.blame(LeaseViolation::TwoCalls);
                 }
             }
             Output::Consult(record) => {
@@ -193,7 +193,7 @@ impl World {
             Output::Prepare { .. } | Output::Inspect { .. } | Output::Survey => {}
             Output::Spawn { grant } => {
                 let Some(grant) = grant else { return };
-                process.keeper = Some(Keeper { deadline: grant.deadline, phase: Keeping::Running });
+                process.keeper = Some(ModelKeeper { deadline: grant.deadline, phase: KeeperPhase::Running });
                 process.inbox.insert(0, Input::Spawned);
                 let high_water = &mut self.hosts[host].memory.high_water;
                 *high_water = (*high_water).max(Some(grant.record.token));
@@ -207,14 +207,15 @@ impl World {
             Output::Thaw(deadline) => {
                 if let Some(keeper) = &mut process.keeper {
                     keeper.deadline = deadline;
-                    if keeper.phase == Keeping::Frozen {
-                        keeper.phase = Keeping::Running;
+                    if keeper.phase == KeeperPhase::Frozen {
+                        keeper.phase = KeeperPhase::Running;
                     }
                 }
             }
             Output::Stop => {
-                let early = config.has(Flaw::EarlyRelease);
-                if let Some(keeper) = process.keeper.as_mut().filter(|k| !matches!(k.phase, Keeping::Ending { .. })) {
+                let early = config.has(LeaseFlaw::EarlyRelease);
+                if let Some(keeper) = process.keeper.as_mut().filter(|k| !matches!(k.phase, KeeperPhase::Ending { .. }))
+                {
                     keeper.end(config, now);
                     process.inbox.extend(early.then(|| Input::TreeEmpty { escaped: Vec::new() }));
                 }
@@ -240,7 +241,7 @@ impl World {
     }
 
     /// What this host knows about a record that a run has just read.
-    fn facts(&mut self, config: &Config, host: usize, run: u8, record: Option<&Record>) -> Facts {
+    fn facts(&mut self, config: &LeaseSetting, host: usize, run: u8, record: Option<&Record>) -> Facts {
         let Some(record) = record else { return Facts::default() };
         let now = self.now(config, host).boot;
         let asked = self.process(run).map_or(now, |process| process.asked);
@@ -248,9 +249,9 @@ impl World {
         let memory = &mut self.hosts[host].memory;
         let clockless = record.lease.as_ref().is_some_and(|lease| lease.until.is_none());
         let before = memory.sighting;
-        let seen_at = if config.has(Flaw::ObserverFromRequest) { asked } else { now };
-        let sighting = if clockless { Chosen::sight(memory.sighting, record, seen_at) } else { None };
-        if sighting.is_some() && !config.has(Flaw::NoSightings) {
+        let seen_at = if config.has(LeaseFlaw::ObserverFromRequest) { asked } else { now };
+        let sighting = if clockless { ChosenRules::sight(memory.sighting, record, seen_at) } else { None };
+        if sighting.is_some() && !config.has(LeaseFlaw::NoSightings) {
             memory.sighting = sighting;
         }
         let is_first_sight = sighting.is_some() && sighting != before;
@@ -258,16 +259,16 @@ impl World {
     }
 
     /// Whether the holder's processes ran on this very host and are gone.
-    fn is_dead(&self, config: &Config, host: usize, record: &Record) -> bool {
+    fn is_dead(&self, config: &LeaseSetting, host: usize, record: &Record) -> bool {
         let Some(processes) = record.lease.as_ref().and_then(|lease| lease.holder.processes.as_ref()) else {
             return false;
         };
         let here = (host.to_string(), self.hosts[host].boots.to_string());
-        if (&processes.machine, &processes.boot) != (&here.0, &here.1) && !config.has(Flaw::ForeignProcesses) {
+        if (&processes.machine, &processes.boot) != (&here.0, &here.1) && !config.has(LeaseFlaw::ForeignProcesses) {
             return false;
         }
         let left = self.hosts[host].processes.iter().find(|process| i32::from(process.run) == processes.wrapper.pid);
-        left.is_none_or(|process| config.has(Flaw::KeeperForgotten) && process.wrapper.is_none())
+        left.is_none_or(|process| config.has(LeaseFlaw::KeeperForgotten) && process.wrapper.is_none())
     }
 
     /// A holder may be stopped only if its lease is gone or something went wrong on the way to the store.
@@ -278,23 +279,23 @@ impl World {
         let hurt = self.process(run).is_some_and(|process| process.hurt);
         match why {
             Why::Replaced(_) => {}
-            Why::Taken { .. } => self.blame(Violation::HolderStopped),
-            _ if !hurt => self.blame(Violation::HolderStopped),
+            Why::Taken { .. } => self.blame(LeaseViolation::HolderStopped),
+            _ if !hurt => self.blame(LeaseViolation::HolderStopped),
             _ => {}
         }
     }
 
-    fn finish(&mut self, config: &Config, run: u8, finish: &Finish) {
+    fn finish(&mut self, config: &LeaseSetting, run: u8, finish: &Finish) {
         let child_lives = self.process(run).is_some_and(|process| process.keeper.is_some());
         if child_lives {
-            self.blame(Violation::ChildAbandoned);
+            self.blame(LeaseViolation::ChildAbandoned);
         }
         match config.command(run) {
             Some(command) => self.note_applied(command, finish),
             None => self.note_recorded(run, finish),
         }
         self.lose_wrapper(config, run);
-        if config.has(Flaw::SkipsInRecord) && matches!(finish, Finish::Held { .. }) {
+        if config.has(LeaseFlaw::SkipsInRecord) && matches!(finish, Finish::Held { .. }) {
             let mut record = self.store.record().cloned();
             if let Some(lease) = record.as_mut().and_then(|record| record.lease.as_mut()) {
                 lease.renewals += 1;
@@ -304,16 +305,16 @@ impl World {
     }
 
     /// A named command is started at most once under its token.
-    fn note_start(&mut self, config: &Config, run: u8) {
+    fn note_start(&mut self, config: &LeaseSetting, run: u8) {
         let Some(command) = config.command(run).filter(|command| command.is_named) else { return };
         if self.ghost.started.contains(&command) {
-            self.blame(Violation::RanTwice);
+            self.blame(LeaseViolation::RanTwice);
         }
         self.ghost.started.push(command);
     }
 
     /// The wrapper sees the end of a named command.
-    fn note_end(&mut self, config: &Config, run: u8) {
+    fn note_end(&mut self, config: &LeaseSetting, run: u8) {
         let Some(command) = config.command(run).filter(|command| command.is_named) else { return };
         if self.process(run).is_some_and(|process| process.wrapper.is_some()) {
             self.ghost.ended.push(command);
@@ -324,7 +325,7 @@ impl World {
     fn note_applied(&mut self, command: Fenced, finish: &Finish) {
         let is_applied = matches!(finish, Finish::Refused(Refusal::NoTurn(NoTurn::Applied { .. })));
         if is_applied && !self.ghost.ended.contains(&command) {
-            self.blame(Violation::AppliedUnseen);
+            self.blame(LeaseViolation::AppliedUnseen);
         }
     }
 
@@ -339,32 +340,32 @@ impl World {
             Some(outcome) => self.ghost.acknowledged.push(outcome),
             // A restore may have forgotten the very lease that this run lost.
             None if self.ghost.rolled_back => {}
-            None => self.blame(Violation::OutcomeLost),
+            None => self.blame(LeaseViolation::OutcomeLost),
         }
     }
 }
 
-impl Keeper {
+impl ModelKeeper {
     /// TERM now, KILL after the grace or just before the deadline, whichever comes first.
-    pub fn end(&mut self, config: &Config, now: Boot) {
+    pub fn end(&mut self, config: &LeaseSetting, now: Boot) {
         let kill_at = (now + config.grace).min(self.deadline.before(KILL_MARGIN));
         let kill_at = match self.phase {
-            Keeping::Ending { kill_at: before } => before.min(kill_at),
-            Keeping::Running | Keeping::Frozen => kill_at,
+            KeeperPhase::Ending { kill_at: before } => before.min(kill_at),
+            KeeperPhase::Running | KeeperPhase::Frozen => kill_at,
         };
-        self.phase = Keeping::Ending { kill_at };
+        self.phase = KeeperPhase::Ending { kill_at };
     }
 
-    fn acts_at(&self, config: &Config) -> Option<Boot> {
+    fn acts_at(&self, config: &LeaseSetting) -> Option<Boot> {
         match self.phase {
-            Keeping::Running => Some(self.deadline.before(config.grace)),
-            Keeping::Frozen => None,
-            Keeping::Ending { kill_at } => Some(kill_at),
+            KeeperPhase::Running => Some(self.deadline.before(config.grace)),
+            KeeperPhase::Frozen => None,
+            KeeperPhase::Ending { kill_at } => Some(kill_at),
         }
     }
 }
 
 /// Whether one loop both waits for the store and watches the deadline, and is waiting now.
-fn is_blocked(config: &Config, flight: Option<&Flight>) -> bool {
-    config.has(Flaw::BlockedLoop) && flight.is_some()
+fn is_blocked(config: &LeaseSetting, flight: Option<&Flight>) -> bool {
+    config.has(LeaseFlaw::BlockedLoop) && flight.is_some()
 }

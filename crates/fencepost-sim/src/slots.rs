@@ -1,8 +1,8 @@
-//! A third world: slots, and items of work that are done once.
+//! The fourth world: slots, and items of work that are done once.
 //!
 //! Hosts trigger one job around a few slots of a toy schedule, or one item of work. The decisions are the shipped ones:
 //! the claim, the plan inside it, the account and the completion, each carried by the shipped [`Transition`]. That a
-//! lease is sound is another world's business: here everybody knows at once whose processes are gone.
+//! lease is sound is another world's business: here every host knows at once whose processes are gone.
 
 pub mod invariants;
 pub mod mutants;
@@ -23,14 +23,14 @@ use fencepost_core::schedule::Schedule;
 use fencepost_core::slot::{Asked, Choice, Named, NotNow, OnLost, OnUnknown, Repeat, Scheduled};
 use fencepost_core::time::{Boot, Wall};
 use fencepost_core::token::{StoreId, Token};
-use fencepost_core::transition::{Call, Reply, Step as Next, Transition};
+use fencepost_core::transition::{Call, Reply, Step, Transition};
 use fencepost_core::zone::Zone;
 
 use crate::explore::StateSpace;
-use crate::rulebook::Chosen;
+use crate::rulebook::ChosenRules;
 use crate::world::run_id;
-use invariants::Violation;
-pub use step::Step;
+use invariants::SlotViolation;
+pub use step::SlotStep;
 
 /// The first slot.
 pub const START: Wall = Wall(1_790_000_000_000);
@@ -44,9 +44,9 @@ const TRIGGERS_MAX: u8 = 40;
 
 /// The bounds of one exploration.
 #[derive(Clone, Copy, Debug)]
-pub struct Setting {
+pub struct SlotSetting {
     pub name: &'static str,
-    pub work: Work,
+    pub work: SlotWork,
     pub hosts: u8,
     /// How many triggers there are, on all hosts.
     pub triggers: u8,
@@ -56,13 +56,13 @@ pub struct Setting {
     pub begins: Duration,
     /// A trigger goes on with the next slot that is due, until there is none.
     pub rows: bool,
-    pub budget: Budget,
-    pub flaw: Option<Flaw>,
+    pub budget: SlotBudget,
+    pub flaw: Option<SlotFlaw>,
 }
 
 /// What is triggered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum SlotWork {
     /// Every minute, of which so many are caught up.
     Slots {
         catch_up: u32,
@@ -73,7 +73,7 @@ pub enum Work {
 
 /// How often each kind of misfortune may still happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Budget {
+pub struct SlotBudget {
     /// Processes that die, anywhere.
     pub crashes: u8,
     /// Swaps whose answer is lost.
@@ -90,7 +90,7 @@ pub struct Budget {
 
 /// A known bug, as a switch of the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flaw {
+pub enum SlotFlaw {
     /// A run is recorded for the moment it began at instead of for its slot.
     SlotIsNow,
     /// The slot is chosen before the claim, and not again if the claim has to be repeated.
@@ -101,8 +101,8 @@ pub enum Flaw {
     PauseUnseen,
 }
 
-impl Setting {
-    fn has(&self, flaw: Flaw) -> bool {
+impl SlotSetting {
+    fn has(&self, flaw: SlotFlaw) -> bool {
         self.flaw == Some(flaw)
     }
 
@@ -113,8 +113,8 @@ impl Setting {
 
     fn choice(&self, after: Option<Wall>) -> Choice {
         match self.work {
-            Work::Once(on_unknown) => Choice::Once { params: None, on_unknown },
-            Work::Slots { catch_up, mode } => {
+            SlotWork::Once(on_unknown) => Choice::Once { params: None, on_unknown },
+            SlotWork::Slots { catch_up, mode } => {
                 let terms = Terms { catch_up, mode, slack: SLACK, ..Terms::default() };
                 let (schedule, on_lost) = (Self::schedule(), OnLost::Rerun);
                 let asked = after.map_or(Asked::Due, Asked::DueAfter);
@@ -143,7 +143,7 @@ enum Purpose {
 
 /// What a host is at.
 #[derive(Clone, Debug, Hash)]
-enum Stage {
+enum HostStage {
     Idle,
     /// The trigger is early, and waits for its slot.
     Waiting {
@@ -154,7 +154,7 @@ enum Stage {
     Swapping {
         run: u8,
         purpose: Purpose,
-        transition: Rc<Transition<Chosen>>,
+        transition: Rc<Transition<ChosenRules>>,
         swap: Rc<Call>,
     },
     Running {
@@ -170,13 +170,13 @@ enum Stage {
 
 /// The record as it stands in the store. Its bytes say it all.
 #[derive(Debug)]
-struct Stored {
+struct SlotRecord {
     bytes: Vec<u8>,
     number: u64,
     record: Record,
 }
 
-impl Hash for Stored {
+impl Hash for SlotRecord {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.bytes, self.number).hash(state);
     }
@@ -184,139 +184,139 @@ impl Hash for Stored {
 
 /// The world.
 #[derive(Clone, Debug, Hash)]
-pub struct World {
+pub struct SlotWorld {
     ticks: u8,
     /// The clock is ahead, for the length of one step.
     is_ahead: bool,
-    stored: Option<Rc<Stored>>,
-    hosts: Vec<Stage>,
+    stored: Option<Rc<SlotRecord>>,
+    hosts: Vec<HostStage>,
     runs: u8,
-    budget: Budget,
-    ghost: invariants::Ghost,
+    budget: SlotBudget,
+    ghost: invariants::SlotGhost,
 }
 
-impl StateSpace for World {
+impl StateSpace for SlotWorld {
     const TITLE: &'static str = "slots";
-    type Setting = Setting;
-    type Step = Step;
-    type Violation = Violation;
+    type Setting = SlotSetting;
+    type Step = SlotStep;
+    type Violation = SlotViolation;
 
-    fn name(setting: &Setting) -> &'static str {
+    fn name(setting: &SlotSetting) -> &'static str {
         setting.name
     }
 
     /// With the time at which it happens and how far the slots are accounted for.
-    fn tell(&self, setting: &Setting, step: Step) -> String {
+    fn tell(&self, setting: &SlotSetting, step: SlotStep) -> String {
         let since = |at: Wall| at.since(START).as_secs();
         let timing = self.record().and_then(|record| record.timing.as_ref()).and_then(|timing| timing.evaluated);
         let mark = timing.map_or("-".to_string(), |mark| since(mark).to_string());
         format!("{:>4} s  {:<44}  accounted for up to {mark}", since(self.wall(setting)), step.to_string())
     }
 
-    fn begin(setting: &Setting) -> Self {
+    fn begin(setting: &SlotSetting) -> Self {
         Self {
             ticks: 0,
             is_ahead: false,
             stored: None,
-            hosts: vec![Stage::Idle; usize::from(setting.hosts)],
+            hosts: vec![HostStage::Idle; usize::from(setting.hosts)],
             runs: 0,
             budget: setting.budget,
             ghost: Default::default(),
         }
     }
 
-    fn next(&self, setting: &Setting) -> Vec<Step> {
+    fn next(&self, setting: &SlotSetting) -> Vec<SlotStep> {
         let mut steps = Vec::new();
         // Hosts that do nothing are all alike.
-        let idle = self.hosts.iter().position(|stage| matches!(stage, Stage::Idle));
+        let idle = self.hosts.iter().position(|stage| matches!(stage, HostStage::Idle));
         for (host, stage) in (0..).zip(&self.hosts) {
             match stage {
-                Stage::Idle if idle == Some(usize::from(host)) && self.runs < setting.triggers => {
-                    steps.push(Step::Trigger { host });
+                HostStage::Idle if idle == Some(usize::from(host)) && self.runs < setting.triggers => {
+                    steps.push(SlotStep::Trigger { host });
                 }
-                Stage::Idle => continue,
-                Stage::Waiting { slot, .. } => {
-                    steps.extend((self.wall(setting) >= *slot).then_some(Step::Wake { host }));
+                HostStage::Idle => continue,
+                HostStage::Waiting { slot, .. } => {
+                    steps.extend((self.wall(setting) >= *slot).then_some(SlotStep::Wake { host }));
                     continue;
                 }
-                Stage::Swapping { .. } => {
-                    steps.push(Step::Serve { host });
+                HostStage::Swapping { .. } => {
+                    steps.push(SlotStep::Serve { host });
                     if self.budget.losses > 0 {
-                        steps.extend([true, false].map(|landed| Step::Lose { host, landed }));
+                        steps.extend([true, false].map(|landed| SlotStep::Lose { host, landed }));
                     }
                 }
-                Stage::Running { effect, .. } => {
-                    let is_item = matches!(setting.work, Work::Once(_));
+                HostStage::Running { effect, .. } => {
+                    let is_item = matches!(setting.work, SlotWork::Once(_));
                     if is_item && !effect {
-                        steps.push(Step::Effect { host });
+                        steps.push(SlotStep::Effect { host });
                     } else {
-                        steps.push(Step::End { host, well: true });
+                        steps.push(SlotStep::End { host, well: true });
                     }
                     if self.budget.failures > 0 && !effect {
-                        steps.push(Step::End { host, well: false });
+                        steps.push(SlotStep::End { host, well: false });
                     }
-                    steps.extend((self.budget.halts > 0 && !effect).then_some(Step::Halt { host }));
-                    steps.extend((self.budget.leaps > 0).then_some(Step::EndAhead { host }));
+                    steps.extend((self.budget.halts > 0 && !effect).then_some(SlotStep::Halt { host }));
+                    steps.extend((self.budget.leaps > 0).then_some(SlotStep::EndAhead { host }));
                 }
             }
-            if self.budget.crashes > 0 && !matches!(stage, Stage::Idle) {
-                steps.push(Step::Crash { host });
+            if self.budget.crashes > 0 && !matches!(stage, HostStage::Idle) {
+                steps.push(SlotStep::Crash { host });
             }
         }
         if self.ticks < setting.ticks {
-            steps.push(Step::Tick);
+            steps.push(SlotStep::Tick);
         }
         match self.record() {
-            Some(record) if record.paused.is_some() => steps.push(Step::Resume),
-            Some(_) if self.budget.pauses > 0 => steps.push(Step::Pause),
+            Some(record) if record.paused.is_some() => steps.push(SlotStep::Resume),
+            Some(_) if self.budget.pauses > 0 => steps.push(SlotStep::Pause),
             _ => {}
         }
         steps
     }
 
-    fn take(&self, setting: &Setting, step: Step) -> Self {
+    fn take(&self, setting: &SlotSetting, step: SlotStep) -> Self {
         let mut next = self.clone();
         match step {
-            Step::Trigger { host } => {
+            SlotStep::Trigger { host } => {
                 next.runs += 1;
                 next.trigger(setting, host, self.runs + 1, None);
             }
-            Step::Wake { host } => {
-                if let Stage::Waiting { run, .. } = self.hosts[usize::from(host)] {
+            SlotStep::Wake { host } => {
+                if let HostStage::Waiting { run, .. } = self.hosts[usize::from(host)] {
                     next.trigger(setting, host, run, None);
                 }
             }
-            Step::Serve { host } => next.answer(setting, host, true, true),
-            Step::Lose { host, landed } => {
+            SlotStep::Serve { host } => next.answer(setting, host, true, true),
+            SlotStep::Lose { host, landed } => {
                 next.budget.losses -= 1;
                 next.answer(setting, host, landed, false);
             }
-            Step::Crash { host } => {
+            SlotStep::Crash { host } => {
                 next.budget.crashes -= 1;
-                next.hosts[usize::from(host)] = Stage::Idle;
+                next.hosts[usize::from(host)] = HostStage::Idle;
             }
-            Step::Effect { host } => {
-                if let Stage::Running { effect, .. } = &mut next.hosts[usize::from(host)] {
+            SlotStep::Effect { host } => {
+                if let HostStage::Running { effect, .. } = &mut next.hosts[usize::from(host)] {
                     *effect = true;
                 }
                 next.ghost.note_effect(setting);
             }
-            Step::End { host, well } => {
+            SlotStep::End { host, well } => {
                 next.budget.failures -= u8::from(!well);
                 next.complete(setting, host, if well { Status::Ok } else { Status::Error });
             }
-            Step::Halt { host } => {
+            SlotStep::Halt { host } => {
                 next.budget.halts -= 1;
                 next.complete(setting, host, Status::Halted);
             }
-            Step::EndAhead { host } => {
+            SlotStep::EndAhead { host } => {
                 next.budget.leaps -= 1;
                 next.is_ahead = true;
                 next.complete(setting, host, Status::Ok);
                 next.is_ahead = false;
             }
-            Step::Tick => next.ticks += 1,
-            Step::Pause => {
+            SlotStep::Tick => next.ticks += 1,
+            SlotStep::Pause => {
                 next.budget.pauses -= 1;
                 next.at_once(
                     setting,
@@ -329,22 +329,22 @@ impl StateSpace for World {
                     }),
                 );
             }
-            Step::Resume => next.at_once(setting, Intent::Resume),
+            SlotStep::Resume => next.at_once(setting, Intent::Resume),
         }
         next
     }
 
-    fn wrong(&self, _setting: &Setting) -> impl Iterator<Item = Violation> {
+    fn wrong(&self, _setting: &SlotSetting) -> impl Iterator<Item = SlotViolation> {
         self.ghost.violation.into_iter()
     }
 }
 
-impl World {
-    fn wall(&self, setting: &Setting) -> Wall {
+impl SlotWorld {
+    fn wall(&self, setting: &SlotSetting) -> Wall {
         START + setting.begins + setting.tick * u32::from(self.ticks)
     }
 
-    fn now(&self, setting: &Setting) -> Now {
+    fn now(&self, setting: &SlotSetting) -> Now {
         let wall = self.wall(setting);
         let boot = Boot(u64::from(self.ticks) * setting.tick.as_millis() as u64);
         Now { boot, wall: if self.is_ahead { wall + AHEAD } else { wall } }
@@ -354,11 +354,11 @@ impl World {
         self.stored.as_deref().map(|stored| &stored.record)
     }
 
-    fn trigger(&mut self, setting: &Setting, host: u8, run: u8, after: Option<Wall>) {
+    fn trigger(&mut self, setting: &SlotSetting, host: u8, run: u8, after: Option<Wall>) {
         let mut claim = self.claim_of(setting, run, after);
-        if setting.has(Flaw::PlanOutside) {
+        if setting.has(SlotFlaw::PlanOutside) {
             let standing = fencepost_core::slot::Standing::Stands;
-            match claim.slot.choose::<Chosen>(self.record(), standing, self.wall(setting)) {
+            match claim.slot.choose::<ChosenRules>(self.record(), standing, self.wall(setting)) {
                 Ok(chosen) => {
                     let (repeat, on_lost) = (Repeat::Again, OnLost::Rerun);
                     let slot = Named { slot: chosen.slot, repeat, on_lost, retries: 0, slack: None };
@@ -370,12 +370,12 @@ impl World {
         self.start(setting, host, run, Purpose::Claim { run, after }, Intent::Claim(claim));
     }
 
-    fn complete(&mut self, setting: &Setting, host: u8, status: Status) {
-        let Stage::Running { run, token, slot, began, .. } = self.hosts[usize::from(host)] else { return };
+    fn complete(&mut self, setting: &SlotSetting, host: u8, status: Status) {
+        let HostStage::Running { run, token, slot, began, .. } = self.hosts[usize::from(host)] else { return };
         let well = status == Status::Ok;
         let took = Some(self.wall(setting).since(began));
         let ending = match (setting.work, status) {
-            (Work::Once(_), Status::Halted) => {
+            (SlotWork::Once(_), Status::Halted) => {
                 Ending { unstarted: true, ..Ending::new(Status::Error, EndedBy::Fencepost) }
             }
             _ => Ending { exit_code: Some(i32::from(!well)), took, ..Ending::new(status, EndedBy::Child) },
@@ -386,16 +386,16 @@ impl World {
     }
 
     /// What a host is at once its change is done: a claim is followed by the command, and a command by the next slot.
-    fn go_on_after(&mut self, setting: &Setting, host: u8, purpose: Purpose, record: Option<&Record>) {
+    fn go_on_after(&mut self, setting: &SlotSetting, host: u8, purpose: Purpose, record: Option<&Record>) {
         self.hosts[usize::from(host)] = running(purpose, record);
         let Purpose::Complete { run, slot, .. } = purpose else { return };
-        let Work::Slots { catch_up, .. } = setting.work else { return };
+        let SlotWork::Slots { catch_up, .. } = setting.work else { return };
         if setting.rows && u32::from(run / TRIGGERS_MAX) + 1 < catch_up {
             self.trigger(setting, host, run + TRIGGERS_MAX, Some(slot));
         }
     }
 
-    fn start(&mut self, setting: &Setting, host: u8, run: u8, purpose: Purpose, intent: Intent) {
+    fn start(&mut self, setting: &SlotSetting, host: u8, run: u8, purpose: Purpose, intent: Intent) {
         let writes = if matches!(purpose, Purpose::Claim { .. }) { 0 } else { 100 * u32::from(run) };
         let mut transition = Transition::new(job(), intent, run_id(run), writes);
         let next = transition.begin(self.now(setting));
@@ -405,35 +405,35 @@ impl World {
     /// Reads at once, and stops where a swap is to be made.
     fn go_on(
         &mut self,
-        setting: &Setting,
+        setting: &SlotSetting,
         host: u8,
         run: u8,
         purpose: Purpose,
-        mut transition: Transition<Chosen>,
-        mut next: Next,
+        mut transition: Transition<ChosenRules>,
+        mut next: Step,
     ) {
         loop {
             next = match next {
-                Next::Call(Call::Read(key)) => {
+                Step::Call(Call::Read(key)) => {
                     let reply = Reply::Read(self.read(&key));
                     transition.answered(self.now(setting), Ok(Answer { value: reply, clock: None }))
                 }
-                Next::Call(swap) => {
+                Step::Call(swap) => {
                     let (transition, swap) = (Rc::new(transition), Rc::new(swap));
-                    self.hosts[usize::from(host)] = Stage::Swapping { run, purpose, transition, swap };
+                    self.hosts[usize::from(host)] = HostStage::Swapping { run, purpose, transition, swap };
                     return;
                 }
-                Next::Consult(record) => transition.consulted(self.now(setting), self.facts(record.as_deref())),
-                Next::Done(done) => {
+                Step::Consult(record) => transition.consulted(self.now(setting), self.facts(record.as_deref())),
+                Step::Done(done) => {
                     let record = done.held.as_ref().map(|known| known.record.as_ref());
                     return self.go_on_after(setting, host, purpose, record);
                 }
-                Next::Refused(Refusal::NotNow { why: NotNow::Early { slot, .. }, .. }) => {
-                    self.hosts[usize::from(host)] = Stage::Waiting { run, slot };
+                Step::Refused(Refusal::NotNow { why: NotNow::Early { slot, .. }, .. }) => {
+                    self.hosts[usize::from(host)] = HostStage::Waiting { run, slot };
                     return;
                 }
-                Next::Refused(Refusal::NotNow { why, account }) if matches!(purpose, Purpose::Claim { .. }) => {
-                    self.hosts[usize::from(host)] = Stage::Idle;
+                Step::Refused(Refusal::NotNow { why, account }) if matches!(purpose, Purpose::Claim { .. }) => {
+                    self.hosts[usize::from(host)] = HostStage::Idle;
                     let (record, now) = (self.stored.clone(), self.wall(setting));
                     self.ghost.note_refusal(setting, record.as_deref().map(|stored| &stored.record), &why, now);
                     if let (Purpose::Claim { after, .. }, true) = (purpose, account) {
@@ -443,15 +443,15 @@ impl World {
                     return;
                 }
                 // Nothing is due, or another is at it; or what it would complete is another's by now.
-                Next::Refused(_) | Next::Failed(_) => {
-                    self.hosts[usize::from(host)] = Stage::Idle;
+                Step::Refused(_) | Step::Failed(_) => {
+                    self.hosts[usize::from(host)] = HostStage::Idle;
                     return;
                 }
             }
         }
     }
 
-    fn claim_of(&self, setting: &Setting, run: u8, after: Option<Wall>) -> Claim {
+    fn claim_of(&self, setting: &SlotSetting, run: u8, after: Option<Wall>) -> Claim {
         Claim {
             run: run_id(run),
             ttl: Duration::from_secs(60),
@@ -476,21 +476,23 @@ impl World {
         Some(Entry { bytes: stored.bytes.clone(), version: version(stored.number) })
     }
 
-    /// Everybody knows whose processes are gone.
+    /// Every host knows whose processes are gone.
     fn facts(&self, record: Option<&Record>) -> Facts {
         let lease = record.and_then(|record| record.lease.as_ref());
         let is_alive = |run| {
             self.hosts.iter().any(|stage| match stage {
-                Stage::Idle | Stage::Waiting { .. } => false,
-                Stage::Swapping { run: own, .. } | Stage::Running { run: own, .. } => run_id(*own) == run,
+                HostStage::Idle | HostStage::Waiting { .. } => false,
+                HostStage::Swapping { run: own, .. } | HostStage::Running { run: own, .. } => run_id(*own) == run,
             })
         };
         Facts { holder_is_dead: lease.is_some_and(|lease| !is_alive(lease.run)), ..Facts::default() }
     }
 
     /// The swap of a host arrives, or not, and its answer comes back, or not.
-    fn answer(&mut self, setting: &Setting, host: u8, arrives: bool, answered: bool) {
-        let Stage::Swapping { run, purpose, transition, swap } = self.hosts[usize::from(host)].clone() else { return };
+    fn answer(&mut self, setting: &SlotSetting, host: u8, arrives: bool, answered: bool) {
+        let HostStage::Swapping { run, purpose, transition, swap } = self.hosts[usize::from(host)].clone() else {
+            return;
+        };
         let swapped = arrives.then(|| self.swap(setting, purpose, &swap));
         let answer = match swapped.filter(|_| answered) {
             Some(swapped) => Ok(Answer { value: Reply::Swap(swapped), clock: None }),
@@ -501,7 +503,7 @@ impl World {
         self.go_on(setting, host, run, purpose, transition, next);
     }
 
-    fn swap(&mut self, setting: &Setting, purpose: Purpose, swap: &Call) -> Swapped {
+    fn swap(&mut self, setting: &SlotSetting, purpose: Purpose, swap: &Call) -> Swapped {
         let Call::Swap { key, expected, new } = swap else { unreachable!("only swaps are kept") };
         let current = self.read(key);
         if current.as_ref().map(|entry| &entry.version) != expected.as_ref() {
@@ -517,52 +519,52 @@ impl World {
             &honest,
             &written,
         );
-        self.stored = Some(Rc::new(Stored { bytes: written.encode(), number, record: written }));
+        self.stored = Some(Rc::new(SlotRecord { bytes: written.encode(), number, record: written }));
         Swapped::Won(Some(version(number)))
     }
 
-    fn flawed(&self, setting: &Setting, purpose: Purpose, mut record: Record) -> Record {
+    fn flawed(&self, setting: &SlotSetting, purpose: Purpose, mut record: Record) -> Record {
         let is_claim = matches!(purpose, Purpose::Claim { .. });
-        if let (true, true, Some(lease)) = (setting.has(Flaw::SlotIsNow), is_claim, &mut record.lease) {
+        if let (true, true, Some(lease)) = (setting.has(SlotFlaw::SlotIsNow), is_claim, &mut record.lease) {
             lease.slot = self.wall(setting);
         }
-        if setting.has(Flaw::MissedUnwritten) {
+        if setting.has(SlotFlaw::MissedUnwritten) {
             record.ledger.ring.retain(|outcome| outcome.status != Status::Missed);
         }
-        if setting.has(Flaw::PauseUnseen) {
+        if setting.has(SlotFlaw::PauseUnseen) {
             record.paused = None;
         }
         record
     }
 
-    fn at_once(&mut self, setting: &Setting, intent: Intent) {
+    fn at_once(&mut self, setting: &SlotSetting, intent: Intent) {
         let mut transition = Transition::<Honest>::new(job(), intent, run_id(200), u32::from(self.budget.pauses) * 2);
         let mut next = transition.begin(self.now(setting));
         loop {
             next = match next {
-                Next::Call(Call::Read(key)) => {
+                Step::Call(Call::Read(key)) => {
                     let reply = Reply::Read(self.read(&key));
                     transition.answered(self.now(setting), Ok(Answer { value: reply, clock: None }))
                 }
-                Next::Call(swap) => {
+                Step::Call(swap) => {
                     let swapped = self.swap(setting, Purpose::Account, &swap);
                     transition.answered(self.now(setting), Ok(Answer { value: Reply::Swap(swapped), clock: None }))
                 }
-                Next::Consult(_) => transition.consulted(self.now(setting), Facts::default()),
-                Next::Done(_) | Next::Refused(_) | Next::Failed(_) => return,
+                Step::Consult(_) => transition.consulted(self.now(setting), Facts::default()),
+                Step::Done(_) | Step::Refused(_) | Step::Failed(_) => return,
             }
         }
     }
 }
 
-fn running(purpose: Purpose, record: Option<&Record>) -> Stage {
+fn running(purpose: Purpose, record: Option<&Record>) -> HostStage {
     let lease = record.and_then(|record| record.lease.as_ref());
     match (purpose, record, lease) {
         (Purpose::Claim { run, .. }, Some(record), Some(lease)) if lease.run == run_id(run) => {
             let (token, slot, began) = (record.token, lease.slot, lease.since);
-            Stage::Running { run, token, slot, began, effect: false }
+            HostStage::Running { run, token, slot, began, effect: false }
         }
-        _ => Stage::Idle,
+        _ => HostStage::Idle,
     }
 }
 

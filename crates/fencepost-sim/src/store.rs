@@ -10,23 +10,23 @@ use fencepost_core::time::Wall;
 use fencepost_core::token::{Nonce, StoreId, Token};
 use fencepost_core::transition::{Call, Reply};
 
-use crate::config::Config;
+use crate::config::LeaseSetting;
 use crate::world::run_id;
 
 /// The date at the beginning of every world. Tokens are made from it.
 pub const EPOCH: Wall = Wall(1_700_000_000_000);
 
 #[derive(Clone, Debug)]
-pub struct Store {
+pub struct ModelStore {
     job: Job,
-    state: State,
+    state: StoreState,
     next_version: u64,
     /// Every state there was, oldest first, where a restore may bring one back.
-    history: Option<Rc<Vec<State>>>,
+    history: Option<Rc<Vec<StoreState>>>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct State {
+struct StoreState {
     job: Option<Entry>,
     /// What `job` says, so that it is not decoded again and again.
     record: Option<Rc<Record>>,
@@ -34,31 +34,31 @@ struct State {
 }
 
 // The decoded record says nothing that its bytes do not.
-impl Hash for State {
+impl Hash for StoreState {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (&self.job, &self.identity).hash(hasher);
     }
 }
 
-impl Hash for Store {
+impl Hash for ModelStore {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (&self.state, self.next_version, &self.history).hash(hasher);
     }
 }
 
 /// The one job of the model, or its one resource.
-pub fn job(config: &Config) -> Job {
+pub fn job(config: &LeaseSetting) -> Job {
     match config.commands {
         [] => Job::shared(Name::new("j").expect("one letter is a name")),
         _ => Job::of_resource("r"),
     }
 }
 
-impl Store {
-    pub fn new(config: &Config) -> Self {
+impl ModelStore {
+    pub fn new(config: &LeaseSetting) -> Self {
         let keeps_history = config.budget.rollbacks > 0;
         let history = keeps_history.then(|| Rc::new(Vec::new()));
-        let mut store = Self { job: job(config), state: State::default(), next_version: 1, history };
+        let mut store = Self { job: job(config), state: StoreState::default(), next_version: 1, history };
         if !config.store_is_new {
             let id = StoreId(run_id(0).0);
             let identity = encode(&Identity { v: FORMAT, store: id, sealed: None, unknown: Default::default() });
@@ -107,7 +107,7 @@ impl Store {
         }
     }
 
-    /// Replaces the record behind everybody's back, as another client's won swap does.
+    /// Replaces the record unnoticed by the runs, as another client's won swap does.
     pub fn replace(&mut self, record: Record) {
         self.write(false, Some(record.encode()));
     }

@@ -11,7 +11,7 @@ use fencepost_core::fence::{Mode, Write};
 use fencepost_core::lease::{Claim, Now, Sighting};
 use fencepost_core::ledger::{Status, Trigger};
 use fencepost_core::name::{Job, Name};
-use fencepost_core::record::{Holder, Process as Pid, Processes};
+use fencepost_core::record::{Holder, Process, Processes};
 use fencepost_core::register::Answer;
 use fencepost_core::run::{Input, Overlap, Run, Stages, Terms};
 use fencepost_core::slot::Choice;
@@ -19,32 +19,32 @@ use fencepost_core::time::{Boot, Era, StoreClock, Wall};
 use fencepost_core::token::{RunId, StoreId, Token};
 use fencepost_core::transition::{Call, Reply};
 
-use crate::config::{Budget, Config, Fenced, HostClock};
+use crate::config::{Fenced, HostClock, LeaseBudget, LeaseSetting};
 use crate::explore::StateSpace;
-use crate::invariants::Violation;
-use crate::rulebook::Chosen;
-use crate::steps::Step;
-use crate::store::{EPOCH, Store, job};
+use crate::invariants::LeaseViolation;
+use crate::rulebook::ChosenRules;
+use crate::steps::LeaseStep;
+use crate::store::{EPOCH, ModelStore, job};
 
 #[derive(Clone, Debug, Hash)]
-pub struct World {
+pub struct LeaseWorld {
     /// True milliseconds since the beginning.
     pub now_ms: u64,
-    pub store: Store,
-    pub hosts: [Host; 2],
+    pub store: ModelStore,
+    pub hosts: [ModelHost; 2],
     /// Requests whose runs no longer wait for them. They may still arrive.
     pub strays: Vec<Stray>,
-    pub budget: Budget,
-    pub ghost: Ghost,
+    pub budget: LeaseBudget,
+    pub ghost: LeaseGhost,
     /// How many runs there were.
     pub runs: u8,
 }
 
 #[derive(Clone, Debug, Hash)]
-pub struct Host {
-    pub processes: Vec<Rc<Process>>,
+pub struct ModelHost {
+    pub processes: Vec<Rc<ModelProcess>>,
     pub asleep: bool,
-    pub memory: Memory,
+    pub memory: ModelMemory,
     /// How often it was started: what ran before a restart is not looked for among the processes.
     pub boots: u8,
     /// Time that its clock has missed, and since when it misses more, where a clock stops in sleep.
@@ -54,17 +54,17 @@ pub struct Host {
 
 /// What a host keeps on its disk.
 #[derive(Clone, Debug, Default, Hash)]
-pub struct Memory {
+pub struct ModelMemory {
     pub high_water: Option<Token>,
     pub sighting: Option<Sighting>,
 }
 
 /// A wrapper with its keeper. It is gone when both are.
 #[derive(Clone, Debug, Hash)]
-pub struct Process {
+pub struct ModelProcess {
     pub run: u8,
     /// `None` once it has ended or was killed.
-    pub wrapper: Option<Run<Chosen>>,
+    pub wrapper: Option<Run<ChosenRules>>,
     /// Stopped, while the rest of its host goes on.
     pub stalled: bool,
     /// What it has not been able to read yet.
@@ -75,7 +75,7 @@ pub struct Process {
     /// The host's clock before its last call was sent.
     pub asked: Boot,
     /// The keeper and the child: there is no child without one.
-    pub keeper: Option<Keeper>,
+    pub keeper: Option<ModelKeeper>,
     /// Something happened to it that may cost a holder its lease: a fault, a pause, or a store that let it wait.
     pub hurt: bool,
 }
@@ -98,13 +98,13 @@ pub struct Stray {
 }
 
 #[derive(Clone, Debug, Hash)]
-pub struct Keeper {
+pub struct ModelKeeper {
     pub deadline: Boot,
-    pub phase: Keeping,
+    pub phase: KeeperPhase,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Keeping {
+pub enum KeeperPhase {
     Running,
     Frozen,
     /// TERM was sent; the child may take no notice until it is killed.
@@ -115,7 +115,7 @@ pub enum Keeping {
 
 /// What has happened, for the invariants only: no process sees any of it.
 #[derive(Clone, Debug, Default, Hash)]
-pub struct Ghost {
+pub struct LeaseGhost {
     /// The highest token ever granted.
     pub highest: Token,
     pub grants: u8,
@@ -127,7 +127,7 @@ pub struct Ghost {
     pub ended: Vec<Fenced>,
     /// Outcomes that a wrapper reported as recorded.
     pub acknowledged: Vec<(u8, Status)>,
-    pub violation: Option<Violation>,
+    pub violation: Option<LeaseViolation>,
 }
 
 /// The name of a run. Zero is no run of the model.
@@ -135,34 +135,34 @@ pub fn run_id(number: u8) -> RunId {
     format!("{number:032x}").parse().expect("32 hexadecimal digits are a run")
 }
 
-impl StateSpace for World {
+impl StateSpace for LeaseWorld {
     const TITLE: &'static str = "leases";
-    type Setting = Config;
-    type Step = Step;
-    type Violation = Violation;
+    type Setting = LeaseSetting;
+    type Step = LeaseStep;
+    type Violation = LeaseViolation;
 
-    fn name(config: &Config) -> &'static str {
+    fn name(config: &LeaseSetting) -> &'static str {
         config.name
     }
 
-    fn begin(config: &Config) -> Self {
+    fn begin(config: &LeaseSetting) -> Self {
         Self::new(config)
     }
 
-    fn next(&self, config: &Config) -> Vec<Step> {
+    fn next(&self, config: &LeaseSetting) -> Vec<LeaseStep> {
         self.steps(config)
     }
 
-    fn take(&self, config: &Config, step: Step) -> Self {
+    fn take(&self, config: &LeaseSetting, step: LeaseStep) -> Self {
         self.after(config, step)
     }
 
-    fn wrong(&self, config: &Config) -> impl Iterator<Item = Violation> {
+    fn wrong(&self, config: &LeaseSetting) -> impl Iterator<Item = LeaseViolation> {
         self.violations(config)
     }
 
     /// With the true time at which it happens, the holder and the children that run.
-    fn tell(&self, _config: &Config, step: Step) -> String {
+    fn tell(&self, _config: &LeaseSetting, step: LeaseStep) -> String {
         let seconds = self.now_ms as f64 / 1000.0;
         let running: Vec<u8> = self.running().map(|process| process.run).collect();
         let lease = self.store.record().and_then(|record| record.lease.as_ref());
@@ -171,41 +171,41 @@ impl StateSpace for World {
     }
 }
 
-impl World {
-    pub fn new(config: &Config) -> Self {
-        let host = || Host {
+impl LeaseWorld {
+    pub fn new(config: &LeaseSetting) -> Self {
+        let host = || ModelHost {
             processes: Vec::new(),
             asleep: false,
-            memory: Memory::default(),
+            memory: ModelMemory::default(),
             boots: 0,
             missed_ms: 0,
             slept_at_ms: 0,
         };
         Self {
             now_ms: 0,
-            store: Store::new(config),
+            store: ModelStore::new(config),
             hosts: [host(), host()],
             strays: Vec::new(),
             budget: config.budget,
-            ghost: Ghost::default(),
+            ghost: LeaseGhost::default(),
             runs: 0,
         }
     }
 
     /// What the clocks of a host show.
-    pub fn now(&self, config: &Config, host: usize) -> Now {
+    pub fn now(&self, config: &LeaseSetting, host: usize) -> Now {
         let HostClock { boot_ms, rate } = config.clocks[host];
         let boot = Boot(boot_ms + (self.now_ms - self.hosts[host].missed_ms) * rate / 1000);
         Now { boot, wall: self.date() }
     }
 
     /// The true moment at which a host's clock shows `due`.
-    pub fn moment(&self, config: &Config, host: usize, due: Boot) -> u64 {
+    pub fn moment(&self, config: &LeaseSetting, host: usize, due: Boot) -> u64 {
         let HostClock { boot_ms, rate } = config.clocks[host];
         self.hosts[host].missed_ms + (due.0.saturating_sub(boot_ms) * 1000).div_ceil(rate)
     }
 
-    pub fn store_clock(&self, config: &Config) -> Option<StoreClock> {
+    pub fn store_clock(&self, config: &LeaseSetting) -> Option<StoreClock> {
         config.store_has_clock.then(|| StoreClock { wall: self.date(), era: Era::default(), tick: self.now_ms })
     }
 
@@ -214,23 +214,23 @@ impl World {
         self.hosts.iter().position(|host| host.processes.iter().any(|process| process.run == run))
     }
 
-    pub fn process(&self, run: u8) -> Option<&Process> {
+    pub fn process(&self, run: u8) -> Option<&ModelProcess> {
         self.processes().map(|(_, process)| process).find(|process| process.run == run)
     }
 
-    pub fn process_mut(&mut self, run: u8) -> Option<&mut Process> {
+    pub fn process_mut(&mut self, run: u8) -> Option<&mut ModelProcess> {
         let all = self.hosts.iter_mut().flat_map(|host| host.processes.iter_mut());
         all.into_iter().find(|process| process.run == run).map(Rc::make_mut)
     }
 
     /// All processes, each with its host.
-    pub fn processes(&self) -> impl Iterator<Item = (usize, &Process)> {
+    pub fn processes(&self) -> impl Iterator<Item = (usize, &ModelProcess)> {
         let hosts = self.hosts.iter().enumerate();
         hosts.flat_map(|(number, host)| host.processes.iter().map(move |process| (number, &**process)))
     }
 
     /// The runs whose child is executing instructions at this very moment.
-    pub fn running(&self) -> impl Iterator<Item = &Process> {
+    pub fn running(&self) -> impl Iterator<Item = &ModelProcess> {
         self.processes()
             .filter(|(host, process)| !self.hosts[*host].asleep && process.child_runs())
             .map(|(_, process)| process)
@@ -243,11 +243,11 @@ impl World {
     }
 
     /// Starts a wrapper, which makes its first call.
-    pub fn admit(&mut self, config: &Config, host: usize) -> u8 {
+    pub fn admit(&mut self, config: &LeaseSetting, host: usize) -> u8 {
         self.runs += 1;
         let run = self.runs;
         let wrapper = Run::new(terms(config, host, self.hosts[host].boots, run));
-        self.hosts[host].processes.push(Rc::new(Process {
+        self.hosts[host].processes.push(Rc::new(ModelProcess {
             run,
             wrapper: Some(wrapper),
             stalled: false,
@@ -267,7 +267,7 @@ impl World {
     }
 }
 
-impl Process {
+impl ModelProcess {
     /// Whether time can pass only if the call that is out takes its time.
     pub fn is_in_a_hurry(&self, asleep: bool) -> bool {
         let deaf = asleep || self.stalled;
@@ -280,7 +280,7 @@ impl Process {
 
     /// Whether the child is neither frozen nor gone.
     pub fn child_runs(&self) -> bool {
-        self.keeper.as_ref().is_some_and(|keeper| keeper.phase != Keeping::Frozen)
+        self.keeper.as_ref().is_some_and(|keeper| keeper.phase != KeeperPhase::Frozen)
     }
 }
 
@@ -301,8 +301,8 @@ pub fn write(command: Fenced) -> Write {
     }
 }
 
-fn terms(config: &Config, host: usize, boots: u8, run: u8) -> Terms {
-    let pid = |pid: u8| Pid { pid: i32::from(pid), started: 0 };
+fn terms(config: &LeaseSetting, host: usize, boots: u8, run: u8) -> Terms {
+    let pid = |pid: u8| Process { pid: i32::from(pid), started: 0 };
     let processes = Processes {
         machine: host.to_string(),
         boot: boots.to_string(),

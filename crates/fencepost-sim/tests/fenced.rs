@@ -1,7 +1,7 @@
 //! Fenced writes: everything in bounds is visited, and every known bug is found.
 
-use fencepost_sim::fenced::invariants::Violation;
-use fencepost_sim::fenced::{Target, mutants, settings};
+use fencepost_sim::fenced::invariants::FenceViolation;
+use fencepost_sim::fenced::{FenceWorld, mutants, settings};
 use fencepost_sim::model::{assert_found, named, sizes};
 
 /// The states and the depth of each setting, so that a change that explores less than it should is caught.
@@ -18,7 +18,7 @@ const SIZES: [(&str, usize, usize); 8] = [
 
 #[test]
 fn every_setting_is_sound() {
-    assert_eq!(sizes::<Target>(&settings::ALL), SIZES);
+    assert_eq!(sizes::<FenceWorld>(&settings::ALL), SIZES);
 }
 
 #[test]
@@ -31,13 +31,13 @@ fn every_bug_is_found_by_the_promise_it_breaks() {
 fn what_leaves_the_fence_behind_lets_stale_content_land() {
     for name in ["content_first", "fence_not_durable", "arrival_unflushed"] {
         let mutant = named(&mutants::ALL, name).unwrap();
-        assert_eq!(mutant.breaks, Violation::FenceBehind);
-        assert!(mutant.explore_for(Violation::StaleLanded).found.is_some(), "{name}");
+        assert_eq!(mutant.breaks, FenceViolation::FenceBehind);
+        assert!(mutant.explore_for(FenceViolation::StaleLanded).found.is_some(), "{name}");
     }
 }
 
 #[test]
 fn a_write_that_is_found_arrived_and_not_flushed_is_lost_after_it_was_reported() {
     let mutant = named(&mutants::ALL, "arrival_unflushed").unwrap();
-    assert!(mutant.explore_for(Violation::ReportedLost).found.is_some());
+    assert!(mutant.explore_for(FenceViolation::ReportedLost).found.is_some());
 }

@@ -1,7 +1,7 @@
 //! Slots and items of work: everything in bounds is visited, and every known bug is found.
 
 use fencepost_sim::model::{assert_found, sizes};
-use fencepost_sim::slots::{World, mutants, settings};
+use fencepost_sim::slots::{SlotWorld, mutants, settings};
 
 /// The states and the depth of each setting, so that a change that explores less than it should is caught.
 const SIZES: [(&str, usize, usize); 13] = [
@@ -22,7 +22,7 @@ const SIZES: [(&str, usize, usize); 13] = [
 
 #[test]
 fn every_setting_is_sound() {
-    assert_eq!(sizes::<World>(&settings::ALL), SIZES);
+    assert_eq!(sizes::<SlotWorld>(&settings::ALL), SIZES);
 }
 
 #[test]

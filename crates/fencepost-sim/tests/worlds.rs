@@ -2,7 +2,7 @@
 //! changes what can happen is seen here, and one that should not is caught.
 
 use fencepost_sim::model::sizes;
-use fencepost_sim::world::World;
+use fencepost_sim::world::LeaseWorld;
 use fencepost_sim::worlds;
 
 macro_rules! worlds {
@@ -10,7 +10,7 @@ macro_rules! worlds {
         $(
             #[test]
             fn $test() {
-                assert_eq!(sizes::<World>(&[worlds::$world]), [(worlds::$world.name, $states, $depth)]);
+                assert_eq!(sizes::<LeaseWorld>(&[worlds::$world]), [(worlds::$world.name, $states, $depth)]);
             }
         )*
 

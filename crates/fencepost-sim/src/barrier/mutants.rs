@@ -5,12 +5,12 @@ use fencepost_core::barrier::{Asker, BarrierRules, Calendar, Decision, Here, OnE
 use fencepost_core::ledger::{Covered, Outcome, Status};
 use fencepost_core::time::Wall;
 
-use super::Violation::{self, *};
+use super::BarrierViolation::{self, *};
 use super::{Barrier, RuleSet};
 use crate::model;
 use crate::rulebook::Rulebook;
 
-pub type Mutant = model::Mutant<Barrier>;
+pub type BarrierMutant = model::Mutant<Barrier>;
 
 /// Declares a set of rules with one of them replaced.
 macro_rules! bug {
@@ -123,7 +123,7 @@ bug!(EmptyHalts {
     }
 });
 
-pub const ALL: [Mutant; 14] = [
+pub const ALL: [BarrierMutant; 14] = [
     rule::<Today>("today", "The day is the one on the clock, and not the one of the slot that asks.", Proceeded),
     rule::<OlderOk>(
         "older_ok",
@@ -152,6 +152,6 @@ pub const ALL: [Mutant; 14] = [
     rule::<EmptyHalts>("empty_halts", "A quiet holiday is an alarm.", Halted),
 ];
 
-const fn rule<R: BarrierRules>(name: &'static str, what: &'static str, breaks: Violation) -> Mutant {
-    Mutant { name, what, breaks, setting: RuleSet::of::<R>(), rules: Rulebook::HONEST }
+const fn rule<R: BarrierRules>(name: &'static str, what: &'static str, breaks: BarrierViolation) -> BarrierMutant {
+    BarrierMutant { name, what, breaks, setting: RuleSet::of::<R>(), rules: Rulebook::HONEST }
 }

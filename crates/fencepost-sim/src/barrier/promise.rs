@@ -3,7 +3,7 @@
 
 use fencepost_core::barrier::Decision;
 
-use super::{DAY, Ended, Found, Minute, Rule, SLOTS, Scene, WITHIN};
+use super::{ArtifactHere, DAY, Minute, PastEnding, Rule, SLOTS, Scene, WITHIN};
 
 /// What has to come of a scene.
 pub fn of(scene: &Scene) -> Decision {
@@ -18,10 +18,12 @@ pub fn of(scene: &Scene) -> Decision {
     let range = || scene.attempts.iter().rev().find(|past| past.is_range() && has(scene, past.first, past.last, slot));
     let newest = own.or_else(range).map(|past| past.ended);
     match newest {
-        Some(Ended::Ok(_) | Ended::OkBare) if is_here(newest, scene.found) => Decision::Proceed,
+        Some(PastEnding::Ok(_) | PastEnding::OkBare) if is_here(newest, scene.found) => Decision::Proceed,
         // Where there was nothing new, what is read is what was good last.
-        Some(Ended::Empty) if scene.proceed_on_empty && is_here(last_good(scene), scene.found) => Decision::Proceed,
-        Some(Ended::Empty) if !scene.proceed_on_empty => Decision::Skip,
+        Some(PastEnding::Empty) if scene.proceed_on_empty && is_here(last_good(scene), scene.found) => {
+            Decision::Proceed
+        }
+        Some(PastEnding::Empty) if !scene.proceed_on_empty => Decision::Skip,
         _ => Decision::Halt,
     }
 }
@@ -63,16 +65,16 @@ fn right_slot(scene: &Scene) -> Option<usize> {
     }
 }
 
-fn last_good(scene: &Scene) -> Option<Ended> {
-    let good = |ended: &Ended| matches!(ended, Ended::Ok(_) | Ended::OkBare);
+fn last_good(scene: &Scene) -> Option<PastEnding> {
+    let good = |ended: &PastEnding| matches!(ended, PastEnding::Ok(_) | PastEnding::OkBare);
     scene.attempts.iter().rev().map(|past| past.ended).find(good)
 }
 
 /// Whether what is here is what was recorded.
-fn is_here(recorded: Option<Ended>, found: Found) -> bool {
+fn is_here(recorded: Option<PastEnding>, found: ArtifactHere) -> bool {
     match found {
-        Found::Unnamed => true,
-        Found::Bytes(here) => recorded == Some(Ended::Ok(here)),
-        Found::Missing | Found::Unreadable => false,
+        ArtifactHere::Unnamed => true,
+        ArtifactHere::Bytes(here) => recorded == Some(PastEnding::Ok(here)),
+        ArtifactHere::Missing | ArtifactHere::Unreadable => false,
     }
 }

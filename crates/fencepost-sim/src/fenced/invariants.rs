@@ -4,11 +4,11 @@ use std::fmt;
 
 use fencepost_core::fence::{Fence, Mode, Refused, Write};
 
-use super::{Entry, Setting, Stage, Target};
+use super::{FenceSetting, FenceWorld, FileState, WriterStage};
 
 /// What went wrong. Some of these are seen in a state, the others when they happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Violation {
+pub enum FenceViolation {
     StaleLanded,
     /// In mode *once*.
     TokenTwice,
@@ -26,7 +26,7 @@ pub enum Violation {
     ContentTorn,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for FenceViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::StaleLanded => "content of a lower token replaced that of a higher one",
@@ -53,27 +53,27 @@ fn behind(one: &Fence, other: &Fence) -> bool {
     comparable(one, other) && (one.token, one.seq) < (other.token, other.seq)
 }
 
-impl Target {
+impl FenceWorld {
     /// Everything that is wrong with this state.
-    pub(super) fn violations(&self) -> impl Iterator<Item = Violation> {
+    pub(super) fn violations(&self) -> impl Iterator<Item = FenceViolation> {
         let seen = [self.fence_behind(), self.unsettled(), self.reported_lost(), self.torn()];
         self.ghost.violation.into_iter().chain(seen.into_iter().flatten())
     }
 
-    fn fence_behind(&self) -> Option<Violation> {
+    fn fence_behind(&self) -> Option<FenceViolation> {
         let content = self.content().fence()?;
         let bad = match self.fence() {
-            Entry::Of(fence) => behind(fence, content),
-            Entry::Absent => !self.ghost.damaged,
-            Entry::Torn => false,
+            FileState::Of(fence) => behind(fence, content),
+            FileState::Absent => !self.ghost.damaged,
+            FileState::Torn => false,
         };
-        bad.then_some(Violation::FenceBehind)
+        bad.then_some(FenceViolation::FenceBehind)
     }
 
-    fn unsettled(&self) -> Option<Violation> {
-        let quiet = |writer: &super::Progress| writer.stage == Stage::Rest && !writer.interrupted;
+    fn unsettled(&self) -> Option<FenceViolation> {
+        let quiet = |writer: &super::WriterProgress| writer.stage == WriterStage::Rest && !writer.interrupted;
         let settled = self.ghost.damaged || !self.writers.iter().all(quiet) || self.fence() == self.content();
-        (!settled && !self.was_given_up()).then_some(Violation::Unsettled)
+        (!settled && !self.was_given_up()).then_some(FenceViolation::Unsettled)
     }
 
     /// The fence belongs to a write that was interrupted, and refused when it came again: a cost of the order, which
@@ -83,60 +83,60 @@ impl Target {
         self.ghost.interruptions && reported.is_none_or(|reported| behind(reported, fence))
     }
 
-    fn reported_lost(&self) -> Option<Violation> {
+    fn reported_lost(&self) -> Option<FenceViolation> {
         let reported = self.ghost.reported.as_deref()?;
         let lost = match self.content() {
-            Entry::Of(content) => behind(content, reported),
-            Entry::Absent => true,
-            Entry::Torn => false,
+            FileState::Of(content) => behind(content, reported),
+            FileState::Absent => true,
+            FileState::Torn => false,
         };
-        lost.then_some(Violation::ReportedLost)
+        lost.then_some(FenceViolation::ReportedLost)
     }
 
-    fn torn(&self) -> Option<Violation> {
-        if *self.content() == Entry::Torn {
-            return Some(Violation::ContentTorn);
+    fn torn(&self) -> Option<FenceViolation> {
+        if *self.content() == FileState::Torn {
+            return Some(FenceViolation::ContentTorn);
         }
-        (*self.fence() == Entry::Torn && !self.ghost.damaged).then_some(Violation::FenceTorn)
+        (*self.fence() == FileState::Torn && !self.ghost.damaged).then_some(FenceViolation::FenceTorn)
     }
 
     /// The last counts, so that a bug is not hidden by another that it also causes.
-    fn note(&mut self, wrong: bool, violation: Violation) {
+    fn note(&mut self, wrong: bool, violation: FenceViolation) {
         if wrong {
             self.ghost.violation = Some(violation);
         }
     }
 
     pub(super) fn note_reading(&mut self, as_none: bool) {
-        let something = *self.fence() == Entry::Torn || *self.content() != Entry::Absent;
-        self.note(as_none && something, Violation::NotReadIsNone);
+        let something = *self.fence() == FileState::Torn || *self.content() != FileState::Absent;
+        self.note(as_none && something, FenceViolation::NotReadIsNone);
     }
 
-    pub(super) fn note_refusal(&mut self, setting: &Setting, write: &Write, refused: &Refused) {
+    pub(super) fn note_refusal(&mut self, setting: &FenceSetting, write: &Write, refused: &Refused) {
         let seen = &refused.seen;
         let own = (seen.store, &seen.job) == (write.store, &write.job)
             && (seen.token < write.token || (seen.token, seen.run) == (write.token, write.run));
-        self.note(own && setting.mode == Mode::Many, Violation::HolderRefused);
+        self.note(own && setting.mode == Mode::Many, FenceViolation::HolderRefused);
     }
 
     pub(super) fn note_fence(&mut self, fence: &Fence) {
         self.note_neighbours(self.fence().clone(), fence);
     }
 
-    pub(super) fn note_landing(&mut self, setting: &Setting, writer: u8, fence: &Fence) {
+    pub(super) fn note_landing(&mut self, setting: &FenceSetting, writer: u8, fence: &Fence) {
         let before = self.content().clone();
         let stale = before.fence().is_some_and(|before| comparable(before, fence) && fence.token < before.token);
-        self.note(stale, Violation::StaleLanded);
+        self.note(stale, FenceViolation::StaleLanded);
         self.note_neighbours(before, fence);
         let write = self.writers[usize::from(writer)].write;
         let first = *self.ghost.landed[usize::from(writer)].get_or_insert(write);
-        self.note(setting.mode == Mode::Once && first != write, Violation::TokenTwice);
+        self.note(setting.mode == Mode::Once && first != write, FenceViolation::TokenTwice);
     }
 
-    fn note_neighbours(&mut self, before: Entry, fence: &Fence) {
+    fn note_neighbours(&mut self, before: FileState, fence: &Fence) {
         let Some(before) = before.fence() else { return };
-        self.note(!comparable(before, fence), Violation::OtherLineage);
+        self.note(!comparable(before, fence), FenceViolation::OtherLineage);
         let same_token = comparable(before, fence) && before.token == fence.token;
-        self.note(same_token && before.run != fence.run, Violation::OtherRun);
+        self.note(same_token && before.run != fence.run, FenceViolation::OtherRun);
     }
 }

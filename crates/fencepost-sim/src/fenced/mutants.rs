@@ -3,12 +3,12 @@
 use fencepost_core::fence::{FenceRules, Mode, judge};
 use fencepost_core::token::Token;
 
-use super::invariants::Violation::{self, *};
-use super::{Flaw, Setting, Target, settings};
+use super::invariants::FenceViolation::{self, *};
+use super::{FenceFlaw, FenceSetting, FenceWorld, settings};
 use crate::model;
 use crate::rulebook::Rulebook;
 
-pub type Mutant = model::Mutant<Target>;
+pub type FenceMutant = model::Mutant<FenceWorld>;
 
 #[derive(Debug)]
 struct EqualIsStale;
@@ -37,7 +37,7 @@ impl FenceRules for NeverStale {
     }
 }
 
-pub const ALL: [Mutant; 15] = [
+pub const ALL: [FenceMutant; 15] = [
     rule::<EqualIsStale>(
         "equal_is_stale",
         "A token that equals the fence's is refused, and a holder cannot write a second time.",
@@ -51,84 +51,101 @@ pub const ALL: [Mutant; 15] = [
         settings::ONCE,
     ),
     rule::<NeverStale>("never_stale", "Tokens are written down and not compared.", StaleLanded, settings::MANY),
-    flaw("no_lock", "Check and write are two steps.", StaleLanded, Flaw::NoLock, settings::MANY),
+    flaw("no_lock", "Check and write are two steps.", StaleLanded, FenceFlaw::NoLock, settings::MANY),
     flaw(
         "early_unlock",
         "The lock is given up when the fence is written, before the content is.",
         StaleLanded,
-        Flaw::EarlyUnlock,
+        FenceFlaw::EarlyUnlock,
         settings::MANY,
     ),
-    flaw("content_first", "The content is written before the fence.", FenceBehind, Flaw::ContentFirst, settings::MANY),
+    flaw(
+        "content_first",
+        "The content is written before the fence.",
+        FenceBehind,
+        FenceFlaw::ContentFirst,
+        settings::MANY,
+    ),
     flaw(
         "fence_not_durable",
         "The directory is flushed once, after both fence and content.",
         FenceBehind,
-        Flaw::FenceNotDurable,
+        FenceFlaw::FenceNotDurable,
         settings::MANY,
     ),
     flaw(
         "fence_unflushed",
         "The fence gets its name before its bytes are flushed.",
         FenceTorn,
-        Flaw::FenceUnflushed,
+        FenceFlaw::FenceUnflushed,
         settings::MANY,
     ),
     flaw(
         "content_unflushed",
         "The content gets its name before its bytes are flushed.",
         ContentTorn,
-        Flaw::ContentUnflushed,
+        FenceFlaw::ContentUnflushed,
         settings::MANY,
     ),
     flaw(
         "torn_is_none",
         "A fence that cannot be read is taken for no fence.",
         StaleLanded,
-        Flaw::TornIsNone,
+        FenceFlaw::TornIsNone,
         settings::MANY_DAMAGED,
     ),
     flaw(
         "lost_is_none",
         "A fence that is gone is taken for a first write.",
         StaleLanded,
-        Flaw::LostIsNone,
+        FenceFlaw::LostIsNone,
         settings::MANY_DAMAGED,
     ),
     flaw(
         "no_lineage_check",
         "Tokens of another store are compared with ours.",
         OtherLineage,
-        Flaw::NoLineageCheck,
+        FenceFlaw::NoLineageCheck,
         settings::MANY_LINEAGES,
     ),
     flaw(
         "no_run_check",
         "A token is accepted from every run that presents it.",
         OtherRun,
-        Flaw::NoRunCheck,
+        FenceFlaw::NoRunCheck,
         settings::MANY_RUNS,
     ),
     flaw(
         "arrival_unchecked",
         "A write that was accepted before is reported as done, though it was killed between fence and content.",
         ReportedLost,
-        Flaw::ArrivalUnchecked,
+        FenceFlaw::ArrivalUnchecked,
         settings::MANY,
     ),
     flaw(
         "arrival_unflushed",
         "Who comes again after a kill builds on a fence that is not on the disk yet.",
         FenceBehind,
-        Flaw::ArrivalUnflushed,
+        FenceFlaw::ArrivalUnflushed,
         settings::MANY,
     ),
 ];
 
-const fn flaw(name: &'static str, what: &'static str, breaks: Violation, flaw: Flaw, setting: Setting) -> Mutant {
-    Mutant { name, what, breaks, setting: setting.with(flaw), rules: Rulebook::HONEST }
+const fn flaw(
+    name: &'static str,
+    what: &'static str,
+    breaks: FenceViolation,
+    flaw: FenceFlaw,
+    setting: FenceSetting,
+) -> FenceMutant {
+    FenceMutant { name, what, breaks, setting: setting.with(flaw), rules: Rulebook::HONEST }
 }
 
-const fn rule<R: FenceRules>(name: &'static str, what: &'static str, breaks: Violation, setting: Setting) -> Mutant {
-    Mutant { name, what, breaks, setting, rules: Rulebook::HONEST.judging(judge::<R>) }
+const fn rule<R: FenceRules>(
+    name: &'static str,
+    what: &'static str,
+    breaks: FenceViolation,
+    setting: FenceSetting,
+) -> FenceMutant {
+    FenceMutant { name, what, breaks, setting, rules: Rulebook::HONEST.judging(judge::<R>) }
 }

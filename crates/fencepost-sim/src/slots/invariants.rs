@@ -9,13 +9,13 @@ use fencepost_core::record::Record;
 use fencepost_core::slot::{NotNow, OnUnknown};
 use fencepost_core::time::Wall;
 
-use super::{Purpose, SLACK, START, Setting, TRIGGERS_MAX, Work};
+use super::{Purpose, SLACK, START, SlotSetting, SlotWork, TRIGGERS_MAX};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// What went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Violation {
+pub enum SlotViolation {
     DoneTwice,
     /// A slot is accounted for, and nothing says how it ended.
     Silent,
@@ -39,7 +39,7 @@ pub enum Violation {
     Forgotten,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for SlotViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::DoneTwice => "a slot was completed twice",
@@ -61,45 +61,45 @@ impl fmt::Display for Violation {
 
 /// What has happened, for the invariants only: no host sees it.
 #[derive(Clone, Debug, Default, Hash)]
-pub struct Ghost {
+pub struct SlotGhost {
     /// The slots, as the commands were told, whose completion is in the record.
     completed: Vec<Wall>,
     /// What each trigger has tried, where triggers go on from slot to slot.
     tried: Vec<(u8, Wall)>,
     effects: u8,
     paused: bool,
-    pub(super) violation: Option<Violation>,
+    pub(super) violation: Option<SlotViolation>,
 }
 
-impl Ghost {
-    fn note(&mut self, wrong: bool, violation: Violation) {
+impl SlotGhost {
+    fn note(&mut self, wrong: bool, violation: SlotViolation) {
         if wrong {
             self.violation = Some(violation);
         }
     }
 
-    pub(super) fn note_effect(&mut self, setting: &Setting) {
+    pub(super) fn note_effect(&mut self, setting: &SlotSetting) {
         self.effects += 1;
-        let may_repeat = setting.work == Work::Once(OnUnknown::Retry);
-        self.note(self.effects > 1 && !may_repeat, Violation::TwoEffects);
+        let may_repeat = setting.work == SlotWork::Once(OnUnknown::Retry);
+        self.note(self.effects > 1 && !may_repeat, SlotViolation::TwoEffects);
     }
 
     /// A record was written: as it should be, and as it is.
     pub(super) fn note_landing(
         &mut self,
-        setting: &Setting,
+        setting: &SlotSetting,
         purpose: Purpose,
         before: Option<&Record>,
         honest: &Record,
         written: &Record,
     ) {
         let had = before.map_or(0, |before| before.ledger.ring.len());
-        self.note(written.ledger.ring.len() < had, Violation::Forgotten);
+        self.note(written.ledger.ring.len() < had, SlotViolation::Forgotten);
         match purpose {
             Purpose::Claim { run, .. } => self.note_claim(setting, run, before, honest),
-            Purpose::Complete { slot, well: true, .. } if matches!(setting.work, Work::Slots { .. }) => {
+            Purpose::Complete { slot, well: true, .. } if matches!(setting.work, SlotWork::Slots { .. }) => {
                 let slot = slot_of(slot);
-                self.note(self.completed.contains(&slot), Violation::DoneTwice);
+                self.note(self.completed.contains(&slot), SlotViolation::DoneTwice);
                 self.completed.push(slot);
                 self.completed.sort_unstable();
             }
@@ -109,24 +109,24 @@ impl Ghost {
         self.note_accounts(written);
     }
 
-    fn note_claim(&mut self, setting: &Setting, run: u8, before: Option<&Record>, honest: &Record) {
+    fn note_claim(&mut self, setting: &SlotSetting, run: u8, before: Option<&Record>, honest: &Record) {
         let Some(lease) = &honest.lease else { return };
-        self.note(self.paused, Violation::RunWhilePaused);
-        let Work::Slots { catch_up, mode } = setting.work else { return };
+        self.note(self.paused, SlotViolation::RunWhilePaused);
+        let SlotWork::Slots { catch_up, mode } = setting.work else { return };
         // It was decided before it landed.
         let now = lease.since;
         let newest = slot_of(now);
-        self.note(now < lease.slot, Violation::TooEarly);
+        self.note(now < lease.slot, SlotViolation::TooEarly);
         if setting.rows {
             let attempt = (run % TRIGGERS_MAX, lease.slot);
-            self.note(self.tried.contains(&attempt), Violation::TriedTwice);
+            self.note(self.tried.contains(&attempt), SlotViolation::TriedTwice);
             self.tried.push(attempt);
             self.tried.sort_unstable();
         }
         let is_late = now.since(lease.slot) > SLACK;
         let rank = newest.since(lease.slot).as_secs() / MINUTE.as_secs() + 1;
         let is_allowed = catch_up > 0 && (rank <= u64::from(catch_up) || mode == Mode::Collapse);
-        self.note(is_late && !is_allowed, Violation::TooLate);
+        self.note(is_late && !is_allowed, SlotViolation::TooLate);
         let Some(before) = before else { return };
         let last = before.ledger.ring.iter().rfind(|outcome| is_attempt(outcome, lease.slot));
         let (from, to) = lease.covers.map_or((lease.slot, lease.slot), |covers| (covers.from, covers.to));
@@ -135,24 +135,24 @@ impl Ghost {
             let is_failure = |outcome: &&Outcome| outcome.status == Status::Error && stands_for(outcome, slot);
             let failures = before.ledger.ring.iter().filter(is_failure).count();
             let is_done = |outcome: &Outcome| outcome.slot == slot && outcome.status == Status::Ok;
-            self.note(failures > 0 && !before.ledger.ring.iter().any(is_done), Violation::TriedTooOften);
+            self.note(failures > 0 && !before.ledger.ring.iter().any(is_done), SlotViolation::TriedTooOften);
             slot = slot + MINUTE;
         }
         let was_missed = missed(before).any(|outcome| is_within(outcome, lease.slot));
-        self.note(last.is_none() && was_missed, Violation::MissedAndRun);
+        self.note(last.is_none() && was_missed, SlotViolation::MissedAndRun);
     }
 
     /// A trigger at the time of a slot was told that there is nothing to run.
-    pub(super) fn note_refusal(&mut self, setting: &Setting, record: Option<&Record>, why: &NotNow, now: Wall) {
-        let is_unknown = matches!((setting.work, why), (Work::Once(_), NotNow::Lost { .. }));
-        self.note(is_unknown && setting.budget.crashes == 0, Violation::UnknownForNothing);
+    pub(super) fn note_refusal(&mut self, setting: &SlotSetting, record: Option<&Record>, why: &NotNow, now: Wall) {
+        let is_unknown = matches!((setting.work, why), (SlotWork::Once(_), NotNow::Lost { .. }));
+        self.note(is_unknown && setting.budget.crashes == 0, SlotViolation::UnknownForNothing);
         let slot = slot_of(now);
-        let is_slots = matches!(setting.work, Work::Slots { .. }) && now.since(slot) <= SLACK;
+        let is_slots = matches!(setting.work, SlotWork::Slots { .. }) && now.since(slot) <= SLACK;
         let is_about_slots = matches!(why, NotNow::NotDue { .. } | NotNow::Duplicate { .. });
         let (true, true, Some(record)) = (is_slots, is_about_slots && !setting.rows, record) else { return };
         let is_told = record.ledger.ring.iter().any(|outcome| stands_for(outcome, slot));
         let is_running = record.lease.as_ref().is_some_and(|lease| lease.slot == slot || covers(lease.covers, slot));
-        self.note(!is_told && !is_running && !passed(record, slot), Violation::Silenced);
+        self.note(!is_told && !is_running && !passed(record, slot), SlotViolation::Silenced);
     }
 
     /// Every slot that is accounted for ended in one way.
@@ -168,14 +168,14 @@ impl Ghost {
             let covered = record.ledger.ring.iter().any(is_covered);
             let ranges = missed(record).filter(|outcome| is_within(outcome, slot)).count();
             let has_ended = attempts > 0 || running || covered || passed(record, slot);
-            self.note(slot > first && !has_ended && ranges == 0, Violation::Silent);
-            self.note(!has_ended && ranges > 1, Violation::MissedAndRun);
+            self.note(slot > first && !has_ended && ranges == 0, SlotViolation::Silent);
+            self.note(!has_ended && ranges > 1, SlotViolation::MissedAndRun);
             slot = slot + MINUTE;
         }
         for outcome in missed(record) {
             let Some(range) = outcome.covers else { continue };
             let slots = range.to.since(range.from).as_secs() / MINUTE.as_secs() + 1;
-            self.note(range.count == 0 || range.count > slots || outcome.slot != range.to, Violation::Miscounted);
+            self.note(range.count == 0 || range.count > slots || outcome.slot != range.to, SlotViolation::Miscounted);
         }
     }
 }

@@ -5,12 +5,12 @@ use fencepost_core::ledger::Outcome;
 use fencepost_core::plan::{Order, PlanRules, Terms};
 use fencepost_core::time::Wall;
 
-use super::invariants::Violation::{self, *};
-use super::{Flaw, Setting, World, settings};
+use super::invariants::SlotViolation::{self, *};
+use super::{SlotFlaw, SlotSetting, SlotWorld, settings};
 use crate::model;
 use crate::rulebook::Rulebook;
 
-pub type Mutant = model::Mutant<World>;
+pub type SlotMutant = model::Mutant<SlotWorld>;
 
 /// The last zero slots of a list are all of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -101,12 +101,12 @@ impl PlanRules for ClockAheadSilences {
 
 impl Rules for ClockAheadSilences {}
 
-pub const ALL: [Mutant; 12] = [
+pub const ALL: [SlotMutant; 12] = [
     flaw(
         "slot_is_now",
         "A run is recorded for the moment it began at instead of for its slot.",
         DoneTwice,
-        Flaw::SlotIsNow,
+        SlotFlaw::SlotIsNow,
         settings::NEWEST,
     ),
     rule::<ZeroIsAll>("zero_is_all", "A catch-up of zero is taken for all.", TooLate, settings::NEVER),
@@ -114,7 +114,7 @@ pub const ALL: [Mutant; 12] = [
         "plan_outside",
         "The slot is chosen outside the claim, and two machines both catch up.",
         DoneTwice,
-        Flaw::PlanOutside,
+        SlotFlaw::PlanOutside,
         settings::NEWEST,
     ),
     rule::<UnknownIsFailed>(
@@ -158,16 +158,27 @@ pub const ALL: [Mutant; 12] = [
         "missed_unwritten",
         "What was missed is accounted for and not written down.",
         Silent,
-        Flaw::MissedUnwritten,
+        SlotFlaw::MissedUnwritten,
         settings::NEVER,
     ),
-    flaw("pause_unseen", "A pause is not kept in the record.", RunWhilePaused, Flaw::PauseUnseen, settings::PAUSED),
+    flaw("pause_unseen", "A pause is not kept in the record.", RunWhilePaused, SlotFlaw::PauseUnseen, settings::PAUSED),
 ];
 
-const fn flaw(name: &'static str, what: &'static str, breaks: Violation, flaw: Flaw, setting: Setting) -> Mutant {
-    rule::<Honest>(name, what, breaks, Setting { flaw: Some(flaw), ..setting })
+const fn flaw(
+    name: &'static str,
+    what: &'static str,
+    breaks: SlotViolation,
+    flaw: SlotFlaw,
+    setting: SlotSetting,
+) -> SlotMutant {
+    rule::<Honest>(name, what, breaks, SlotSetting { flaw: Some(flaw), ..setting })
 }
 
-const fn rule<R: Rules>(name: &'static str, what: &'static str, breaks: Violation, setting: Setting) -> Mutant {
-    Mutant { name, what, breaks, setting, rules: Rulebook::of::<R>() }
+const fn rule<R: Rules>(
+    name: &'static str,
+    what: &'static str,
+    breaks: SlotViolation,
+    setting: SlotSetting,
+) -> SlotMutant {
+    SlotMutant { name, what, breaks, setting, rules: Rulebook::of::<R>() }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum SlotStep {
     Trigger {
         host: u8,
     },
@@ -44,7 +44,7 @@ pub enum Step {
     Resume,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for SlotStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Trigger { host } => write!(f, "host {host} is triggered, and reads"),
