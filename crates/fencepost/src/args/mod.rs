@@ -522,7 +522,7 @@ mod tests {
             };
             let alone = run_alone(line.split(' ').map(OsString::from)).expect("the grammar of `run` reads it too");
             let RunVerb::Run(alike) = alone.verb;
-            assert_eq!(format!("{:?}{options:?}", global), format!("{:?}{alike:?}", alone.global), "{line}");
+            assert_eq!(format!("{global:?}{options:?}"), format!("{:?}{alike:?}", alone.global), "{line}");
         }
         for line in [
             "fencepost run",

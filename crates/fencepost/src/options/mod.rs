@@ -269,14 +269,14 @@ macro_rules! options {
                         let info = infos.next().expect("each option is described");
                         $crate::options::read::<$kind>(section, table, info)
                     },)*)*
-                    ..Self::default()
+                    $($extra: Default::default(),)*
                 }
             }
 
             fn typed(matches: &clap::ArgMatches) -> Self {
                 Self {
                     $($($key: $crate::options::typed::<$kind>(matches, stringify!($key)),)*)*
-                    ..Self::default()
+                    $($extra: Default::default(),)*
                 }
             }
 
