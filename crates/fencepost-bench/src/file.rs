@@ -7,7 +7,7 @@ use std::path::Path;
 use fencepost_core::fence::Mode;
 use fencepost_core::name::{Job, Name};
 use fencepost_core::token::{RunId, StoreId, Token};
-use fencepost_guard::publish::{Request, Writer, file};
+use fencepost_guard::publish::{WriteRequest, Writer, file};
 use uuid::Uuid;
 
 use crate::measure::{Subject, interleave, millis};
@@ -57,7 +57,7 @@ fn replace(directory: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-fn request(token: u64) -> Request {
+fn request(token: u64) -> WriteRequest {
     let writer = Writer {
         store: StoreId(Uuid::from_u128(1)),
         job: Job::shared(Name::new("bench").expect("a name")),
@@ -65,5 +65,5 @@ fn request(token: u64) -> Request {
         run: RunId(Uuid::from_u128(u128::from(token))),
         host: "here".to_string(),
     };
-    Request { writer, mode: Mode::Many, op: None, adopt: false, dry_run: false }
+    WriteRequest { writer, mode: Mode::Many, op: None, adopt: false, dry_run: false }
 }

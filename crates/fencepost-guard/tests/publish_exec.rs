@@ -17,8 +17,8 @@ use fencepost_guard::drive::Callee;
 use fencepost_guard::host::Host;
 use fencepost_guard::keeper::Keeper;
 use fencepost_guard::local::Local;
-use fencepost_guard::publish::exec::{Desk, Ran, Task, publish};
-use fencepost_guard::publish::{PublishError, Request, Writer};
+use fencepost_guard::publish::exec::{FencedCommand, FencedHost, Ran, publish};
+use fencepost_guard::publish::{PublishError, WriteRequest, Writer};
 use fencepost_store::{Access, StoreHandle};
 use fencepost_testkit::{PATIENCE, eventually, runner};
 use nix::sys::signal::{Signal, kill};
@@ -65,8 +65,8 @@ fn be_writer(arguments: &[String]) -> ExitCode {
         host: "here".to_string(),
     };
     let op = Some(op.clone()).filter(|op| !op.is_empty());
-    let request = Request { writer, mode: Mode::Many, op, adopt: false, dry_run: false };
-    let task = Task {
+    let request = WriteRequest { writer, mode: Mode::Many, op, adopt: false, dry_run: false };
+    let task = FencedCommand {
         resource: "the live site".to_string(),
         argv: command.iter().map(Into::into).collect(),
         ttl: millis(ttl),
@@ -77,7 +77,7 @@ fn be_writer(arguments: &[String]) -> ExitCode {
     let host = Host::this();
     let store = StoreHandle::new(database, Access::default()).open().unwrap();
     let local = Local::new(Path::new("state"), host.clone());
-    let desk = Desk { store: Callee { store, is_embedded: true }, host: &host, local: &local };
+    let desk = FencedHost { store: Callee { store, is_embedded: true }, host: &host, local: &local };
     // Writers that are to race wait here for each other, as near to the check as can be.
     if let Some(gate) = std::env::var_os(GATE) {
         fs::write(format!("{}-{token}", Path::new(&gate).display()), "").unwrap();

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use fencepost_core::fence::{Level, Mode, Reason};
 use fencepost_core::token::{RunId, StoreId};
-use fencepost_guard::publish::http::{Endpoint, Payload, Secret, Url, publish};
-use fencepost_guard::publish::{PublishError, Receipt, Request};
+use fencepost_guard::publish::http::{BearerToken, Endpoint, EndpointUrl, Payload, publish};
+use fencepost_guard::publish::{PublishError, Receipt, WriteRequest};
 use fencepost_testkit::fenced::{failure, request, server_in};
 use fencepost_testkit::fenced_server::{self, Fault, Server};
 use fencepost_testkit::http::message;
@@ -33,7 +33,7 @@ impl Scene {
         Self { server, url, _directory: directory }
     }
 
-    fn put(&self, request: &Request, text: &str) -> Result<Receipt, PublishError> {
+    fn put(&self, request: &WriteRequest, text: &str) -> Result<Receipt, PublishError> {
         send(request, &endpoint(&self.url), text)
     }
 
@@ -49,13 +49,13 @@ impl Scene {
     }
 }
 
-fn named(token: u64, op: &str) -> Request {
-    Request { op: Some(op.to_string()), ..request(token) }
+fn named(token: u64, op: &str) -> WriteRequest {
+    WriteRequest { op: Some(op.to_string()), ..request(token) }
 }
 
 fn endpoint(url: &str) -> Endpoint {
     Endpoint {
-        url: Url::new(url).unwrap(),
+        url: EndpointUrl::new(url).unwrap(),
         method: "PUT",
         resource: "report".to_string(),
         content_type: "text/plain".to_string(),
@@ -66,7 +66,7 @@ fn endpoint(url: &str) -> Endpoint {
     }
 }
 
-fn send(request: &Request, endpoint: &Endpoint, text: &str) -> Result<Receipt, PublishError> {
+fn send(request: &WriteRequest, endpoint: &Endpoint, text: &str) -> Result<Receipt, PublishError> {
     publish(request, endpoint, &Payload::of_stream(&mut text.as_bytes()).unwrap())
 }
 
@@ -153,7 +153,7 @@ fn a_request_that_arrives_late_is_refused() {
 #[test]
 fn an_answer_that_is_lost_is_asked_for_again_under_the_same_key() {
     for fault in [Fault::CutAfter, Fault::TornAfter, Fault::StatusAfter(500), Fault::StatusAfter(502)] {
-        for request in [request(5), named(5, "charge"), Request { mode: Mode::Once, ..request(5) }] {
+        for request in [request(5), named(5, "charge"), WriteRequest { mode: Mode::Once, ..request(5) }] {
             let scene = Scene::new();
             scene.server.script(&[fault]);
             let receipt = scene.put(&request, "x").unwrap();
@@ -202,7 +202,7 @@ fn a_deliberate_second_write_is_made_and_a_named_one_is_not() {
     assert_eq!(scene.server.applied().len(), 2);
     assert!(!scene.put(&named(5, "charge"), "x + 1").unwrap().already_applied);
     assert!(scene.put(&named(5, "charge"), "x + 1").unwrap().already_applied);
-    let once = Request { mode: Mode::Once, ..request(6) };
+    let once = WriteRequest { mode: Mode::Once, ..request(6) };
     assert!(!scene.put(&once, "x + 1").unwrap().already_applied);
     assert!(scene.put(&once, "x + 1").unwrap().already_applied);
     assert_eq!(reason(scene.put(&once, "other")), (Reason::Spent, 6));
@@ -233,7 +233,7 @@ fn another_lineage_or_run_is_refused_until_it_is_adopted() {
     let mut twin = request(5);
     twin.writer.run = RunId(Uuid::from_u128(99));
     assert_eq!(reason(scene.put(&twin, "y")), (Reason::OtherRun, 5));
-    scene.put(&Request { adopt: true, ..other }, "y").unwrap();
+    scene.put(&WriteRequest { adopt: true, ..other }, "y").unwrap();
     assert_eq!(scene.content(), "y");
 }
 
@@ -301,7 +301,7 @@ fn a_redirect_is_not_followed() {
 #[test]
 fn a_dry_run_says_what_would_come_of_it_and_writes_nothing() {
     let scene = Scene::new();
-    let dry = |token| Request { dry_run: true, ..request(token) };
+    let dry = |token| WriteRequest { dry_run: true, ..request(token) };
     assert_eq!(scene.put(&dry(5), "x").unwrap().level, Level::Atomic);
     scene.put(&request(6), "six").unwrap();
     assert_eq!(reason(scene.put(&dry(5), "x")), (Reason::Stale, 6));
@@ -320,7 +320,7 @@ fn a_secret_is_sent_and_never_shown() {
     let secret = "s3cret-bearer";
     let answer = format!("HTTP/1.1 400 No\r\nConnection: close\r\n\r\n{{\"detail\":\"I got {secret}\"}}");
     let web = Web::start(move |mut stream| drop(stream.write_all(answer.as_bytes())));
-    let bearer = Some(Secret::new(&format!("{secret}\n")).unwrap());
+    let bearer = Some(BearerToken::new(&format!("{secret}\n")).unwrap());
     let place = Endpoint { bearer, ..endpoint(&web.url("/")) };
     let text = failure(send(&request(5), &place, "x"));
     assert!(!text.contains(secret) && text.contains("I got ***"), "{text}");

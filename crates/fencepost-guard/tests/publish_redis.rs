@@ -3,8 +3,8 @@
 
 use fencepost_core::fence::{Level, Mode, Reason};
 use fencepost_core::token::StoreId;
-use fencepost_guard::publish::redis::{Keys, Server, Session, publish};
-use fencepost_guard::publish::{PublishError, Receipt, Request};
+use fencepost_guard::publish::redis::{Keys, RedisDestination, RedisSession, publish};
+use fencepost_guard::publish::{PublishError, Receipt, WriteRequest};
 use fencepost_testkit::fenced::{failure, refusal, request, storm, winner};
 use fencepost_testkit::network::{Cut, Scissors};
 use fencepost_testkit::servers::Redis;
@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 const ROUNDS: u64 = 1000;
 
-fn write(request: &Request, server: &Server) -> Result<Receipt, PublishError> {
+fn write(request: &WriteRequest, server: &RedisDestination) -> Result<Receipt, PublishError> {
     publish(request, server, "report", request.writer.token.to_string().as_bytes())
 }
 
@@ -24,11 +24,11 @@ fn client(server: &Redis) -> redis::Connection {
 #[test]
 fn no_old_token_wins_a_storm() {
     let server = Redis::start(&[]);
-    let target = Server::parse(&server.url()).unwrap();
+    let target = RedisDestination::parse(&server.url()).unwrap();
     let keys = Keys::of("report").unwrap();
     let writer = || {
-        let (mut session, keys) = (Session::open(&target).unwrap(), keys.clone());
-        move |request: &Request| session.publish(request, &keys, request.writer.token.to_string().as_bytes())
+        let (mut session, keys) = (RedisSession::open(&target).unwrap(), keys.clone());
+        move |request: &WriteRequest| session.publish(request, &keys, request.writer.token.to_string().as_bytes())
     };
     let mut reader = client(&server);
     let (first, refused, contents) = storm(ROUNDS, writer(), writer(), || reader.get::<_, u64>("report").unwrap_or(0));
@@ -41,9 +41,9 @@ fn no_old_token_wins_a_storm() {
 #[test]
 fn the_rule_holds() {
     let server = Redis::start(&[]);
-    let target = Server::parse(&server.url()).unwrap();
+    let target = RedisDestination::parse(&server.url()).unwrap();
     let mut client = client(&server);
-    let dry = write(&Request { dry_run: true, ..request(5) }, &target).unwrap();
+    let dry = write(&WriteRequest { dry_run: true, ..request(5) }, &target).unwrap();
     assert_eq!(dry.fence.seq, 1);
     assert_eq!(redis::cmd("DBSIZE").query::<u64>(&mut client).unwrap(), 0, "a dry run wrote something");
 
@@ -51,7 +51,7 @@ fn the_rule_holds() {
     assert_eq!((receipt.level, receipt.fence.seq), (Level::Atomic, 1));
     assert_eq!(refusal(write(&request(4), &target)), Reason::Stale);
     assert_eq!(write(&request(5), &target).unwrap().fence.seq, 2, "a second write is meant");
-    let once = Request { mode: Mode::Once, ..request(6) };
+    let once = WriteRequest { mode: Mode::Once, ..request(6) };
     assert!(!write(&once, &target).unwrap().already_applied);
     assert!(write(&once, &target).unwrap().already_applied);
     let mut other = request(99);
@@ -70,7 +70,7 @@ fn the_rule_holds() {
         assert_eq!(client.get::<_, Vec<u8>>("report").unwrap(), bytes);
     }
     let () = client.set("{report}:fencepost", "").unwrap();
-    write(&Request { adopt: true, ..request(9) }, &target).unwrap();
+    write(&WriteRequest { adopt: true, ..request(9) }, &target).unwrap();
     assert_eq!(client.get::<_, u64>("report").unwrap(), 9);
 }
 
@@ -78,11 +78,11 @@ fn the_rule_holds() {
 #[test]
 fn a_write_that_was_judged_by_an_older_fence_does_not_land() {
     let server = Redis::start(&[]);
-    let target = Server::parse(&server.url()).unwrap();
+    let target = RedisDestination::parse(&server.url()).unwrap();
     write(&request(4), &target).unwrap();
     for (how, token) in [(Cut::Late, 6), (Cut::Before, 8)] {
         let proxy = Scissors::start(server.port, b"EVAL", how);
-        let slow = Server::parse(&format!("redis://127.0.0.1:{}", proxy.port)).unwrap();
+        let slow = RedisDestination::parse(&format!("redis://127.0.0.1:{}", proxy.port)).unwrap();
         let quick = target.clone();
         proxy.at_cut(move || drop(write(&request(token), &quick).unwrap()));
         let written = write(&request(token - 1), &slow);
@@ -99,7 +99,7 @@ fn an_answer_that_is_lost_is_settled_by_asking_again() {
     for how in [Cut::After, Cut::Before] {
         let server = Redis::start(&[]);
         let proxy = Scissors::start(server.port, b"EVAL", how);
-        let target = Server::parse(&format!("redis://127.0.0.1:{}", proxy.port)).unwrap();
+        let target = RedisDestination::parse(&format!("redis://127.0.0.1:{}", proxy.port)).unwrap();
         let receipt = write(&request(5), &target).unwrap();
         assert!(proxy.cut.load(std::sync::atomic::Ordering::SeqCst), "nothing was cut");
         assert_eq!((receipt.fence.seq, receipt.already_applied), (1, false));
@@ -111,23 +111,23 @@ fn an_answer_that_is_lost_is_settled_by_asking_again() {
 fn a_server_that_cannot_keep_a_fence_says_so() {
     let primary = Redis::start(&["--requirepass", "s3cret"]);
     let with_password = format!("redis://:s3cret@127.0.0.1:{}", primary.port);
-    write(&request(5), &Server::parse(&with_password).unwrap()).unwrap();
-    let wrong = Server::parse(&with_password.replace("s3cret", "wr0ng")).unwrap();
+    write(&request(5), &RedisDestination::parse(&with_password).unwrap()).unwrap();
+    let wrong = RedisDestination::parse(&with_password.replace("s3cret", "wr0ng")).unwrap();
     let text = failure(write(&request(6), &wrong));
     assert!(!text.contains("wr0ng") && text.contains("nothing was changed"), "{text}");
 
     let port = primary.port.to_string();
     let replica = Redis::start(&["--replicaof", "127.0.0.1", &port, "--masterauth", "s3cret"]);
-    let text = failure(write(&request(6), &Server::parse(&replica.url()).unwrap()));
+    let text = failure(write(&request(6), &RedisDestination::parse(&replica.url()).unwrap()));
     assert!(text.contains("is a replica") && text.contains(&port), "{text}");
 
     let cache = Redis::start(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
-    let receipt = write(&request(5), &Server::parse(&cache.url()).unwrap()).unwrap();
+    let receipt = write(&request(5), &RedisDestination::parse(&cache.url()).unwrap()).unwrap();
     assert_eq!(receipt.level, Level::Gated);
     assert!(receipt.remarks[0].contains("allkeys-lru"), "{:?}", receipt.remarks);
 
     let cluster = Redis::start(&["--cluster-enabled", "yes"]);
-    let text = failure(write(&request(5), &Server::parse(&cluster.url()).unwrap()));
+    let text = failure(write(&request(5), &RedisDestination::parse(&cluster.url()).unwrap()));
     assert!(text.contains("nothing was changed"), "{text}");
 }
 
@@ -135,7 +135,7 @@ fn a_server_that_cannot_keep_a_fence_says_so() {
 fn a_server_that_falls_silent_is_named_and_nothing_was_changed() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
-    let text = failure(write(&request(5), &Server::parse(&format!("redis://127.0.0.1:{port}")).unwrap()));
+    let text = failure(write(&request(5), &RedisDestination::parse(&format!("redis://127.0.0.1:{port}")).unwrap()));
     assert!(text.contains(&format!("redis://127.0.0.1:{port}")) && text.contains("nothing was changed"), "{text}");
     assert!(!text.contains("how it is") && !text.contains("os error 11"), "{text}");
     assert!(text.contains("did not answer in time"), "{text}");

@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use databases::{of, parse, postgres_database, postgres_number, set, sqlite_database, sqlite_number};
 use fencepost_core::fence::{Level, Mode, Reason};
 use fencepost_core::token::StoreId;
-use fencepost_guard::publish::sql::{Database, postgres::Session as Postgres, publish, sqlite::Session as Sqlite};
-use fencepost_guard::publish::{PublishError, Receipt, Request};
+use fencepost_guard::publish::sql::{
+    Database, postgres::PostgresSession as Postgres, publish, sqlite::SqliteSession as Sqlite,
+};
+use fencepost_guard::publish::{PublishError, Receipt, WriteRequest};
 use fencepost_testkit::fenced::{check_log, failure, refusal, request, storm};
 use fencepost_testkit::network::{Cut, Scissors};
 use fencepost_testkit::servers;
@@ -30,7 +32,7 @@ fn in_sqlite_no_old_token_wins_a_storm() {
     let (_directory, path) = sqlite_database();
     let writer = || {
         let mut session = Sqlite::open(&path, false).unwrap();
-        move |request: &Request| session.publish(request, "r", &of(request))
+        move |request: &WriteRequest| session.publish(request, "r", &of(request))
     };
     let (first, refused, _) = storm(ROUNDS, writer(), writer(), || ());
     let connection = Connection::open(&path).unwrap();
@@ -49,7 +51,7 @@ fn in_postgres_no_old_token_wins_a_storm() {
     let Database::Postgres(target) = parse(&server.url(&database)) else { unreachable!() };
     let writer = || {
         let mut session = Postgres::open(&target).unwrap();
-        move |request: &Request| session.publish(request, None, &of(request))
+        move |request: &WriteRequest| session.publish(request, None, &of(request))
     };
     let (first, refused, _) = storm(ROUNDS, writer(), writer(), || ());
     let rows = server.client(&database).query("SELECT token FROM log ORDER BY id", &[]).unwrap();
@@ -96,25 +98,25 @@ fn each_database(test: impl Fn(&Database, &dyn Fn(&str) -> u64)) {
 #[test]
 fn the_rule_holds_in_each_database() {
     each_database(|database, number| {
-        let write = |request: &Request| publish(request, database, None, of(request).as_bytes());
+        let write = |request: &WriteRequest| publish(request, database, None, of(request).as_bytes());
         let content = || number("SELECT token FROM content");
-        let dry = write(&Request { dry_run: true, ..request(5) }).unwrap();
+        let dry = write(&WriteRequest { dry_run: true, ..request(5) }).unwrap();
         assert_eq!((dry.fence.seq, content()), (1, 0));
 
         let receipt = write(&request(5)).unwrap();
         assert_eq!((receipt.level, receipt.fence.seq, receipt.already_applied), (Level::Atomic, 1, false));
         assert_eq!(refusal(write(&request(4))), Reason::Stale);
-        assert_eq!(refusal(write(&Request { dry_run: true, ..request(4) })), Reason::Stale);
+        assert_eq!(refusal(write(&WriteRequest { dry_run: true, ..request(4) })), Reason::Stale);
         assert_eq!(content(), 5);
 
         // The same statements again are meant, unless mode or operation say otherwise.
         assert_eq!(write(&request(5)).unwrap().fence.seq, 2);
         assert_eq!(number("SELECT count(*) FROM log"), 2);
-        let once = Request { mode: Mode::Once, ..request(6) };
+        let once = WriteRequest { mode: Mode::Once, ..request(6) };
         assert!(!write(&once).unwrap().already_applied);
         assert!(write(&once).unwrap().already_applied);
         assert_eq!(refusal(publish(&once, database, None, b"DELETE FROM content")), Reason::Spent);
-        let named = Request { op: Some("charge-7".to_string()), ..request(7) };
+        let named = WriteRequest { op: Some("charge-7".to_string()), ..request(7) };
         assert!(!write(&named).unwrap().already_applied);
         assert!(write(&named).unwrap().already_applied);
         assert_eq!(number("SELECT count(*) FROM log"), 4);
@@ -175,7 +177,7 @@ fn a_fence_that_cannot_be_read_is_not_no_fence() {
     let name = postgres_database(&server);
     for (database, spoil) in [(parse(&format!("sqlite:{}", path.display())), true), (parse(&server.url(&name)), false)]
     {
-        let write = |request: &Request| publish(request, &database, None, of(request).as_bytes());
+        let write = |request: &WriteRequest| publish(request, &database, None, of(request).as_bytes());
         assert!(write(&request(5)).is_ok());
         for (damaged, adoptable) in [("", true), ("0", true), ("{\"v\":2}", false), ("{", true)] {
             let query = format!("UPDATE fencepost_fences SET fence = '{damaged}'");
@@ -188,7 +190,7 @@ fn a_fence_that_cannot_be_read_is_not_no_fence() {
             // The fence of a newer fencepost is sound, and is not adopted away.
             assert!(text.contains("cannot be read") && text.contains("--adopt") == adoptable, "{damaged}: {text}");
         }
-        assert!(write(&Request { adopt: true, ..request(9) }).is_ok());
+        assert!(write(&WriteRequest { adopt: true, ..request(9) }).is_ok());
     }
 }
 
@@ -328,7 +330,7 @@ fn a_database_file_is_left_as_it_is() {
     let database = parse(&format!("sqlite:{}", path.display()));
     let bytes = std::fs::read(&path).unwrap();
     let statements = b"INSERT INTO content VALUES (5)";
-    publish(&Request { dry_run: true, ..request(5) }, &database, None, statements).unwrap();
+    publish(&WriteRequest { dry_run: true, ..request(5) }, &database, None, statements).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "a dry run left something behind");
     publish(&request(5), &database, None, statements).unwrap();
@@ -351,7 +353,7 @@ fn a_dry_run_leaves_no_log_behind() {
     let odd = directory.path().join("odd %41?#.db");
     std::fs::rename(&path, &odd).unwrap();
     let database = parse(&format!("sqlite:{}", odd.display()));
-    let dry = |token| publish(&Request { dry_run: true, ..request(token) }, &database, Some("r"), b"SELECT 1");
+    let dry = |token| publish(&WriteRequest { dry_run: true, ..request(token) }, &database, Some("r"), b"SELECT 1");
     dry(5).unwrap();
     publish(&request(5), &database, Some("r"), b"SELECT 1").unwrap();
     assert_eq!(refusal(dry(4)), Reason::Stale);

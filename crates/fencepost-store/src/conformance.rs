@@ -27,7 +27,7 @@ use crate::{Answer, Entry, Fate, Key, Store, StoreError, Swapped, Trouble, Versi
 pub type Opener<'a> = &'a (dyn Fn() -> Result<Box<dyn Store>, StoreError> + Sync);
 
 /// Runs every check, up to the first that fails.
-pub fn run(open: Opener<'_>) -> Result<(), Violation> {
+pub fn run(open: Opener<'_>) -> Result<(), BrokenContract> {
     checks().try_for_each(|check| check.run(open))
 }
 
@@ -46,7 +46,7 @@ pub struct Check {
     pub sentence: &'static str,
     /// Whether it makes hundreds of swaps, which takes its time over a network.
     pub slow: bool,
-    body: fn(&Bench<'_>) -> Outcome,
+    body: fn(&Bench<'_>) -> CheckOutcome,
 }
 
 /// How often the races are run, and with how many.
@@ -59,12 +59,12 @@ pub enum Effort {
 }
 
 impl Check {
-    pub fn run(&self, open: Opener<'_>) -> Result<(), Violation> {
+    pub fn run(&self, open: Opener<'_>) -> Result<(), BrokenContract> {
         self.run_with(open, Effort::Thorough)
     }
 
-    pub fn run_with(&self, open: Opener<'_>, effort: Effort) -> Result<(), Violation> {
-        let violated = |wrong: Wrong| Violation {
+    pub fn run_with(&self, open: Opener<'_>, effort: Effort) -> Result<(), BrokenContract> {
+        let violated = |wrong: Wrong| BrokenContract {
             check: self.name,
             sentence: self.sentence,
             detail: wrong.detail,
@@ -80,7 +80,7 @@ impl Check {
 /// A sentence of the contract that a store does not keep.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("The store breaks the contract ({check}): {sentence:?} {detail}")]
-pub struct Violation {
+pub struct BrokenContract {
     pub check: &'static str,
     pub sentence: &'static str,
     pub detail: String,
@@ -88,7 +88,7 @@ pub struct Violation {
     pub failed: Option<StoreError>,
 }
 
-type Outcome = Result<(), Wrong>;
+type CheckOutcome = Result<(), Wrong>;
 
 /// What went wrong in a check.
 #[derive(Debug)]
@@ -109,7 +109,7 @@ impl From<String> for Wrong {
     }
 }
 
-fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Outcome {
+fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> CheckOutcome {
     if holds { Ok(()) } else { Err(otherwise().into()) }
 }
 
@@ -151,7 +151,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn remove(&self, key: &Key, expected: &Version) -> Outcome {
+    fn remove(&self, key: &Key, expected: &Version) -> CheckOutcome {
         let ended = self.store.swap(key, Some(expected), None)?.value;
         ensure(ended == Swapped::Won(None), || {
             format!("A removal of {key} that expected its state ended as {ended:?}.")
@@ -159,7 +159,13 @@ impl<'a> Bench<'a> {
     }
 
     /// A swap that must be lost, to exactly `current`, and must not have changed anything.
-    fn refused(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>, current: Option<&Entry>) -> Outcome {
+    fn refused(
+        &self,
+        key: &Key,
+        expected: Option<&Version>,
+        new: Option<&[u8]>,
+        current: Option<&Entry>,
+    ) -> CheckOutcome {
         let ended = self.store.swap(key, expected, new)?.value;
         ensure(ended == Swapped::Lost(current.cloned()), || {
             format!("{key} was {current:?}, and a swap that expected {expected:?} ended as {ended:?}.")
@@ -167,7 +173,7 @@ impl<'a> Bench<'a> {
         self.stands(key, current)
     }
 
-    fn stands(&self, key: &Key, current: Option<&Entry>) -> Outcome {
+    fn stands(&self, key: &Key, current: Option<&Entry>) -> CheckOutcome {
         let found = self.read(key)?;
         ensure(found.as_ref() == current, || format!("{key} should be {current:?} and is {found:?}."))
     }

@@ -18,12 +18,12 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::declared::{Declared, Declaring, Standing};
+use crate::declared::{Declaring, Property, Soundness};
 use crate::{
     Access, Answer, Entry, Fate, Key, OpenError, SCAN_KEYS_MAX, Store, StoreError, Swapped, Trouble, Version,
     fresh_version, refuse_unsound,
 };
-use versions::{Draft, Listing, Nonce, Stored};
+use versions::{DirDraft, Listing, VersionContent, VersionNonce};
 
 /// How long a swap may take from its look at the key to its link. It is far less than old versions are kept.
 const LOOK_AGE_MAX: Duration = Duration::from_secs(10);
@@ -33,12 +33,12 @@ const LOOKS_MAX: usize = 50;
 
 /// How long old versions are kept: so many, and so long.
 #[derive(Clone, Copy, Debug)]
-struct Keeping {
+struct VersionRetention {
     versions: u64,
     age: Duration,
 }
 
-const KEEPING: Keeping = Keeping { versions: 64, age: Duration::from_secs(600) };
+const KEEPING: VersionRetention = VersionRetention { versions: 64, age: Duration::from_secs(600) };
 
 /// A directory, usually on a file server.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(crate) struct DirStore {
     /// The sort of shared file system it is on, if it is on one.
     shared: Option<&'static str>,
     modes: place::Modes,
-    keeping: Keeping,
+    keeping: VersionRetention,
 }
 
 impl DirStore {
@@ -66,7 +66,7 @@ impl DirStore {
     }
 
     /// What stands under a key: its newest version, if it has any.
-    fn look(&self, directory: &Path) -> Result<Look, StoreError> {
+    fn look(&self, directory: &Path) -> Result<KeyListing, StoreError> {
         let begun = Instant::now();
         match versions::irregular(&self.root, directory) {
             Ok(None) => {}
@@ -79,19 +79,19 @@ impl DirStore {
         for _ in 0..LOOKS_MAX {
             let listing = match versions::list(directory) {
                 Ok(listing) => listing,
-                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Look::default()),
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(KeyListing::default()),
                 Err(error) => return Err(self.failed(&error, Fate::NotDone)),
             };
             let Some(newest) = listing.newest() else {
                 if !listing.is_in_use {
-                    return Ok(Look { begun, listing, ..Look::default() });
+                    return Ok(KeyListing { begun, listing, ..KeyListing::default() });
                 }
                 // It has had versions, and the newest is never removed.
                 std::thread::sleep(Duration::from_millis(20));
                 continue;
             };
             match versions::read(directory, newest) {
-                Ok(Some(stored)) => return Ok(Look { begun, newest, stored: Some(stored), listing }),
+                Ok(Some(stored)) => return Ok(KeyListing { begun, newest, stored: Some(stored), listing }),
                 Ok(None) => return Err(self.foreign(&versions::path(directory, newest))),
                 Err(error) if error.kind() == ErrorKind::NotFound || is_stale(&error) => {}
                 Err(error) => return Err(self.failed(&error, Fate::NotDone)),
@@ -105,20 +105,20 @@ impl DirStore {
     }
 
     /// Makes the version after `look`. The look must have been as the caller expects it.
-    fn make(&self, key: &Key, look: &Look, new: Option<&[u8]>) -> Result<Swapped, StoreError> {
+    fn make(&self, key: &Key, look: &KeyListing, new: Option<&[u8]>) -> Result<Swapped, StoreError> {
         let directory = &self.directory(key);
         let not_done = |error: io::Error| self.failed(&error, Fate::NotDone);
         if look.stored.is_none() && look.listing.is_unmade {
             place::make_directories(directory, &self.root, &self.modes).map_err(not_done)?;
         }
         let version = fresh_version()?;
-        let (number, nonce) = (look.newest + 1, Nonce::of(&version));
-        let stored = Stored {
+        let (number, nonce) = (look.newest + 1, VersionNonce::of(&version));
+        let stored = VersionContent {
             nonce: nonce.clone(),
             previous: look.stored.as_ref().map(|stored| stored.nonce.clone()),
             bytes: new.map(<[u8]>::to_vec),
         };
-        let draft = Draft::write(directory, &self.modes, &stored.encode(number)).map_err(not_done)?;
+        let draft = DirDraft::write(directory, &self.modes, &stored.encode(number)).map_err(not_done)?;
         if look.begun.elapsed() > LOOK_AGE_MAX {
             let detail = format!("{} took too long to look at; nothing was changed. Try again.", directory.display());
             return Err(StoreError::not_done(Trouble::Unavailable, detail));
@@ -129,11 +129,11 @@ impl DirStore {
         drop(draft);
         self.flush(directory, look.listing.is_in_use)?;
         match self.judge(directory, number, &nonce, look)? {
-            Verdict::Stands(listing) => {
+            Placement::Stands(listing) => {
                 versions::clear_away(directory, number, &listing, self.keeping.versions, self.keeping.age);
                 Ok(Swapped::Won(new.map(|_| version)))
             }
-            Verdict::Resurrected => {
+            Placement::Resurrected => {
                 // It is ours, and no reader takes it for the newest.
                 let _ = fs::remove_file(versions::path(directory, number));
                 Ok(Swapped::Lost(self.look(directory)?.entry()))
@@ -143,7 +143,7 @@ impl DirStore {
 
     /// Links the draft under its version number, if the number is free. A failure of `link` is not trusted: a file
     /// server that did it, and whose answer was lost, says that the name is taken.
-    fn link(&self, draft: &Draft, directory: &Path, number: u64, nonce: &Nonce) -> Result<bool, StoreError> {
+    fn link(&self, draft: &DirDraft, directory: &Path, number: u64, nonce: &VersionNonce) -> Result<bool, StoreError> {
         let Err(error) = fs::hard_link(draft.path(), versions::path(directory, number)) else { return Ok(true) };
         match versions::read(directory, number) {
             Ok(Some(found)) if found.nonce == *nonce => return Ok(true),
@@ -181,7 +181,13 @@ impl DirStore {
     }
 
     /// Whether the version that was just linked follows the one it was made for.
-    fn judge(&self, directory: &Path, number: u64, nonce: &Nonce, look: &Look) -> Result<Verdict, StoreError> {
+    fn judge(
+        &self,
+        directory: &Path,
+        number: u64,
+        nonce: &VersionNonce,
+        look: &KeyListing,
+    ) -> Result<Placement, StoreError> {
         let unsure = || {
             let detail = format!(
                 "{} was changed so much while version {number} was made that its fate is unknown; the write may \
@@ -193,10 +199,10 @@ impl DirStore {
         let listing = versions::list(directory).map_err(|error| self.failed(&error, Fate::Unknown))?;
         let has_predecessor = look.newest == 0 || listing.has(look.newest);
         match listing.newest() {
-            Some(newest) if newest == number && has_predecessor => Ok(Verdict::Stands(listing)),
+            Some(newest) if newest == number && has_predecessor => Ok(Placement::Stands(listing)),
             Some(newest) if newest > number => match versions::read(directory, number + 1) {
-                Ok(Some(next)) if next.previous.as_ref() == Some(nonce) => Ok(Verdict::Stands(listing)),
-                Ok(Some(_)) => Ok(Verdict::Resurrected),
+                Ok(Some(next)) if next.previous.as_ref() == Some(nonce) => Ok(Placement::Stands(listing)),
+                Ok(Some(_)) => Ok(Placement::Resurrected),
                 _ => Err(unsure()),
             },
             _ => Err(unsure()),
@@ -265,28 +271,28 @@ impl Store for DirStore {
 }
 
 impl Declaring for DirStore {
-    fn declared(&self) -> Result<Vec<Declared>, StoreError> {
+    fn declared(&self) -> Result<Vec<Property>, StoreError> {
         let kind = match self.shared {
-            None => Declared::new(
+            None => Property::new(
                 "reach",
-                Standing::Weak,
+                Soundness::Weak,
                 "It is on a file system of this machine: other machines see it only if they mount it from here. If it should \
                  be on a file server, that one is not mounted.",
             ),
-            Some("NFS") => Declared::new(
+            Some("NFS") => Property::new(
                 "file system",
-                Standing::Weak,
+                Soundness::Weak,
                 "NFS: hard links are made by the server, once. An export with the option async may lose acknowledged swaps \
                  when the server crashes.",
             ),
-            Some("SMB") => Declared::new(
+            Some("SMB") => Property::new(
                 "file system",
-                Standing::Weak,
+                Soundness::Weak,
                 "SMB: whether a hard link is made once, and flushed, is up to the server. Prefer NFS or a database.",
             ),
-            Some(kind) => Declared::new(
+            Some(kind) => Property::new(
                 "file system",
-                Standing::Unknown,
+                Soundness::Unknown,
                 format!(
                     "{kind}: whether a hard link is made once, and flushed, is not known. Prefer NFS or a database."
                 ),
@@ -297,36 +303,36 @@ impl Declaring for DirStore {
         let clock = "There is no clock: a lease whose holder died ends once an observer has watched it for a whole time-to-live.";
         Ok(vec![
             kind,
-            Declared::new("durability", Standing::Sound, durability),
-            Declared::new("clock", Standing::Sound, clock),
+            Property::new("durability", Soundness::Sound, durability),
+            Property::new("clock", Soundness::Sound, clock),
         ])
     }
 }
 
 /// A key as listed at one moment.
 #[derive(Debug)]
-struct Look {
+struct KeyListing {
     begun: Instant,
     /// The number of the newest version, or 0.
     newest: u64,
-    stored: Option<Stored>,
+    stored: Option<VersionContent>,
     listing: Listing,
 }
 
-impl Default for Look {
+impl Default for KeyListing {
     fn default() -> Self {
         Self { begun: Instant::now(), newest: 0, stored: None, listing: Listing::unmade() }
     }
 }
 
-impl Look {
+impl KeyListing {
     fn entry(&self) -> Option<Entry> {
         let stored = self.stored.as_ref()?;
         Some(Entry { bytes: stored.bytes.clone()?, version: stored.nonce.version() })
     }
 }
 
-enum Verdict {
+enum Placement {
     Stands(Listing),
     /// Its number had been given before.
     Resurrected,

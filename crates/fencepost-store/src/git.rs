@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use fencepost_core::hex;
 
-use crate::declared::{Declared, Declaring, Standing};
+use crate::declared::{Declaring, Property, Soundness};
 use crate::git_runner::{GitAnswer, cannot_run};
 use crate::{
     Access, Answer, Entry, Fate, Key, OpenError, SCAN_KEYS_MAX, Store, StoreError, Swapped, Trouble, User,
@@ -25,7 +25,7 @@ use crate::{
 };
 use cli::LocalRepository;
 use push::{PushVerdict, never_arrived, verdict};
-use remote::Remote;
+use remote::GitRemote;
 
 const LAYOUT: &str = "fencepost store, layout 1";
 
@@ -47,7 +47,7 @@ impl GitStore {
                 "The URL of the store: {text} It is written like git+ssh://git@host/repository.git."
             ))
         };
-        let remote = Remote::parse(url, access.password.as_ref()).map_err(wrong)?;
+        let remote = GitRemote::parse(url, access.password.as_ref()).map_err(wrong)?;
         let cache = access.cache.clone().or_else(user_cache).ok_or_else(|| {
             OpenError::Usage("There is no home directory for a copy of the git store: set XDG_CACHE_HOME.".to_string())
         })?;
@@ -255,32 +255,32 @@ impl Store for GitStore {
 }
 
 impl Declaring for GitStore {
-    fn declared(&self) -> Result<Vec<Declared>, StoreError> {
+    fn declared(&self) -> Result<Vec<Property>, StoreError> {
         self.scan("meta/", None, 1)?;
         let durability = if self.git.remote().path().is_some() {
-            Declared::new(
+            Property::new(
                 "durability",
-                Standing::Sound,
+                Soundness::Sound,
                 "Objects, refs and directories are flushed before a swap is answered (core.fsync=all, syncfs).",
             )
         } else {
             let detail = "It is assumed that the git host keeps a push that it has acknowledged; it does not say.";
-            Declared::new("durability", Standing::Weak, detail)
+            Property::new("durability", Soundness::Weak, detail)
         };
         let reads = if self.git.remote().path().is_some() {
-            Declared::new("reads", Standing::Sound, "A fetch shows what stands there.")
+            Property::new("reads", Soundness::Sound, "A fetch shows what stands there.")
         } else {
             let detail =
                 "A host may answer a fetch from a copy that lags. A swap that rests on it is lost, never won twice.";
-            Declared::new("reads", Standing::Weak, detail)
+            Property::new("reads", Soundness::Weak, detail)
         };
         let clock = "There is no clock: a lease whose holder died ends once an observer has watched it for a whole time-to-live.";
         let pace = "A swap takes as long as a push. A host may limit how many there are.";
         Ok(vec![
             durability,
             reads,
-            Declared::new("clock", Standing::Sound, clock),
-            Declared::new("pace", Standing::Weak, pace),
+            Property::new("clock", Soundness::Sound, clock),
+            Property::new("pace", Soundness::Weak, pace),
         ])
     }
 }

@@ -215,7 +215,7 @@ fn version(said: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.ok()?, parts.next()?.ok()?))
 }
 
-enum Event {
+enum GitProcessEvent {
     Closed,
     Ended,
 }
@@ -234,14 +234,14 @@ fn finish(mut child: Child, input: &[u8], limit: Duration) -> io::Result<GitAnsw
     // The process is not reaped here, so its number stays its own.
     thread::spawn(move || {
         while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(Errno::EINTR) {}
-        let _ = tell.send(Event::Ended);
+        let _ = tell.send(GitProcessEvent::Ended);
     });
     let mut give_up = Instant::now() + limit;
     let (mut open, mut ended) = (2, false);
     while open > 0 || !ended {
         match heard.recv_timeout(give_up.saturating_duration_since(Instant::now())) {
-            Ok(Event::Closed) => open -= 1,
-            Ok(Event::Ended) => {
+            Ok(GitProcessEvent::Closed) => open -= 1,
+            Ok(GitProcessEvent::Ended) => {
                 ended = true;
                 give_up = Instant::now() + LINGER;
             }
@@ -258,7 +258,7 @@ fn finish(mut child: Child, input: &[u8], limit: Duration) -> io::Result<GitAnsw
 }
 
 /// Reads an output to its end, or to the limit, on a thread. The part that has come so far can be seen at any time.
-fn collect(from: Option<impl Read + Send + 'static>, tell: Sender<Event>) -> Arc<Mutex<Vec<u8>>> {
+fn collect(from: Option<impl Read + Send + 'static>, tell: Sender<GitProcessEvent>) -> Arc<Mutex<Vec<u8>>> {
     let output = Arc::new(Mutex::new(Vec::new()));
     let shared = output.clone();
     thread::spawn(move || {
@@ -273,7 +273,7 @@ fn collect(from: Option<impl Read + Send + 'static>, tell: Sender<Event>) -> Arc
                 Err(_) => break,
             }
         }
-        let _ = tell.send(Event::Closed);
+        let _ = tell.send(GitProcessEvent::Closed);
     });
     output
 }

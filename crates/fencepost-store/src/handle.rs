@@ -10,7 +10,7 @@ use fencepost_core::token::StoreId;
 use crate::conformance::canary;
 use crate::known::{Acquaintance, KnownStore, identity};
 use crate::open::{Properties, backend, bare, canonical, is_absent, must_name_a_store, properties, redacted};
-use crate::{Access, Declared, HostMemory, MemoryStore, OpenError, Store, StoreError, Trouble};
+use crate::{Access, HostMemory, MemoryStore, OpenError, Property, Store, StoreError, Trouble};
 
 /// A store that can be opened. It owns the URL and the access. Errors hold no password.
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ impl StoreHandle {
     }
 
     /// What the settings of the store say that cannot be proved by using it.
-    pub fn declared(&self) -> Result<Vec<Declared>, OpenError> {
+    pub fn declared(&self) -> Result<Vec<Property>, OpenError> {
         Ok(backend(&self.url, &self.access)?.declared()?)
     }
 

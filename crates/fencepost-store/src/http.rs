@@ -17,14 +17,14 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::typestate::AgentScope;
 use ureq::{Agent, SendBody};
 
-use crate::declared::{Declared, Declaring};
+use crate::declared::{Declaring, Property};
 use crate::{
     Answer, Entry, Key, OpenError, SCAN_KEYS_MAX, Secret, Store, StoreError, Swapped, VALUE_BYTES_MAX, Version,
     fresh_version, refuse_unsound,
 };
-use answer::{About, Reply};
-use failure::Failure;
-use place::Place;
+use answer::{About, HttpReply};
+use failure::HttpFailure;
+use place::HttpPlace;
 
 /// How long making a connection may take, with its TLS.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
@@ -47,7 +47,7 @@ const LISTING_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
 /// A store that any number of machines reach over HTTP.
 pub struct HttpStore {
-    place: Place,
+    place: HttpPlace,
     agent: Agent,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Debug for HttpStore {
 impl HttpStore {
     /// Reads the URL. Nothing is sent before the first call.
     pub fn open(url: &str, password: Option<&Secret>) -> Result<Self, OpenError> {
-        let place = Place::parse(url, password)?;
+        let place = HttpPlace::parse(url, password)?;
         let config = agent(place.is_tls())
             .max_idle_connections(IDLE_CONNECTIONS_MAX)
             .max_idle_connections_per_host(IDLE_CONNECTIONS_MAX)
@@ -72,14 +72,20 @@ impl HttpStore {
         Ok(Self { place, agent: config.build().new_agent() })
     }
 
-    fn look(&self, path: &str) -> Result<Reply, StoreError> {
+    fn look(&self, path: &str) -> Result<HttpReply, StoreError> {
         self.send(Method::GET, path, &[], &[]).map_err(|failure| failure.of_read(&self.place))
     }
 
     /// Sends one request, once.
-    fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Reply, Failure> {
+    fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<HttpReply, HttpFailure> {
         let number =
-            fresh_version().map_err(|_| Failure::unsent("cannot be asked: the system gives no random numbers"))?;
+            fresh_version().map_err(|_| HttpFailure::unsent("cannot be asked: the system gives no random numbers"))?;
         let number = hex::encode(&number.0);
         let mut request = Request::builder()
             .method(&method)
@@ -92,7 +98,7 @@ impl HttpStore {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let unsent = |_| Failure::unsent("cannot be asked: the request cannot be written down");
+        let unsent = |_| HttpFailure::unsent("cannot be asked: the request cannot be written down");
         let mut rest = body;
         let answered = if method == Method::GET {
             self.agent.run(request.body(()).map_err(unsent)?)
@@ -103,18 +109,18 @@ impl HttpStore {
         };
         // A server does nothing before it has the whole of a request, and it has not if none of the body was taken.
         let is_whole = body.is_empty() || rest.len() < body.len();
-        let answered = answered.map_err(|error| Failure::of_transport(&error, is_whole))?;
+        let answered = answered.map_err(|error| HttpFailure::of_transport(&error, is_whole))?;
         let (head, mut body) = answered.into_parts();
         let is_of_one_key = path.starts_with("/v1/keys/");
         let limit = if is_of_one_key { VALUE_ANSWER_BYTES_MAX } else { LISTING_BYTES_MAX };
         let body = body.with_config().limit(limit).read_to_vec();
-        let body = body.map_err(|error| Failure::of_transport(&error, true).after_answer())?;
+        let body = body.map_err(|error| HttpFailure::of_transport(&error, true).after_answer())?;
         answer::of(&number, head.status.as_u16(), &head.headers, body)
     }
 
     /// An answer that is none of this protocol.
-    fn confused(&self, reply: &Reply) -> Failure {
-        Failure::foreign(reply.status, "its answer does not fit what was asked")
+    fn confused(&self, reply: &HttpReply) -> HttpFailure {
+        HttpFailure::foreign(reply.status, "its answer does not fit what was asked")
     }
 }
 
@@ -159,7 +165,7 @@ impl Store for HttpStore {
 }
 
 impl Declaring for HttpStore {
-    fn declared(&self) -> Result<Vec<Declared>, StoreError> {
+    fn declared(&self) -> Result<Vec<Property>, StoreError> {
         // A server that cannot be reached is an error; one that does not declare is unknown.
         self.scan("", None, 0)?;
         let about = self.look("/v1/about").ok().and_then(|reply| About::parse(&reply));

@@ -3,5 +3,5 @@
 mod faulty;
 mod trace;
 
-pub use faulty::{Fault, Faulty};
-pub use trace::{Call, Ended, Trace, Verb};
+pub use faulty::{Faulty, InjectedFault};
+pub use trace::{Trace, TraceCall, TraceEnd, TraceVerb};

@@ -27,7 +27,7 @@ mod user;
 use std::sync::Arc;
 
 pub use access::{Access, Secret};
-pub use declared::{Declared, Declaring, Standing};
+pub use declared::{Declaring, Property, Soundness};
 pub use handle::{Acceptance, StoreHandle};
 pub use host_clock::boot_id;
 pub use host_memory::HostMemory;

@@ -15,19 +15,19 @@ mod server;
 mod text;
 
 pub use failure::explained;
-pub use server::Server;
+pub use server::PostgresServer;
 
 use tokio_postgres::{SimpleQueryMessage, SimpleQueryRow};
 
-use crate::declared::{Declared, Declaring, Standing};
+use crate::declared::{Declaring, Property, Soundness};
 use crate::pool::Pool;
 use crate::transport::refused;
 use crate::{
     Answer, Entry, Era, Fate, Key, OpenError, SCAN_KEYS_MAX, Secret, Store, StoreClock, StoreError, Swapped, Version,
     Wall, fresh_version, refuse_unsound,
 };
-use connection::Connection;
-use failure::{Failure, Making};
+use connection::PostgresConnection;
+use failure::{Making, PostgresFailure};
 use text::{bytes, from_hex, identifier, literal};
 
 /// How long the server itself tries. It gives up before its client does, and what it gave up is certainly not done.
@@ -41,9 +41,9 @@ const TABLE: &str = "fencepost_entries";
 /// A table in a database that any number of machines reach.
 #[derive(Debug)]
 pub struct PostgresStore {
-    server: Server,
+    server: PostgresServer,
     own: Own,
-    idle: Pool<Connection>,
+    idle: Pool<PostgresConnection>,
     /// Makes the table where there is none.
     makes_table: bool,
 }
@@ -52,7 +52,7 @@ impl PostgresStore {
     /// Reads the URL. Nothing is sent before the first call.
     pub fn open(url: &str, password: Option<&Secret>) -> Result<Self, OpenError> {
         let (url, own) = split_own(url).map_err(|text| usage(&text))?;
-        let server = Server::parse(&url, password).map_err(|text| usage(&text))?;
+        let server = PostgresServer::parse(&url, password).map_err(|text| usage(&text))?;
         server.must_be_private().map_err(refused)?;
         Ok(Self { server, own, idle: Pool::new(), makes_table: true })
     }
@@ -79,7 +79,7 @@ impl PostgresStore {
         )
     }
 
-    /// The statement that says how things are: the columns of [`State`]. It also reads the clock, after any lock that a
+    /// The statement that says how things are: the columns of [`ServerAndKey`]. It also reads the clock, after any lock that a
     /// statement before it has waited for.
     fn state(&self, key: &str) -> String {
         let table = self.table();
@@ -119,7 +119,7 @@ impl PostgresStore {
     fn look(&self, statement: &str) -> Result<Option<Vec<SimpleQueryMessage>>, StoreError> {
         let message = format!("{}{statement}", limits());
         let answer = match self.send(&message) {
-            Err(Failure::Lost { idle: true, .. }) => self.send(&message),
+            Err(PostgresFailure::Lost { idle: true, .. }) => self.send(&message),
             Err(failure) if failure.lacks_table() && !self.makes_table => return Ok(None),
             Err(failure) if failure.lacks_table() => self.make_table().and_then(|()| self.send(&message)),
             answer => answer,
@@ -140,10 +140,10 @@ impl PostgresStore {
         answer.map_err(|failure| failure.of_swap(self))
     }
 
-    fn send(&self, message: &str) -> Result<Vec<SimpleQueryMessage>, Failure> {
-        let (connection, idle) = match self.idle.take().filter(Connection::is_open) {
+    fn send(&self, message: &str) -> Result<Vec<SimpleQueryMessage>, PostgresFailure> {
+        let (connection, idle) = match self.idle.take().filter(PostgresConnection::is_open) {
             Some(connection) => (connection, true),
-            None => (Connection::make(&self.server)?, false),
+            None => (PostgresConnection::make(&self.server)?, false),
         };
         let answer = connection.ask(message, idle)?;
         self.idle.give_back(connection);
@@ -151,10 +151,10 @@ impl PostgresStore {
     }
 
     /// Makes the table. Of several that come at once one makes it and the others find it made.
-    fn make_table(&self) -> Result<(), Failure> {
+    fn make_table(&self) -> Result<(), PostgresFailure> {
         let message = format!("{}SELECT pg_advisory_xact_lock(7310593858020254323); {}", limits(), self.making(false));
         self.send(&message).map(|_| ()).map_err(|failure| match failure {
-            Failure::Said(error) => Failure::Making(Making { error, statements: self.making(true) }),
+            PostgresFailure::Said(error) => PostgresFailure::Making(Making { error, statements: self.making(true) }),
             other => other,
         })
     }
@@ -188,9 +188,9 @@ impl PostgresStore {
     }
 
     /// What the last statement reported, if the server may be trusted with it.
-    fn checked(&self, messages: &[SimpleQueryMessage]) -> Result<State, StoreError> {
+    fn checked(&self, messages: &[SimpleQueryMessage]) -> Result<ServerAndKey, StoreError> {
         let row = rows(messages).last().ok_or_else(|| self.foreign("it gave no answer"))?;
-        let state = State::of(row).ok_or_else(|| self.foreign("its answer was not understood"))?;
+        let state = ServerAndKey::of(row).ok_or_else(|| self.foreign("its answer was not understood"))?;
         self.refuse_unfit(&state)?;
         Ok(state)
     }
@@ -215,7 +215,7 @@ impl Store for PostgresStore {
         };
         let messages = self.tell(&format!("{change}; {}", self.state(key.as_str())))?;
         let changed = changed_rows(&messages) == 1;
-        let state = rows(&messages).last().and_then(State::of).ok_or_else(|| {
+        let state = rows(&messages).last().and_then(ServerAndKey::of).ok_or_else(|| {
             let fate = if changed { Fate::Unknown } else { Fate::NotDone };
             StoreError { fate, ..self.foreign("its answer was not understood") }
         })?;
@@ -239,7 +239,8 @@ impl Store for PostgresStore {
         );
         let Some(messages) = self.look(&statement)? else { return Ok(Answer { value: Vec::new(), clock: None }) };
         let mut rows = rows(&messages);
-        let state = rows.next().and_then(State::of).ok_or_else(|| self.foreign("its answer was not understood"))?;
+        let state =
+            rows.next().and_then(ServerAndKey::of).ok_or_else(|| self.foreign("its answer was not understood"))?;
         self.refuse_unfit(&state)?;
         let sound = |row: &SimpleQueryRow| {
             let text = row.get(0).unwrap_or_default();
@@ -250,42 +251,42 @@ impl Store for PostgresStore {
 }
 
 impl Declaring for PostgresStore {
-    fn declared(&self) -> Result<Vec<Declared>, StoreError> {
+    fn declared(&self) -> Result<Vec<Property>, StoreError> {
         let names = ["synchronous_commit", "fsync", "full_page_writes", "synchronous_standby_names"];
         let settings: Vec<String> = names.iter().map(|name| format!("current_setting('{name}')")).collect();
         let messages = self.look(&format!("{}; SELECT {}", self.state(""), settings.join(", ")))?.unwrap_or_default();
         self.refuse_unfit(
-            &rows(&messages).next().and_then(State::of).ok_or_else(|| self.foreign("it gave no answer"))?,
+            &rows(&messages).next().and_then(ServerAndKey::of).ok_or_else(|| self.foreign("it gave no answer"))?,
         )?;
         let row = rows(&messages).last().ok_or_else(|| self.foreign("it gave no answer"))?;
         let said = |number: usize| row.get(number).unwrap_or_default();
-        let pages = if said(2) == "on" { Standing::Sound } else { Standing::Weak };
+        let pages = if said(2) == "on" { Soundness::Sound } else { Soundness::Weak };
         let standbys = if said(3).is_empty() {
-            Declared::new(
+            Property::new(
                 "replication",
-                Standing::Weak,
+                Soundness::Weak,
                 "No replica confirms a commit (synchronous_standby_names is empty). A failover to a replica that lags \
                  forgets the last swaps; tokens go on from the new server's clock, and the fence refuses what is older.",
             )
         } else {
             let detail = format!("A commit waits for replicas (synchronous_standby_names = {}).", said(3));
-            Declared::new("replication", Standing::Sound, detail)
+            Property::new("replication", Soundness::Sound, detail)
         };
         let durability = if self.own.is_flushed_elsewhere {
             let detail = format!("The URL says that the log is kept elsewhere (fsync = {} here).", said(1));
-            Declared::new("durability", Standing::Unknown, detail)
+            Property::new("durability", Soundness::Unknown, detail)
         } else {
             let settings = format!("fsync = {}, synchronous_commit = {}", said(1), said(0));
             let detail = format!("A commit is flushed before it is answered ({settings}).");
-            Declared::new("durability", Standing::Sound, detail)
+            Property::new("durability", Soundness::Sound, detail)
         };
         Ok(vec![
             durability,
-            Declared::new("torn pages", pages, format!("full_page_writes = {}.", said(2))),
+            Property::new("torn pages", pages, format!("full_page_writes = {}.", said(2))),
             standbys,
-            Declared::new(
+            Property::new(
                 "clock",
-                Standing::Weak,
+                Soundness::Weak,
                 "Leases are judged by the server's wall clock. One that is set forward ends them early; the fence refuses \
                  the late writes.",
             ),
@@ -294,12 +295,12 @@ impl Declaring for PostgresStore {
     }
 }
 
-/// The first four columns of [`State`].
+/// The first four columns of [`ServerAndKey`].
 const FACTS: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint, pg_is_in_recovery(), \
                      current_setting('synchronous_commit'), current_setting('fsync')";
 
 /// How the server and the key were.
-struct State {
+struct ServerAndKey {
     clock: StoreClock,
     in_recovery: bool,
     synchronous_commit: String,
@@ -308,7 +309,7 @@ struct State {
     entry: Option<Entry>,
 }
 
-impl State {
+impl ServerAndKey {
     fn of(row: &SimpleQueryRow) -> Option<Self> {
         let millis: i64 = row.try_get(0).ok()??.parse().ok()?;
         let entry = match (row.try_get(5).ok()?, row.try_get(6).ok()?) {

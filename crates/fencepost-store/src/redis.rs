@@ -7,8 +7,8 @@ mod connection;
 mod failure;
 mod server;
 
-pub use connection::Connection;
-pub use server::Server;
+pub use connection::RedisConnection;
+pub use server::RedisServer;
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
@@ -16,14 +16,14 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, Value};
 
-use crate::declared::{Declared, Declaring};
+use crate::declared::{Declaring, Property};
 use crate::pool::Pool;
 use crate::transport::refused;
 use crate::{
     Answer, Entry, Era, Fate, Key, OpenError, SCAN_KEYS_MAX, Secret, Store, StoreClock, StoreError, Swapped,
     VALUE_BYTES_MAX, Version, Wall, fresh_version, refuse_unsound,
 };
-use failure::Failure;
+use failure::RedisFailure;
 
 /// How long making a connection may take.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
@@ -102,21 +102,21 @@ return {'keys', time[1], time[2], keys}
 /// The keys of a Redis server that any number of machines reach.
 #[expect(missing_debug_implementations, reason = "a connection shows nothing worth seeing")]
 pub struct RedisStore {
-    server: Server,
-    idle: Pool<Connection>,
+    server: RedisServer,
+    idle: Pool<RedisConnection>,
 }
 
 impl RedisStore {
     /// Reads the URL. Nothing is sent before the first call.
     pub fn open(url: &str, password: Option<&Secret>) -> Result<Self, OpenError> {
-        let server =
-            Server::parse(url, password).map_err(|text| OpenError::Usage(format!("The URL of the store: {text}")))?;
+        let server = RedisServer::parse(url, password)
+            .map_err(|text| OpenError::Usage(format!("The URL of the store: {text}")))?;
         server.must_be_private().map_err(refused)?;
         Ok(Self { server, idle: Pool::new() })
     }
 
     /// Sends one command, once.
-    fn send(&self, command: &redis::Cmd) -> Result<Value, Failure> {
+    fn send(&self, command: &redis::Cmd) -> Result<Value, RedisFailure> {
         let (mut connection, idle) = match self.idle.take() {
             Some(connection) => (connection, true),
             None => (self.connect()?, false),
@@ -129,15 +129,15 @@ impl RedisStore {
             Err(error) if error.code().is_some() => {
                 // It answered, so that the connection is sound.
                 self.idle.give_back(connection);
-                Err(Failure::Said(error))
+                Err(RedisFailure::Said(error))
             }
-            Err(error) => Err(Failure::Lost { idle: idle && !error.is_timeout(), error }),
+            Err(error) => Err(RedisFailure::Lost { idle: idle && !error.is_timeout(), error }),
         }
     }
 
     /// Connects in a thread with a time limit: name lookup has no limit of its own, and each address found is tried for
     /// the whole time.
-    fn connect(&self) -> Result<Connection, Failure> {
+    fn connect(&self) -> Result<RedisConnection, RedisFailure> {
         let (sender, receiver) = channel();
         let server = self.server.clone();
         thread::spawn(move || {
@@ -147,25 +147,25 @@ impl RedisStore {
         let steps = CONNECT_PATIENCE.as_millis() / CONNECT_STEP.as_millis();
         for _ in 0..steps {
             match receiver.recv_timeout(CONNECT_STEP) {
-                Ok(connected) => return connected.map_err(Failure::Connect),
+                Ok(connected) => return connected.map_err(RedisFailure::Connect),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        Err(Failure::Unreachable)
+        Err(RedisFailure::Unreachable)
     }
 
     /// Sends a command that changes nothing. It is sent again where an idle connection turned out to be dead.
-    fn look(&self, command: &redis::Cmd) -> Result<Value, Failure> {
+    fn look(&self, command: &redis::Cmd) -> Result<Value, RedisFailure> {
         match self.send(command) {
-            Err(Failure::Lost { idle: true, .. }) => self.send(command),
+            Err(RedisFailure::Lost { idle: true, .. }) => self.send(command),
             answer => answer,
         }
     }
 
     /// What a script said, if the server may be trusted with it. An answer that no script of ours gives says nothing
     /// about what came of it: that is the fate `otherwise`.
-    fn checked(&self, answer: Value, otherwise: Fate) -> Result<Said, StoreError> {
+    fn checked(&self, answer: Value, otherwise: Fate) -> Result<ScriptReply, StoreError> {
         let garbled = || StoreError { fate: otherwise, ..self.foreign("its answer was not understood") };
         let Value::Array(parts) = answer else { return Err(garbled()) };
         let mut parts = parts.into_iter();
@@ -178,7 +178,7 @@ impl RedisStore {
         let millis = seconds.saturating_mul(1000).saturating_add(micros / 1000);
         let tick = u64::try_from(millis).unwrap_or_default();
         let clock = StoreClock { wall: Wall(millis), era: Era("unix".to_string()), tick };
-        Ok(Said { word, clock, rest: parts.collect() })
+        Ok(ScriptReply { word, clock, rest: parts.collect() })
     }
 }
 
@@ -220,7 +220,7 @@ impl Store for RedisStore {
 }
 
 impl Declaring for RedisStore {
-    fn declared(&self) -> Result<Vec<Declared>, StoreError> {
+    fn declared(&self) -> Result<Vec<Property>, StoreError> {
         let facts = self.look(&redis::cmd("INFO")).ok().and_then(text);
         let setting = |name: &str| -> Option<String> {
             let answer = self.look(redis::cmd("CONFIG").arg("GET").arg(name)).ok()?;
@@ -236,7 +236,7 @@ impl Declaring for RedisStore {
 }
 
 /// What a script said.
-struct Said {
+struct ScriptReply {
     word: String,
     clock: StoreClock,
     rest: Vec<Value>,

@@ -17,12 +17,12 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use crate::declared::{Declared, Declaring, Standing};
+use crate::declared::{Declaring, Property, Soundness};
 use crate::{
     Answer, Entry, Key, SCAN_KEYS_MAX, Store, StoreError, Swapped, Trouble, Version, fresh_version, host_clock,
     refuse_unsound,
 };
-use failure::{Stage, failure, foreign_content};
+use failure::{SqliteStage, failure, foreign_content};
 use place::{FileId, file_id};
 
 /// How long a call waits for other processes before it fails. It holds no lock meanwhile.
@@ -81,13 +81,13 @@ impl SqliteStore {
         OpenedFiles::at(&self.path, &self.log_path) != Some(self.opened)
     }
 
-    fn failed(&self, stage: Stage) -> impl FnOnce(rusqlite::Error) -> StoreError {
+    fn failed(&self, stage: SqliteStage) -> impl FnOnce(rusqlite::Error) -> StoreError {
         move |error| failure(&self.path, stage, &error)
     }
 
     /// Commits. The fate of a commit whose files were replaced meanwhile is `Unknown`.
     fn commit(&self, transaction: Transaction<'_>) -> Result<(), StoreError> {
-        transaction.commit().map_err(self.failed(Stage::Commit))?;
+        transaction.commit().map_err(self.failed(SqliteStage::Commit))?;
         if self.is_replaced() {
             let detail = format!(
                 "{} was removed or replaced while it was being written; the write may have happened in the file that \
@@ -117,23 +117,23 @@ impl SqliteStore {
 impl Store for SqliteStore {
     fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
         let connection = self.connection()?;
-        let value = entry(&connection, key.as_str()).map_err(self.failed(Stage::Before))?;
+        let value = entry(&connection, key.as_str()).map_err(self.failed(SqliteStage::Before))?;
         Ok(Answer { value, clock: host_clock::now() })
     }
 
     fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
         refuse_unsound(key, new)?;
-        let new = new.map(Stored::new).transpose()?;
+        let new = new.map(StoredValue::new).transpose()?;
         let mut connection = self.connection()?;
         self.shorten_log(&connection);
         // Takes the write lock at once and waits for it: a transaction that reads first and writes later fails as soon
         // as another does the same.
-        let transaction =
-            Transaction::new(&mut connection, TransactionBehavior::Immediate).map_err(self.failed(Stage::Before))?;
+        let transaction = Transaction::new(&mut connection, TransactionBehavior::Immediate)
+            .map_err(self.failed(SqliteStage::Before))?;
         let clock = host_clock::now();
         let is_as_expected = write(&transaction, key, expected, new.as_ref());
-        if !is_as_expected.map_err(self.failed(Stage::Before))? {
-            let current = entry(&transaction, key.as_str()).map_err(self.failed(Stage::Before))?;
+        if !is_as_expected.map_err(self.failed(SqliteStage::Before))? {
+            let current = entry(&transaction, key.as_str()).map_err(self.failed(SqliteStage::Before))?;
             return Ok(Answer { value: Swapped::Lost(current), clock });
         }
         self.commit(transaction)?;
@@ -143,7 +143,8 @@ impl Store for SqliteStore {
     fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
         let connection = self.connection()?;
         let after = after.map_or("", Key::as_str);
-        let texts = keys(&connection, prefix, after, limit.min(SCAN_KEYS_MAX)).map_err(self.failed(Stage::Before))?;
+        let texts =
+            keys(&connection, prefix, after, limit.min(SCAN_KEYS_MAX)).map_err(self.failed(SqliteStage::Before))?;
         let unsound = |text: &String| foreign_content(&self.path, &format!("it holds the key {text:?}"));
         let found = texts.iter().map(|text| Key::from_stored(text).ok_or_else(|| unsound(text)));
         Ok(Answer { value: found.collect::<Result<_, _>>()?, clock: host_clock::now() })
@@ -151,14 +152,14 @@ impl Store for SqliteStore {
 }
 
 impl Declaring for SqliteStore {
-    fn declared(&self) -> Result<Vec<Declared>, StoreError> {
+    fn declared(&self) -> Result<Vec<Property>, StoreError> {
         let log = "A commit is flushed before it is answered (write-ahead log, synchronous = FULL).";
         let reach = "It is one machine's: its processes share it, other machines cannot.";
         let clock = "Leases are judged by the kernel's boot clock, which setting the date does not move.";
         Ok(vec![
-            Declared::new("durability", Standing::Sound, log),
-            Declared::new("reach", Standing::Sound, reach),
-            Declared::new("clock", Standing::Sound, clock),
+            Property::new("durability", Soundness::Sound, log),
+            Property::new("reach", Soundness::Sound, reach),
+            Property::new("clock", Soundness::Sound, clock),
         ])
     }
 }
@@ -172,7 +173,7 @@ impl OpenedFiles {
 fn entry(connection: &Connection, key: &str) -> rusqlite::Result<Option<Entry>> {
     let mut statement = connection.prepare("SELECT value, version FROM entries WHERE key = ?1")?;
     statement
-        .query_row([key], |row| Ok(Stored { value: row.get(0)?, version: Version(row.get(1)?) }.entry()))
+        .query_row([key], |row| Ok(StoredValue { value: row.get(0)?, version: Version(row.get(1)?) }.entry()))
         .optional()
 }
 
@@ -180,7 +181,7 @@ fn entry(connection: &Connection, key: &str) -> rusqlite::Result<Option<Entry>> 
 ///
 /// A value that does not fit beside its key is padded to whole pages, and its version ends with its length. SQLite
 /// overwrites a value of the same length in place: unchanged pages are not written, none is freed or allocated.
-struct Stored<'a> {
+struct StoredValue<'a> {
     version: Version,
     value: Cow<'a, [u8]>,
 }
@@ -192,7 +193,7 @@ const PAGE_BYTES: usize = 4096 - 4;
 /// The random part of a version. A length follows.
 const VERSION_BYTES: usize = 16;
 
-impl<'a> Stored<'a> {
+impl<'a> StoredValue<'a> {
     fn new(value: &'a [u8]) -> Result<Self, StoreError> {
         let mut version = fresh_version()?;
         let Some(length) = u32::try_from(value.len()).ok().filter(|_| value.len() > BESIDE_THE_KEY_BYTES) else {
@@ -218,7 +219,7 @@ fn write(
     connection: &Connection,
     key: &Key,
     expected: Option<&Version>,
-    new: Option<&Stored<'_>>,
+    new: Option<&StoredValue<'_>>,
 ) -> rusqlite::Result<bool> {
     let key = key.as_str();
     let changed = match (expected, new) {

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::declared::{Declared, Standing};
+use crate::declared::{Property, Soundness};
 use crate::{OpenError, StoreError, Trouble};
 
 /// The transport to a server.
@@ -20,22 +20,22 @@ pub(crate) enum Transport {
 
 impl Transport {
     /// For `store check`.
-    pub(crate) fn declared(self) -> Declared {
+    pub(crate) fn declared(self) -> Property {
         let (standing, detail) = match self {
-            Self::Local => (Standing::Sound, "The server is on this machine."),
-            Self::Verified => (Standing::Sound, "TLS. The server's certificate is checked on every connection."),
+            Self::Local => (Soundness::Sound, "The server is on this machine."),
+            Self::Verified => (Soundness::Sound, "TLS. The server's certificate is checked on every connection."),
             Self::Encrypted => (
-                Standing::Weak,
+                Soundness::Weak,
                 "TLS, but the server's certificate is not checked: another host can pretend to be the server. Use \
                  sslmode=verify-full.",
             ),
             Self::Plain => (
-                Standing::Weak,
+                Soundness::Weak,
                 "Plain text to another host, as the URL allows: every host on the way can read the password and change \
                  the store. Use TLS.",
             ),
         };
-        Declared::new("transport", standing, detail)
+        Property::new("transport", standing, detail)
     }
 }
 

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fencepost_store::{
-    Access, Entry, Fate, HostMemory, Key, OpenError, Standing, Store, StoreError, StoreHandle, Swapped, Trouble,
+    Access, Entry, Fate, HostMemory, Key, OpenError, Soundness, Store, StoreError, StoreHandle, Swapped, Trouble,
     conformance, properties,
 };
 use fencepost_testkit::race::race;
@@ -226,7 +226,7 @@ fn folders_that_are_carried_away_are_refused() {
 fn settings_are_declared() {
     let (_directory, path) = place();
     let found = declared(&format!("dir:{}", path.display()), &Access::default()).unwrap();
-    assert!(found.iter().any(|one| one.name == "reach" && one.standing == Standing::Weak), "{found:?}");
+    assert!(found.iter().any(|one| one.name == "reach" && one.standing == Soundness::Weak), "{found:?}");
 }
 
 /// The test calls itself: another process makes one swap and is killed at the nth call of a kind, in a store that is to be

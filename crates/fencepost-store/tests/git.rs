@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use fencepost_store::{
-    Access, Fate, Key, OpenError, SCAN_KEYS_MAX, Secret, Standing, Store, Trouble, conformance, properties,
+    Access, Fate, Key, OpenError, SCAN_KEYS_MAX, Secret, Soundness, Store, Trouble, conformance, properties,
 };
 use fencepost_testkit::race::race;
 use fencepost_testkit::servers::{Fault, GitServer, git};
@@ -157,7 +157,7 @@ fn the_time_to_live_is_long_and_settings_are_declared() {
     assert_eq!(properties(&place.url()).minimum_ttl, Duration::from_secs(600));
     assert_eq!(properties("git+ssh://git@h/r.git").minimum_ttl, Duration::from_secs(600));
     let found = declared(&place.url(), &place.access()).unwrap();
-    assert!(found.iter().any(|one| one.name == "durability" && one.standing == Standing::Sound), "{found:?}");
+    assert!(found.iter().any(|one| one.name == "durability" && one.standing == Soundness::Sound), "{found:?}");
 }
 
 #[test]

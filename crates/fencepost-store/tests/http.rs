@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fencepost_store::{
-    Access, Fate, HttpStore, Key, Secret, Standing, Store, StoreError, Swapped, Trouble, conformance,
+    Access, Fate, HttpStore, Key, Secret, Soundness, Store, StoreError, Swapped, Trouble, conformance,
 };
 use fencepost_testkit::http::{Request, message};
 use fencepost_testkit::network::{Loopback, Proxy, Weather, free_port};
@@ -311,7 +311,7 @@ fn the_server_declares_what_it_is() {
     let access = Access { password: Some(Secret::new(TOKEN)), ..Access::default() };
     let found = declared(&worker.url(), &access).unwrap();
     let standings: Vec<_> = found.iter().map(|one| (one.name, one.standing)).collect();
-    let (sound, weak) = (Standing::Sound, Standing::Weak);
+    let (sound, weak) = (Soundness::Sound, Soundness::Weak);
     assert_eq!(standings, [("durability", sound), ("replication", sound), ("clock", weak), ("transport", sound)]);
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use fencepost_core::lease;
 use fencepost_core::record::Until;
 use fencepost_store::postgres::PostgresStore;
-use fencepost_store::{Access, Entry, Fate, Key, OpenError, Secret, Standing, Store, Swapped, Trouble, conformance};
+use fencepost_store::{Access, Entry, Fate, Key, OpenError, Secret, Soundness, Store, Swapped, Trouble, conformance};
 use fencepost_testkit::network::{Proxy, Weather, free_port};
 use fencepost_testkit::race::{race, wait_for_lines};
 use fencepost_testkit::servers::{self, Postgres};
@@ -319,8 +319,8 @@ fn settings_are_declared() {
     let server = shared();
     let found = declared(&server.url(&server.database()), &Access::default()).unwrap();
     let standing = |name: &str| found.iter().find(|one| one.name == name).map(|one| one.standing);
-    assert_eq!(standing("durability"), Some(Standing::Sound), "{found:?}");
-    assert_eq!(standing("replication"), Some(Standing::Weak), "{found:?}");
+    assert_eq!(standing("durability"), Some(Soundness::Sound), "{found:?}");
+    assert_eq!(standing("replication"), Some(Soundness::Weak), "{found:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fencepost_store::redis::RedisStore;
-use fencepost_store::{Access, Entry, Fate, Key, OpenError, Secret, Standing, Store, Swapped, Trouble, conformance};
+use fencepost_store::{Access, Entry, Fate, Key, OpenError, Secret, Soundness, Store, Swapped, Trouble, conformance};
 use fencepost_testkit::network::{Proxy, Weather, free_port};
 use fencepost_testkit::race::{race, wait_for_lines};
 use fencepost_testkit::servers::{self, Redis};
@@ -261,11 +261,11 @@ fn settings_are_declared() {
         let found = declared(&server.url(), &Access::default()).unwrap();
         found.iter().map(|one| (one.name, one.standing)).take(3).collect::<Vec<_>>()
     };
-    let sound = [("durability", Standing::Sound), ("eviction", Standing::Sound), ("replication", Standing::Sound)];
+    let sound = [("durability", Soundness::Sound), ("eviction", Soundness::Sound), ("replication", Soundness::Sound)];
     assert_eq!(standings(SETTINGS), sound);
     let careless = standings(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
     let unsound =
-        [("durability", Standing::Unsound), ("eviction", Standing::Unsound), ("replication", Standing::Sound)];
+        [("durability", Soundness::Unsound), ("eviction", Soundness::Unsound), ("replication", Soundness::Sound)];
     assert_eq!(careless, unsound);
 }
 

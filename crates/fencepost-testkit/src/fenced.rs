@@ -10,14 +10,14 @@ use std::time::Duration;
 use fencepost_core::fence::{Mode, Reason};
 use fencepost_core::name::{Job, Name};
 use fencepost_core::token::{RunId, StoreId, Token};
-use fencepost_guard::publish::{PublishError, Receipt, Request, Writer};
+use fencepost_guard::publish::{PublishError, Receipt, WriteRequest, Writer};
 use uuid::Uuid;
 
 use crate::fenced_server::{self, Server};
 
 /// A request of a run that has its number from its token.
-pub fn request(token: u64) -> Request {
-    Request {
+pub fn request(token: u64) -> WriteRequest {
+    WriteRequest {
         writer: Writer {
             store: StoreId(Uuid::from_u128(1)),
             job: Job::shared(Name::new("report").unwrap()),
@@ -52,7 +52,7 @@ pub fn winner(round: u64) -> u64 {
 /// the end: a thread that panics in between would leave the others waiting.
 pub fn storm<W, T>(rounds: u64, old: W, new: W, mut after_round: impl FnMut() -> T) -> (u64, u64, Vec<T>)
 where
-    W: FnMut(&Request) -> Result<Receipt, PublishError> + Send,
+    W: FnMut(&WriteRequest) -> Result<Receipt, PublishError> + Send,
 {
     let (start, end) = (Barrier::new(3), Barrier::new(3));
     let (old, new, seen) = thread::scope(|scope| {

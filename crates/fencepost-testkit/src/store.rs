@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use fencepost_store::{
-    Access, Declared, Fate, Key, OpenError, Store, StoreError, StoreHandle, Swapped, Trouble, Version,
+    Access, Fate, Key, OpenError, Property, Store, StoreError, StoreHandle, Swapped, Trouble, Version,
 };
 
 /// Opens a store without the memory of a host.
@@ -15,7 +15,7 @@ pub fn open_with(url: &str, access: &Access) -> Result<Box<dyn Store>, OpenError
     StoreHandle::new(url, access.clone()).open().map(|store| Box::new(store) as Box<dyn Store>)
 }
 
-pub fn declared(url: &str, access: &Access) -> Result<Vec<Declared>, OpenError> {
+pub fn declared(url: &str, access: &Access) -> Result<Vec<Property>, OpenError> {
     StoreHandle::new(url, access.clone()).declared()
 }
 

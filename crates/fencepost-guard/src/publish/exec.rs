@@ -23,7 +23,7 @@ use fencepost_core::slot::Choice;
 use fencepost_core::time::Reference;
 use fencepost_core::token::{Nonce, RunId};
 
-use super::{PublishError, Receipt, Request, digest};
+use super::{PublishError, Receipt, WriteRequest, digest};
 use crate::child::{Child, Environment, Plan, Variables};
 use crate::clock;
 use crate::drive::{Callee, Note, drive};
@@ -36,7 +36,7 @@ use crate::transact::look;
 
 /// The command and the resource it is run on.
 #[derive(Clone, Debug)]
-pub struct Task {
+pub struct FencedCommand {
     pub resource: String,
     pub argv: Vec<OsString>,
     /// How long the lease lasts without a renewal.
@@ -59,7 +59,7 @@ pub struct Ran {
 
 /// The store that holds the record, and this host.
 #[derive(Debug)]
-pub struct Desk<'a> {
+pub struct FencedHost<'a> {
     pub store: Callee,
     pub host: &'a Host,
     pub local: &'a Local,
@@ -69,9 +69,9 @@ pub struct Desk<'a> {
 ///
 /// The keeper was started before the store was opened; `tell` gets a sentence where the command has to wait.
 pub fn publish(
-    request: &Request,
-    desk: Desk<'_>,
-    task: &Task,
+    request: &WriteRequest,
+    desk: FencedHost<'_>,
+    task: &FencedCommand,
     keeper: Keeper,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Ran, PublishError> {
@@ -102,7 +102,7 @@ pub fn publish(
 }
 
 /// Decides as a claim would, and changes nothing in the store.
-pub fn dry_run(request: &Request, desk: &Desk<'_>, task: &Task) -> Result<Receipt, PublishError> {
+pub fn dry_run(request: &WriteRequest, desk: &FencedHost<'_>, task: &FencedCommand) -> Result<Receipt, PublishError> {
     check(task)?;
     let (turn, job) = (RunId(uuid::Uuid::now_v7()), Job::of_resource(&task.resource));
     let asked = clock::boot_now();
@@ -138,7 +138,7 @@ pub fn dry_run(request: &Request, desk: &Desk<'_>, task: &Task) -> Result<Receip
     }
 }
 
-impl Task {
+impl FencedCommand {
     /// The digest of the command: each word behind its length, so that no two commands are written alike.
     fn digest(&self) -> String {
         let words = self.argv.iter().flat_map(|word| {
@@ -149,7 +149,7 @@ impl Task {
     }
 }
 
-fn check(task: &Task) -> Result<(), PublishError> {
+fn check(task: &FencedCommand) -> Result<(), PublishError> {
     if task.resource.is_empty() || task.resource.len() > RESOURCE_BYTES_MAX {
         let length = task.resource.len();
         let text = format!("--resource takes 1 to {RESOURCE_BYTES_MAX} bytes, and this has {length}.");
@@ -158,7 +158,7 @@ fn check(task: &Task) -> Result<(), PublishError> {
     Ok(())
 }
 
-fn claim(request: &Request, task: &Task, turn: RunId, holder: Holder) -> Claim {
+fn claim(request: &WriteRequest, task: &FencedCommand, turn: RunId, holder: Holder) -> Claim {
     Claim {
         run: turn,
         ttl: task.ttl,
@@ -169,7 +169,7 @@ fn claim(request: &Request, task: &Task, turn: RunId, holder: Holder) -> Claim {
     }
 }
 
-fn terms(task: &Task, claim: Claim) -> Terms {
+fn terms(task: &FencedCommand, claim: Claim) -> Terms {
     Terms {
         job: Job::of_resource(&task.resource),
         claim,
@@ -186,7 +186,7 @@ fn terms(task: &Task, claim: Claim) -> Terms {
     }
 }
 
-fn plan(request: &Request, task: &Task, turn: RunId, granted: Rc<RefCell<Option<Fence>>>) -> Plan {
+fn plan(request: &WriteRequest, task: &FencedCommand, turn: RunId, granted: Rc<RefCell<Option<Fence>>>) -> Plan {
     Plan {
         prepare: None,
         check: None,
@@ -208,7 +208,7 @@ fn plan(request: &Request, task: &Task, turn: RunId, granted: Rc<RefCell<Option<
 
 /// Names the run that the command is run for. A job of a run knows it already; by hand it is told here. The grant comes
 /// with the fence that the claim wrote, which the receipt shows.
-fn environment(request: &Request, task: &Task, granted: Rc<RefCell<Option<Fence>>>) -> Environment {
+fn environment(request: &WriteRequest, task: &FencedCommand, granted: Rc<RefCell<Option<Fence>>>) -> Environment {
     let writer = request.writer.clone();
     let mut variables: Variables = [
         ("FENCEPOST_JOB", writer.job.to_string()),
@@ -228,7 +228,12 @@ fn environment(request: &Request, task: &Task, granted: Rc<RefCell<Option<Fence>
 }
 
 /// What became of the command, from the end of its run.
-fn ended(task: &Task, finish: Finish, granted: Option<Fence>, mut remarks: Vec<String>) -> Result<Ran, PublishError> {
+fn ended(
+    task: &FencedCommand,
+    finish: Finish,
+    granted: Option<Fence>,
+    mut remarks: Vec<String>,
+) -> Result<Ran, PublishError> {
     let resource = &task.resource;
     let (code, escaped) = match finish {
         Finish::Ended { exit, escaped, .. } => (exit.code(), escaped),
@@ -262,7 +267,7 @@ fn ended(task: &Task, finish: Finish, granted: Option<Fence>, mut remarks: Vec<S
     }
 }
 
-fn no_turn_at(task: &Task, no_turn: NoTurn) -> Result<Ran, PublishError> {
+fn no_turn_at(task: &FencedCommand, no_turn: NoTurn) -> Result<Ran, PublishError> {
     match no_turn {
         NoTurn::Applied { fence, code } => Ok(Ran { receipt: receipt(*fence, true, Vec::new()), code }),
         NoTurn::Refused(refused) => Err(PublishError::Refused { refused, level: Level::Gated }),
@@ -278,7 +283,7 @@ fn no_turn_at(task: &Task, no_turn: NoTurn) -> Result<Ran, PublishError> {
     }
 }
 
-fn stopped(task: &Task, why: &Why, started: bool) -> PublishError {
+fn stopped(task: &FencedCommand, why: &Why, started: bool) -> PublishError {
     let resource = &task.resource;
     let why = match why {
         Why::Deadline => "its turn could not be renewed in time".to_string(),
@@ -301,11 +306,11 @@ fn receipt(fence: Fence, already_applied: bool, remarks: Vec<String>) -> Receipt
     Receipt { level: Level::Gated, fence, already_applied, remarks }
 }
 
-fn waiting(task: &Task, record: &Record) -> String {
+fn waiting(task: &FencedCommand, record: &Record) -> String {
     format!("{} is busy with a command of {}; waiting for its end.", task.resource, at_it(record))
 }
 
-fn still_busy(task: &Task, record: &Record, remaining: Option<Duration>) -> PublishError {
+fn still_busy(task: &FencedCommand, record: &Record, remaining: Option<Duration>) -> PublishError {
     let ends = match remaining {
         Some(left) => format!(" If it is not renewed, its turn ends in {} s.", left.as_secs() + 1),
         None => String::new(),
@@ -326,7 +331,7 @@ fn at_it(record: &Record) -> String {
     format!("token {token} (run {run} on {host}{process})")
 }
 
-fn failed(task: &Task, what: &str, error: &StoreError) -> PublishError {
+fn failed(task: &FencedCommand, what: &str, error: &StoreError) -> PublishError {
     let fate = match error.fate {
         Fate::NotDone => "nothing was run and nothing was changed",
         Fate::Unknown => "nothing was run, though its fence may have been advanced",
@@ -334,6 +339,6 @@ fn failed(task: &Task, what: &str, error: &StoreError) -> PublishError {
     PublishError::Failed(format!("Cannot {what} {}: {error} As for the command, {fate}. Try again.", task.resource))
 }
 
-fn not_granted(task: &Task, refusal: &Refusal) -> PublishError {
+fn not_granted(task: &FencedCommand, refusal: &Refusal) -> PublishError {
     PublishError::Failed(format!("Cannot take its turn at {}: {refusal} Nothing was run.", task.resource))
 }

@@ -18,7 +18,7 @@ const FENCE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Why a fence file says nothing that could be trusted.
 #[derive(Debug, Error)]
-pub(super) enum Trouble {
+pub(super) enum FenceFileTrouble {
     #[error("it is missing")]
     Missing,
     #[error("it belongs to another version")]
@@ -29,7 +29,7 @@ pub(super) enum Trouble {
     Io(#[from] io::Error),
 }
 
-impl Trouble {
+impl FenceFileTrouble {
     /// Whether a person may decide to go on without this fence. What a newer fencepost wrote is sound, and what the disk
     /// does not give today it may give tomorrow.
     pub fn may_be_adopted(&self) -> bool {
@@ -42,9 +42,9 @@ impl Trouble {
 }
 
 /// Reads a fence, strictly: torn, empty, too long or not a plain file is never "no fence".
-pub(super) fn read(folder: &Folder, name: impl AsRef<OsStr>) -> Result<Fence, Trouble> {
+pub(super) fn read(folder: &Folder, name: impl AsRef<OsStr>) -> Result<Fence, FenceFileTrouble> {
     let file = match folder.open_file(name, OFlag::O_RDONLY) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Err(Trouble::Missing),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(FenceFileTrouble::Missing),
         opened => opened?,
     };
     let mut bytes = Vec::new();
@@ -133,12 +133,12 @@ mod tests {
     fn a_fence_of_a_newer_fencepost_is_sound_and_not_to_be_adopted_away() {
         let body = r#"{"v":2,"unheard":"of"}"#;
         let bytes = format!("{body}\n{}\n", digest::of(body.as_bytes()));
-        let trouble = Trouble::Unreadable(decode(bytes.as_bytes()).unwrap_err());
-        assert!(matches!(trouble, Trouble::Unreadable(Unreadable::Newer(2))), "{trouble}");
+        let trouble = FenceFileTrouble::Unreadable(decode(bytes.as_bytes()).unwrap_err());
+        assert!(matches!(trouble, FenceFileTrouble::Unreadable(Unreadable::Newer(2))), "{trouble}");
         assert!(!trouble.may_be_adopted());
-        assert!(Trouble::Missing.may_be_adopted());
-        assert!(Trouble::Unreadable(decode(b"0").unwrap_err()).may_be_adopted());
-        assert!(!Trouble::Io(io::Error::from_raw_os_error(5)).may_be_adopted());
+        assert!(FenceFileTrouble::Missing.may_be_adopted());
+        assert!(FenceFileTrouble::Unreadable(decode(b"0").unwrap_err()).may_be_adopted());
+        assert!(!FenceFileTrouble::Io(io::Error::from_raw_os_error(5)).may_be_adopted());
     }
 
     #[test]
@@ -149,9 +149,9 @@ mod tests {
         fs::write(&real, encode(&fence())).unwrap();
         assert_eq!(read(&folder, "real").unwrap(), fence());
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        assert!(matches!(read(&folder, "link"), Err(Trouble::Io(_))));
+        assert!(matches!(read(&folder, "link"), Err(FenceFileTrouble::Io(_))));
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert!(read(&folder, "pipe").is_err());
-        assert!(matches!(read(&folder, "none"), Err(Trouble::Missing)));
+        assert!(matches!(read(&folder, "none"), Err(FenceFileTrouble::Missing)));
     }
 }

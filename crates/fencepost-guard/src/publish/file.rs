@@ -14,29 +14,29 @@ use std::time::Duration;
 use fencepost_core::fence::{Fence, Level};
 use nix::fcntl::OFlag;
 
-use super::fence_file::{self, Trouble};
+use super::fence_file::{self, FenceFileTrouble};
 use super::lock::{Lock, is_marked};
-use super::place::{Place, failed};
-use super::{PublishError, Receipt, Remembered, Request, WriteTarget, Written, digest, target};
-use draft::{Draft, sweep};
+use super::place::{TargetPlace, failed};
+use super::{PublishError, Receipt, Remembered, WriteRequest, WriteTarget, Written, digest, target};
+use draft::{FileDraft, sweep};
 
 pub use super::lock::PATIENCE;
 
 /// Replaces a file's content, if the fence beside it allows that. Waits so long for another write to the same file.
 pub fn publish(
-    request: &Request,
+    request: &WriteRequest,
     path: &Path,
     payload: &mut dyn Read,
     patience: Duration,
 ) -> Result<Receipt, PublishError> {
-    let beside = Beside::new(Place::of_file(path)?);
+    let beside = Beside::new(TargetPlace::of_file(path)?);
     beside.place.check_trust()?;
     target::publish(request, FileTarget::open(&beside, payload, patience, request.dry_run)?)
 }
 
 /// The fence of a file: what was last written there. `None` where nothing was ever published.
 pub fn fence_of(path: &Path) -> Result<Option<Fence>, PublishError> {
-    match Beside::new(Place::of_file(path)?).remembered() {
+    match Beside::new(TargetPlace::of_file(path)?).remembered() {
         Remembered::Fence(fence) | Remembered::Landed(fence) => Ok(Some(fence)),
         Remembered::Nothing => Ok(None),
         Remembered::Unusable { error, .. } => Err(error),
@@ -48,7 +48,7 @@ struct FileTarget<'a> {
     beside: &'a Beside,
     digest: String,
     /// The lock and the flushed content; none in a dry run.
-    ready: Option<(Lock, Draft<'a>)>,
+    ready: Option<(Lock, FileDraft<'a>)>,
 }
 
 impl<'a> FileTarget<'a> {
@@ -65,7 +65,7 @@ impl<'a> FileTarget<'a> {
         }
         // Before anything is written: what was left behind may be what fills the disk.
         sweep(place);
-        let draft = Draft::write(place, payload)?;
+        let draft = FileDraft::write(place, payload)?;
         let lock = Lock::take(&place.folder, lock, &place.target, patience)?;
         let _ = place.folder.unlink(&beside.fence_draft);
         Ok(Self { beside, digest: draft.digest.clone(), ready: Some((lock, draft)) })
@@ -84,7 +84,7 @@ impl WriteTarget for FileTarget<'_> {
     }
 
     fn has_arrived(&mut self, fence: &Fence) -> Result<bool, PublishError> {
-        let Place { folder, name, .. } = &self.beside.place;
+        let TargetPlace { folder, name, .. } = &self.beside.place;
         let content = folder.open_file(name, OFlag::O_RDONLY).and_then(|mut content| digest::read(&mut content));
         if content.is_ok_and(|digest| digest == fence.digest) {
             // The writer that put it there may have died before the flush.
@@ -116,14 +116,14 @@ impl WriteTarget for FileTarget<'_> {
 
 /// The place of a file, and the names of our files beside it.
 struct Beside {
-    place: Place,
+    place: TargetPlace,
     fence: OsString,
     fence_draft: OsString,
     lock: OsString,
 }
 
 impl Beside {
-    fn new(place: Place) -> Self {
+    fn new(place: TargetPlace) -> Self {
         let [fence, fence_draft, lock] = ["fence", "fence-new", "lock"].map(|suffix| place.hidden(suffix));
         Self { place, fence, fence_draft, lock }
     }
@@ -134,7 +134,7 @@ impl Beside {
         let marked = is_marked(&self.place.folder, &self.lock);
         match fence_file::read(&self.place.folder, &self.fence) {
             Ok(fence) => Remembered::Fence(fence),
-            Err(Trouble::Missing) if !marked => Remembered::Nothing,
+            Err(FenceFileTrouble::Missing) if !marked => Remembered::Nothing,
             Err(trouble) => {
                 let why = format!("{} ({trouble})", self.place.folder.shown(&self.fence).display());
                 let (of, restore) = (self.place.target.display().to_string(), "Restore it together with the file");

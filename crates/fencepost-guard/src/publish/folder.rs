@@ -27,12 +27,12 @@ pub(super) struct Folder {
 }
 
 /// An entry that was looked at, still the same one whichever name it has now.
-pub(super) struct Seen {
+pub(super) struct FolderEntry {
     file: File,
     pub metadata: Metadata,
 }
 
-impl Seen {
+impl FolderEntry {
     /// The text of a symbolic link.
     pub fn text(&self) -> io::Result<PathBuf> {
         Ok(readlinkat(&self.file, "").map(PathBuf::from)?)
@@ -110,9 +110,9 @@ impl Folder {
         Ok(Self { file, path: self.shown(name) })
     }
 
-    pub fn look(&self, name: impl AsRef<OsStr>) -> io::Result<Seen> {
+    pub fn look(&self, name: impl AsRef<OsStr>) -> io::Result<FolderEntry> {
         let file = self.open_at(name.as_ref(), LOOK, 0)?;
-        Ok(Seen { metadata: file.metadata()?, file })
+        Ok(FolderEntry { metadata: file.metadata()?, file })
     }
 
     pub fn metadata_of(&self, name: impl AsRef<OsStr>) -> io::Result<Metadata> {

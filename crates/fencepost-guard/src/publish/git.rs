@@ -22,14 +22,14 @@ use fencepost_core::fence::Fence;
 use fencepost_core::name::{Job, Key};
 use fencepost_store::redacted_text;
 
-use super::{PublishError, Receipt, Remembered, Request, WriteTarget, Written, digest};
+use super::{PublishError, Receipt, Remembered, WriteRequest, WriteTarget, Written, digest};
 use cli::LocalClone;
 pub use cli::PUSHING;
 pub use message::Tip;
-use push::Outcome;
 pub use push::Push;
+use push::PushOutcome;
 use rebase::Rebased;
-use remote::{Remote, Seen};
+use remote::{PushRemote, RemoteRefs};
 
 /// How long one call of git may take, with the hooks and credential helpers that it runs, unless it is told otherwise.
 pub const CALL_LIMIT: Duration = Duration::from_secs(600);
@@ -66,7 +66,7 @@ impl Default for Wish<'_> {
 #[derive(Clone, Debug)]
 pub struct Outgoing {
     git: LocalClone,
-    remote: Remote,
+    remote: PushRemote,
     fence_ref: String,
     /// Commits, and the refs of the remote that they go to; sorted.
     branches: Vec<(String, String)>,
@@ -78,7 +78,7 @@ pub struct Outgoing {
 impl Outgoing {
     pub fn find(repository: &Path, wish: &Wish<'_>, job: &Job) -> Result<Self, PublishError> {
         let git = LocalClone::open(repository, wish.limit)?;
-        let remote = Remote::find(&git, wish.remote)?;
+        let remote = PushRemote::find(&git, wish.remote)?;
         let fence_ref = fence_ref(&git, wish.fence_ref, job)?;
         let (branches, locals) = branches(&git, wish.branches)?;
         if branches.iter().any(|(_, to)| *to == fence_ref) {
@@ -125,14 +125,14 @@ impl Outgoing {
         digest::of(list.as_bytes())
     }
 
-    fn look(&self) -> Result<Seen, PublishError> {
+    fn look(&self) -> Result<RemoteRefs, PublishError> {
         let refs: Vec<&str> = self.branches.iter().map(|(_, to)| to.as_str()).collect();
         self.remote.look(&self.git, &self.fence_ref, &refs)
     }
 
     /// Whether the branches are at our commits or past them, as far as this clone can tell. A server that lost power
     /// between the refs of one push may have the fence without the branch.
-    fn has_arrived(&self, seen: &Seen) -> Result<bool, PublishError> {
+    fn has_arrived(&self, seen: &RemoteRefs) -> Result<bool, PublishError> {
         for (commit, to) in &self.branches {
             match seen.refs.get(to) {
                 None => return Ok(false),
@@ -147,7 +147,7 @@ impl Outgoing {
         Ok(self.git.run(&["merge-base", "--is-ancestor", older, newer], "")?.ok)
     }
 
-    fn send(&self, push: &Push) -> Result<(Outcome, String), PublishError> {
+    fn send(&self, push: &Push) -> Result<(PushOutcome, String), PublishError> {
         let arguments = push.arguments();
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let answer = self.git.call(&arguments, "")?;
@@ -155,32 +155,32 @@ impl Outgoing {
     }
 
     /// The sentence for a push that the server, or git, did not want.
-    fn failed(&self, outcome: &Outcome, words: &str) -> PublishError {
-        let Self { remote: Remote { shown, name, .. }, fence_ref, .. } = self;
+    fn failed(&self, outcome: &PushOutcome, words: &str) -> PublishError {
+        let Self { remote: PushRemote { shown, name, .. }, fence_ref, .. } = self;
         let name = redacted_text(name);
         PublishError::Failed(match outcome {
-            Outcome::Behind(branch) => format!(
+            PushOutcome::Behind(branch) => format!(
                 "{branch} on {shown} has commits that are not in ours, and they are not overwritten; nothing was pushed. \
                  Publish with --rebase, or get them (git pull --rebase {name} {branch}) and publish again."
             ),
-            Outcome::Hidden => format!(
+            PushOutcome::Hidden => format!(
                 "{shown} does not allow to write {fence_ref} (it hides that namespace); nothing was pushed. Keep the \
                  fence in a branch: --fence-ref refs/heads/fencepost/NAME"
             ),
-            Outcome::NoAtomic => format!(
+            PushOutcome::NoAtomic => format!(
                 "{shown} does not offer atomic pushes, so that a check and a push cannot be one step there; nothing was \
                  pushed. Let the server advertise them (git config receive.advertiseAtomic true), or publish to a host \
                  that has them."
             ),
-            Outcome::Declined(reason) => format!(
+            PushOutcome::Declined(reason) => format!(
                 "{shown} declined the push ({reason}; {words}); nothing was pushed. If it does not allow the fence's ref, \
                  give it another: --fence-ref refs/heads/fencepost/NAME"
             ),
-            Outcome::NotSent => format!(
+            PushOutcome::NotSent => format!(
                 "git pushed nothing to {shown} ({words}). A pre-push hook that ends with an error does that: see what it \
                  says (git push --dry-run {name})"
             ),
-            Outcome::Landed | Outcome::Moved | Outcome::Unknown | Outcome::TimedOut => format!(
+            PushOutcome::Landed | PushOutcome::Moved | PushOutcome::Unknown | PushOutcome::TimedOut => format!(
                 "The push to {shown} was not accepted ({words}), and the fence there is not ours. Publish again."
             ),
         })
@@ -188,7 +188,7 @@ impl Outgoing {
 }
 
 /// Pushes the commits, if the fence on the remote allows that.
-pub fn publish(request: &Request, commits: &Outgoing) -> Result<Receipt, PublishError> {
+pub fn publish(request: &WriteRequest, commits: &Outgoing) -> Result<Receipt, PublishError> {
     super::publish(request, Pushes { dry_run: request.dry_run, ..Pushes::of(commits.clone()) })
 }
 
@@ -199,7 +199,7 @@ struct Pushes {
     dry_run: bool,
     attempts: u32,
     /// The refs of the remote, and the fence, as they were last read.
-    seen: Seen,
+    seen: RemoteRefs,
     known: Option<Fence>,
     rebased: Vec<Rebased>,
     /// The fences we sent, by which we recognise what landed after all.
@@ -280,7 +280,7 @@ impl Pushes {
             target,
             dry_run: false,
             attempts: 0,
-            seen: Seen::default(),
+            seen: RemoteRefs::default(),
             known: None,
             rebased: Vec::new(),
             sent: Vec::new(),
@@ -309,10 +309,10 @@ impl Pushes {
         let (outcome, words) = self.target.send(&push)?;
         self.words = words;
         match outcome {
-            Outcome::Landed => self.created = true,
-            Outcome::Moved => {}
-            Outcome::Unknown => self.lost += 1,
-            Outcome::TimedOut => self.timed_out = true,
+            PushOutcome::Landed => self.created = true,
+            PushOutcome::Moved => {}
+            PushOutcome::Unknown => self.lost += 1,
+            PushOutcome::TimedOut => self.timed_out = true,
             outcome => return Err(self.target.failed(&outcome, &self.words)),
         }
         Ok(())
@@ -324,26 +324,26 @@ impl Pushes {
         let (outcome, words) = self.target.send(&self.target.push(expected, &commit))?;
         self.words = words;
         match outcome {
-            Outcome::Landed => {
+            PushOutcome::Landed => {
                 self.target.remote.remember(&self.target.git, &self.target.fence_ref, &commit);
                 self.follow();
                 return Ok(Written::Done(fence));
             }
-            Outcome::Moved => self.moved_from = Some(expected.to_string()),
-            Outcome::Unknown => self.lost += 1,
-            Outcome::TimedOut => self.timed_out = true,
+            PushOutcome::Moved => self.moved_from = Some(expected.to_string()),
+            PushOutcome::Unknown => self.lost += 1,
+            PushOutcome::TimedOut => self.timed_out = true,
             outcome => self.declined(&outcome, expected)?,
         }
         Ok(Written::Moved)
     }
 
     /// The server did not take it. The reason may be that we are stale, and then the next look says so.
-    fn declined(&mut self, outcome: &Outcome, expected: &str) -> Result<(), PublishError> {
+    fn declined(&mut self, outcome: &PushOutcome, expected: &str) -> Result<(), PublishError> {
         let seen = self.target.look()?;
         if seen.commit.as_deref() != Some(expected) {
             return Ok(());
         }
-        if let Outcome::Behind(branch) = outcome
+        if let PushOutcome::Behind(branch) = outcome
             && self.target.rebase
             && let (to, Some(onto)) = (format!("refs/heads/{branch}"), seen.refs.get(&format!("refs/heads/{branch}")))
         {
@@ -386,7 +386,7 @@ impl Pushes {
 
     fn gave_up(&self) -> PublishError {
         let Outgoing { remote, fence_ref, .. } = &self.target;
-        let Remote { shown, .. } = remote;
+        let PushRemote { shown, .. } = remote;
         PublishError::Failed(if self.timed_out {
             format!(
                 "The push to {shown} did not end in time ({}). The fence there is not ours, so nothing has landed so far; \

@@ -17,8 +17,8 @@ use fencepost_store::http_agent;
 use ureq::http::{Method, Request as HttpRequest, Uri};
 use ureq::{Agent, AsSendBody, SendBody, Timeout};
 
-use super::{PublishError, Receipt, Remembered, Request, WriteTarget, Written};
-use answer::{Accepted, Answer, Meaning};
+use super::{PublishError, Receipt, Remembered, WriteRequest, WriteTarget, Written};
+use answer::{Accepted, Meaning, WriteAnswer};
 pub use payload::Payload;
 
 /// How often a request is sent at most.
@@ -33,14 +33,14 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// May hold a password: it is shown by [`fencepost_store::redacted`] only.
-    pub url: Url,
+    pub url: EndpointUrl,
     /// `PUT`, `POST` or `PATCH`.
     pub method: &'static str,
     /// What the server knows the target as.
     pub resource: String,
     pub content_type: String,
     pub headers: Vec<(String, String)>,
-    pub bearer: Option<Secret>,
+    pub bearer: Option<BearerToken>,
     /// The slot of the run around us, which names the work item across its runs.
     pub slot: Option<String>,
     /// How long the server may be silent.
@@ -49,14 +49,14 @@ pub struct Endpoint {
 
 /// A URL that never shows its password.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Url(String);
+pub struct EndpointUrl(String);
 
 /// A bearer token, which is never shown.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct BearerToken(String);
 
 /// Sends the payload, and says what the server made of it.
-pub fn publish(request: &Request, endpoint: &Endpoint, payload: &Payload) -> Result<Receipt, PublishError> {
+pub fn publish(request: &WriteRequest, endpoint: &Endpoint, payload: &Payload) -> Result<Receipt, PublishError> {
     endpoint.check()?;
     let write = request.write(payload.digest.clone(), HttpTarget::REPLACES);
     let (sender, remarks) = (Sender::new(endpoint, payload, &write), endpoint.remarks());
@@ -114,7 +114,7 @@ impl WriteTarget for HttpTarget<'_> {
     }
 }
 
-impl Url {
+impl EndpointUrl {
     pub fn new(text: &str) -> Result<Self, PublishError> {
         let shown = fencepost_store::redacted(text);
         let usage = |why: &str| {
@@ -151,13 +151,13 @@ impl Url {
     }
 }
 
-impl fmt::Debug for Url {
+impl fmt::Debug for EndpointUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.shown())
     }
 }
 
-impl Secret {
+impl BearerToken {
     /// Takes a secret as a file or a variable holds it, with or without a last line end.
     pub fn new(text: &str) -> Result<Self, PublishError> {
         let text = text.trim_end_matches(['\r', '\n']);
@@ -169,7 +169,7 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for BearerToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
@@ -270,7 +270,7 @@ impl<'a> Sender<'a> {
         unreachable!("the tries are counted")
     }
 
-    fn send(&self) -> Result<Answer, Unsent> {
+    fn send(&self) -> Result<WriteAnswer, Unsent> {
         let mut reader = self.payload.reader().map_err(|error| Unsent {
             why: format!("the payload cannot be read again ({error})"),
             may_have_arrived: false,
@@ -288,7 +288,7 @@ impl<'a> Sender<'a> {
     }
 
     /// Asks the server what it remembers, by a `HEAD`, which changes nothing.
-    fn look(&self) -> Result<Answer, PublishError> {
+    fn look(&self) -> Result<WriteAnswer, PublishError> {
         self.run(self.dressed(Method::HEAD).body(SendBody::none())).map_err(|unsent| {
             PublishError::Failed(format!(
                 "Cannot ask {} what it has seen: {}. Nothing was sent.",
@@ -298,7 +298,7 @@ impl<'a> Sender<'a> {
         })
     }
 
-    fn seen(&self, answer: &Answer) -> Result<Remembered, PublishError> {
+    fn seen(&self, answer: &WriteAnswer) -> Result<Remembered, PublishError> {
         match answer.seen_fence() {
             _ if !answer.is_fenced() => Ok(Remembered::Nothing),
             Ok(fence) => Ok(fence.map_or(Remembered::Nothing, Remembered::Fence)),
@@ -309,7 +309,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    fn says_no_token(&self, answer: &Answer) -> String {
+    fn says_no_token(&self, answer: &WriteAnswer) -> String {
         format!(
             "{} does not say which token it has seen (HTTP {}), so it is not known before the write whether it checks. \
              {} of {} bytes would be sent.",
@@ -328,17 +328,17 @@ impl<'a> Sender<'a> {
         for (name, value) in &self.endpoint.headers {
             builder = builder.header(name, value);
         }
-        if let Some(Secret(bearer)) = &self.endpoint.bearer {
+        if let Some(BearerToken(bearer)) = &self.endpoint.bearer {
             builder = builder.header("Authorization", format!("Bearer {bearer}"));
         }
         builder
     }
 
-    fn run<B: AsSendBody>(&self, built: Result<HttpRequest<B>, ureq::http::Error>) -> Result<Answer, Unsent> {
+    fn run<B: AsSendBody>(&self, built: Result<HttpRequest<B>, ureq::http::Error>) -> Result<WriteAnswer, Unsent> {
         let not_sent = |why: &str| Unsent { why: why.to_string(), may_have_arrived: false, is_final: false };
         let unknown = |why: String| Unsent { why, may_have_arrived: true, is_final: false };
         let request = built.map_err(|_| not_sent("a header cannot be sent as it is"))?;
-        self.agent.run(request).map(Answer::of).map_err(|error| match error {
+        self.agent.run(request).map(WriteAnswer::of).map_err(|error| match error {
             ureq::Error::HostNotFound => not_sent("there is no host of that name"),
             ureq::Error::ConnectionFailed => not_sent("no connection could be made"),
             ureq::Error::Timeout(Timeout::Resolve | Timeout::Connect) => not_sent("it did not answer to a connection"),
@@ -392,7 +392,7 @@ impl<'a> Sender<'a> {
     /// A server may repeat in its answer what we sent.
     fn without_secrets(&self, text: &str) -> String {
         match &self.endpoint.bearer {
-            Some(Secret(bearer)) => text.replace(bearer.as_str(), "***"),
+            Some(BearerToken(bearer)) => text.replace(bearer.as_str(), "***"),
             None => text.to_string(),
         }
     }

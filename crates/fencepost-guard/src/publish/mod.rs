@@ -56,7 +56,7 @@ pub struct Writer {
 
 /// What every fenced write is asked with.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct WriteRequest {
     pub writer: Writer,
     pub mode: Mode,
     /// The operation's name, by which a repetition is recognised.
@@ -67,7 +67,7 @@ pub struct Request {
     pub dry_run: bool,
 }
 
-impl Request {
+impl WriteRequest {
     /// The write of a payload with this digest. `replaces` says that writing it again changes nothing.
     pub fn write(&self, digest: String, replaces: bool) -> Write {
         let Writer { store, job, token, run, host } = self.writer.clone();

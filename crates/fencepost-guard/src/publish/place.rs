@@ -11,7 +11,7 @@ use nix::sys::statvfs::statvfs;
 
 use super::PublishError;
 use super::folder::Folder;
-use super::walk::{Distrust, Walk, walk};
+use super::walk::{PathDistrust, PathWalk, walk};
 
 /// What our own files beside a target have in their names.
 const OURS: &str = ".fencepost-";
@@ -20,18 +20,18 @@ const OURS: &str = ".fencepost-";
 const LONGER_BYTES: usize = 48;
 
 /// The place of one target. What belongs to it stands in the same directory, so that a rename is all it takes.
-pub(super) struct Place {
+pub(super) struct TargetPlace {
     /// For messages. Every operation uses the open directory and the name.
     pub target: PathBuf,
     pub folder: Folder,
     pub name: OsString,
-    distrust: Option<Distrust>,
+    distrust: Option<PathDistrust>,
     /// The sort of shared file system it is on, where `flock` may mean nothing to other machines.
     shared: Option<&'static str>,
     in_work_tree: bool,
 }
 
-impl Place {
+impl TargetPlace {
     /// The place of a file. Symbolic links are followed first, so that all names of a file share a fence.
     pub fn of_file(path: &Path) -> Result<Self, PublishError> {
         let walked = walk(path, true)?;
@@ -53,8 +53,8 @@ impl Place {
         Self::at(walk(path, false)?)
     }
 
-    fn at(walked: Walk) -> Result<Self, PublishError> {
-        let Walk { folder, name, distrust } = walked;
+    fn at(walked: PathWalk) -> Result<Self, PublishError> {
+        let PathWalk { folder, name, distrust } = walked;
         let (target, directory) = (folder.shown(&name), folder.path().to_path_buf());
         check_name(&target, &directory)?;
         if let Some((service, sign)) = sync_folder(&directory) {
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn refusal(place: Result<Place, PublishError>) -> String {
+    fn refusal(place: Result<TargetPlace, PublishError>) -> String {
         match place {
             Err(PublishError::Usage(why)) => why,
             Err(other) => panic!("{other}"),
@@ -187,12 +187,16 @@ mod tests {
             std::os::unix::fs::symlink(target, root.join(link)).unwrap();
         }
         for link in ["one", "two", "real/up", "far"] {
-            assert_eq!(Place::of_file(&root.join(link)).unwrap().target, root.join("real/file"), "{link}, dangling");
+            assert_eq!(
+                TargetPlace::of_file(&root.join(link)).unwrap().target,
+                root.join("real/file"),
+                "{link}, dangling"
+            );
         }
         fs::write(root.join("real/file"), "").unwrap();
-        assert_eq!(Place::of_file(&root.join("far")).unwrap().target, root.join("real/file"));
+        assert_eq!(TargetPlace::of_file(&root.join("far")).unwrap().target, root.join("real/file"));
         std::os::unix::fs::symlink("round", root.join("round")).unwrap();
-        assert!(refusal(Place::of_file(&root.join("round"))).contains("circle"));
+        assert!(refusal(TargetPlace::of_file(&root.join("round"))).contains("circle"));
     }
 
     #[test]
@@ -210,19 +214,19 @@ mod tests {
             (".a.fencepost-fence", "fencepost itself"),
             ("a.fencepost-new-1", "fencepost itself"),
         ] {
-            let refused = refusal(Place::of_file(&directory.path().join(path)));
+            let refused = refusal(TargetPlace::of_file(&directory.path().join(path)));
             assert!(refused.contains(why), "{path}: {refused}");
         }
         let versions = directory.path().join(".site.fencepost-versions");
         fs::create_dir(&versions).unwrap();
-        assert!(refusal(Place::of_file(&versions.join("page"))).contains("as a whole"));
+        assert!(refusal(TargetPlace::of_file(&versions.join("page"))).contains("as a whole"));
     }
 
     #[test]
     fn a_name_must_leave_room_for_ours() {
         let directory = tempfile::tempdir().unwrap();
-        assert!(Place::of_file(&directory.path().join("n".repeat(255 - LONGER_BYTES))).is_ok());
-        let refused = refusal(Place::of_file(&directory.path().join("n".repeat(256 - LONGER_BYTES))));
+        assert!(TargetPlace::of_file(&directory.path().join("n".repeat(255 - LONGER_BYTES))).is_ok());
+        let refused = refusal(TargetPlace::of_file(&directory.path().join("n".repeat(256 - LONGER_BYTES))));
         assert!(refused.contains("207 is the most"), "{refused}");
     }
 
@@ -240,29 +244,29 @@ mod tests {
         ] {
             let deep = directory.path().join(name).join("deep");
             fs::create_dir_all(&deep).unwrap();
-            assert!(refusal(Place::of_file(&deep.join("file"))).contains("other machines"), "{name}");
+            assert!(refusal(TargetPlace::of_file(&deep.join("file"))).contains("other machines"), "{name}");
         }
         for name in ["Dropboxes", "OneDrives", "drive", "dropbox"] {
             let plain = directory.path().join(name);
             fs::create_dir_all(plain.join(".dropbox")).unwrap();
-            assert!(Place::of_file(&plain.join("file")).is_ok(), "{name}");
+            assert!(TargetPlace::of_file(&plain.join("file")).is_ok(), "{name}");
         }
         for mark in [".stfolder", ".dropbox.cache"] {
             let marked = directory.path().join(format!("with{mark}"));
             fs::create_dir_all(marked.join(mark)).unwrap();
             fs::create_dir_all(marked.join("deep")).unwrap();
-            assert!(refusal(Place::of_file(&marked.join("deep/file"))).contains(mark));
+            assert!(refusal(TargetPlace::of_file(&marked.join("deep/file"))).contains(mark));
         }
         let marked = directory.path().join("marked");
         fs::create_dir(&marked).unwrap();
         fs::write(marked.join(".dropbox"), "").unwrap();
-        assert!(refusal(Place::of_file(&marked.join("file"))).contains("Dropbox"));
+        assert!(refusal(TargetPlace::of_file(&marked.join("file"))).contains("Dropbox"));
     }
 
     #[test]
     fn on_a_shared_file_system_the_check_is_only_gated_and_that_is_said() {
         let directory = tempfile::tempdir().unwrap();
-        let place = |shared| Place { shared, ..Place::of_file(&directory.path().join("b")).unwrap() };
+        let place = |shared| TargetPlace { shared, ..TargetPlace::of_file(&directory.path().join("b")).unwrap() };
         assert_eq!(place(None).level(), Level::Atomic);
         assert!(place(None).remarks().is_empty());
         assert_eq!(place(Some("NFS")).level(), Level::Gated);

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use fencepost_core::fence::{Fence, Level};
 use fencepost_store::redis as store;
-use fencepost_store::redis::Connection;
+use fencepost_store::redis::RedisConnection;
 use redis::{RedisError, Value};
 
-use super::{PublishError, Receipt, Remembered, Request, WriteTarget, Written, digest};
+use super::{PublishError, Receipt, Remembered, WriteRequest, WriteTarget, Written, digest};
 use crate::clock;
 
 /// The most bytes of a value. It is held in memory, here and in the server.
@@ -35,13 +35,13 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(300);
 
 /// A server, and how to get in.
 #[derive(Clone, Debug)]
-pub struct Server(store::Server);
+pub struct RedisDestination(store::RedisServer);
 
-impl Server {
+impl RedisDestination {
     /// Reads a URL. Errors hold no password. Where it has none, `REDISCLI_AUTH` is taken, as redis-cli does.
     pub fn parse(url: &str) -> Result<Self, PublishError> {
         let wrong = |text: String| PublishError::Usage(format!("--url: {text} Nothing was changed."));
-        let server = store::Server::parse(url, None).map_err(wrong)?;
+        let server = store::RedisServer::parse(url, None).map_err(wrong)?;
         server.must_be_private().map_err(PublishError::Failed)?;
         Ok(Self(server))
     }
@@ -54,25 +54,30 @@ impl Server {
 
 /// A connection to a server that may be written to.
 #[expect(missing_debug_implementations, reason = "a connection shows nothing worth seeing")]
-pub struct Session {
-    connection: Connection,
-    server: Server,
+pub struct RedisSession {
+    connection: RedisConnection,
+    server: RedisDestination,
     /// The server may throw any key away when its memory is full, the fence included.
     forgetful: Option<String>,
 }
 
 /// Sets a key, if its fence allows that.
-pub fn publish(request: &Request, server: &Server, key: &str, value: &[u8]) -> Result<Receipt, PublishError> {
+pub fn publish(
+    request: &WriteRequest,
+    server: &RedisDestination,
+    key: &str,
+    value: &[u8],
+) -> Result<Receipt, PublishError> {
     let keys = Keys::of(key)?;
     if value.len() > VALUE_BYTES_MAX {
         return Err(PublishError::Usage("The value has more than 256 MiB; nothing was changed.".to_string()));
     }
-    Session::open(server)?.publish(request, &keys, value)
+    RedisSession::open(server)?.publish(request, &keys, value)
 }
 
-impl Session {
+impl RedisSession {
     /// Connects, and refuses a replica.
-    pub fn open(server: &Server) -> Result<Self, PublishError> {
+    pub fn open(server: &RedisDestination) -> Result<Self, PublishError> {
         let mut connection = connect(server).map_err(|error| failed("connect to", server, &error))?;
         let facts: Result<String, _> = redis::cmd("INFO").query(&mut connection);
         // A user may be forbidden to ask. Then a replica refuses the write itself.
@@ -97,7 +102,7 @@ impl Session {
     }
 
     /// Sets value and fence, both or neither.
-    pub fn publish(&mut self, request: &Request, keys: &Keys, value: &[u8]) -> Result<Receipt, PublishError> {
+    pub fn publish(&mut self, request: &WriteRequest, keys: &Keys, value: &[u8]) -> Result<Receipt, PublishError> {
         let seen = self.read(keys)?;
         super::publish(request, RedisTarget { session: self, keys, value, seen, rounds: 0 })
     }
@@ -181,7 +186,7 @@ impl Session {
 
 /// One write: a key with its new value.
 struct RedisTarget<'a> {
-    session: &'a mut Session,
+    session: &'a mut RedisSession,
     keys: &'a Keys,
     value: &'a [u8],
     /// The fence as it was last read.
@@ -266,12 +271,12 @@ fn tag(key: &str) -> &str {
     inner.filter(|inner| !inner.is_empty()).unwrap_or(key)
 }
 
-fn connect(server: &Server) -> Result<Connection, RedisError> {
+fn connect(server: &RedisDestination) -> Result<RedisConnection, RedisError> {
     server.0.connect(CONNECT_PATIENCE, ANSWER_PATIENCE)
 }
 
 fn eval(
-    connection: &mut Connection,
+    connection: &mut RedisConnection,
     keys: &Keys,
     expected: Option<&[u8]>,
     fence: &[u8],
@@ -290,7 +295,7 @@ fn eval(
     })
 }
 
-fn failed(what: &str, server: &Server, error: &RedisError) -> PublishError {
+fn failed(what: &str, server: &RedisDestination, error: &RedisError) -> PublishError {
     PublishError::Failed(format!("Cannot {what} {} ({}); nothing was changed.", server.shown(), words(error)))
 }
 
@@ -317,9 +322,9 @@ mod tests {
 
     #[test]
     fn no_password_is_shown() {
-        let server = Server::parse("rediss://app:s3cret@db:6379/0").unwrap();
+        let server = RedisDestination::parse("rediss://app:s3cret@db:6379/0").unwrap();
         assert_eq!(server.shown(), "rediss://app:***@db:6379/0");
-        let wrong = Server::parse("redis://app:s3cret@db:s3cret/x").unwrap_err();
+        let wrong = RedisDestination::parse("redis://app:s3cret@db:s3cret/x").unwrap_err();
         assert!(!wrong.to_string().contains("s3cret"), "{wrong}");
     }
 }

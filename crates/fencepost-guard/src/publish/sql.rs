@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use fencepost_core::fence::{Fence, Level};
 
-use super::{PublishError, Receipt, Remembered, Request, WriteTarget, Written, digest};
-use postgres::Server;
+use super::{PublishError, Receipt, Remembered, WriteRequest, WriteTarget, Written, digest};
+use postgres::PostgresDestination;
 
 /// The most bytes of statements that are taken at once. They are held in memory, here and in the server.
 pub const STATEMENTS_BYTES_MAX: usize = 64 << 20;
@@ -21,7 +21,7 @@ pub const STATEMENTS_BYTES_MAX: usize = 64 << 20;
 /// A database that can be written to.
 #[derive(Clone, Debug)]
 pub enum Database {
-    Postgres(Box<Server>),
+    Postgres(Box<PostgresDestination>),
     Sqlite(PathBuf),
 }
 
@@ -31,7 +31,7 @@ impl Database {
         match url.split_once(':') {
             Some(("sqlite", path)) => sqlite::find(path).map(Self::Sqlite),
             Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => {
-                Server::parse(url).map(|server| Self::Postgres(Box::new(server)))
+                PostgresDestination::parse(url).map(|server| Self::Postgres(Box::new(server)))
             }
             _ => Err(PublishError::Usage(
                 "--url names no database that publish sql knows: write postgres://user@host/database or sqlite:PATH."
@@ -59,7 +59,7 @@ impl Database {
 
 /// Runs the statements, if the fence of `resource` allows that.
 pub fn publish(
-    request: &Request,
+    request: &WriteRequest,
     database: &Database,
     resource: Option<&str>,
     statements: &[u8],
@@ -70,10 +70,10 @@ pub fn publish(
             let (request, statements) = (request.clone(), statements.to_string());
             let (own, resource) = (server.clone(), resource.map(str::to_string));
             postgres::within(server, move |progress| {
-                postgres::Session::begin(&own, &progress)?.publish(&request, resource.as_deref(), &statements)
+                postgres::PostgresSession::begin(&own, &progress)?.publish(&request, resource.as_deref(), &statements)
             })
         }
-        Database::Sqlite(path) => sqlite::Session::open(path, request.dry_run)?.publish(
+        Database::Sqlite(path) => sqlite::SqliteSession::open(path, request.dry_run)?.publish(
             request,
             resource.unwrap_or(&database.resource()),
             statements,

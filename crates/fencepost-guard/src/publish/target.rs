@@ -3,7 +3,7 @@
 use fencepost_core::fence::{Fence, Level, Strict, Verdict, judge};
 use fencepost_core::format::Unreadable;
 
-use super::{PublishError, Receipt, Request};
+use super::{PublishError, Receipt, WriteRequest};
 
 /// A place that fenced writes go to, opened for one write.
 ///
@@ -97,13 +97,13 @@ pub fn is_damaged(why: &Unreadable) -> bool {
 }
 
 /// Writes to an opened target, if its fence allows that. In a dry run, says whether it would.
-pub fn publish<T: WriteTarget>(request: &Request, mut target: T) -> Result<Receipt, PublishError> {
+pub fn publish<T: WriteTarget>(request: &WriteRequest, mut target: T) -> Result<Receipt, PublishError> {
     let (fence, already_applied) = decide(request, &mut target)?;
     Ok(Receipt { level: target.level(), fence, already_applied, remarks: target.remarks() })
 }
 
 /// The fence of the write, and whether it was applied before.
-fn decide<T: WriteTarget>(request: &Request, target: &mut T) -> Result<(Fence, bool), PublishError> {
+fn decide<T: WriteTarget>(request: &WriteRequest, target: &mut T) -> Result<(Fence, bool), PublishError> {
     loop {
         let seen = match target.remembered()? {
             Remembered::Nothing => None,
@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    fn request(token: u64) -> Request {
+    fn request(token: u64) -> WriteRequest {
         let writer = Writer {
             store: StoreId(Uuid::from_u128(1)),
             job: Job::shared(Name::new("report").unwrap()),
@@ -184,7 +184,7 @@ mod tests {
             run: RunId(Uuid::from_u128(u128::from(token))),
             host: "h".to_string(),
         };
-        Request { writer, mode: Mode::Many, op: None, adopt: false, dry_run: false }
+        WriteRequest { writer, mode: Mode::Many, op: None, adopt: false, dry_run: false }
     }
 
     fn written(token: u64) -> Cell {
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_dry_run_writes_nothing() {
-        let dry = |token| Request { dry_run: true, ..request(token) };
+        let dry = |token| WriteRequest { dry_run: true, ..request(token) };
         let mut cell = Cell::default();
         assert!(!publish(&dry(5), &mut cell).unwrap().already_applied);
         let mut cell = Cell { content: None, ..written(5) };
@@ -230,7 +230,7 @@ mod tests {
             let text = publish(&request(5), &mut cell).unwrap_err().to_string();
             assert!(text.contains("The fence of the cell cannot be read"), "{text}");
             assert_eq!(text.contains("--adopt"), adoptable, "{text}");
-            let adopted = publish(&Request { adopt: true, ..request(5) }, &mut cell);
+            let adopted = publish(&WriteRequest { adopt: true, ..request(5) }, &mut cell);
             assert_eq!(adopted.is_ok(), adoptable, "{adopted:?}");
         }
     }

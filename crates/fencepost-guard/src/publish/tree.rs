@@ -16,10 +16,10 @@ use fencepost_core::fence::{Fence, Level};
 
 use super::folder::Folder;
 use super::lock::{Lock, PATIENCE};
-use super::place::{Place, failed, usage};
-use super::{PublishError, Receipt, Remembered, Request, WriteTarget, Written, target};
+use super::place::{TargetPlace, failed, usage};
+use super::{PublishError, Receipt, Remembered, WriteRequest, WriteTarget, Written, target};
 use copy::Copied;
-use versions::{Draft, LOCK, Versions};
+use versions::{LOCK, TreeDraft, Versions};
 
 /// How a tree is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +37,8 @@ impl Default for Options {
 }
 
 /// Makes `path` lead to a copy of the directory `source`, if the fence allows that.
-pub fn publish(request: &Request, source: &Path, path: &Path, options: Options) -> Result<Receipt, PublishError> {
-    let mut versions = Versions::of(Place::of_tree(path)?)?;
+pub fn publish(request: &WriteRequest, source: &Path, path: &Path, options: Options) -> Result<Receipt, PublishError> {
+    let mut versions = Versions::of(TargetPlace::of_tree(path)?)?;
     let source = source_of(source, &versions)?;
     versions.current()?;
     if request.dry_run {
@@ -46,7 +46,7 @@ pub fn publish(request: &Request, source: &Path, path: &Path, options: Options) 
         return target::publish(request, TreeTarget { versions: &versions, copied, keep: options.keep, ready: None });
     }
     let home = versions.prepare()?;
-    let (draft, copied) = Draft::copy(&home, &source)?;
+    let (draft, copied) = TreeDraft::copy(&home, &source)?;
     let lock = Lock::take(&home, LOCK.as_ref(), &versions.place.target, options.patience)?;
     let ready = Some(ReadyVersion { draft, lock, home: &home });
     target::publish(request, TreeTarget { versions: &versions, copied, keep: options.keep, ready })
@@ -63,7 +63,7 @@ struct TreeTarget<'a> {
 
 /// The flushed version, and the lock under which it is switched to.
 struct ReadyVersion<'a> {
-    draft: Draft<'a>,
+    draft: TreeDraft<'a>,
     lock: Lock,
     home: &'a Folder,
 }

@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use nix::unistd::geteuid;
 
 use super::PublishError;
-use super::folder::{Folder, Seen};
+use super::folder::{Folder, FolderEntry};
 use super::place::{failed, usage};
 
 /// How many symbolic links are followed before they are taken for a circle, as the kernel does.
@@ -24,16 +24,16 @@ const OTHERS_WRITE: u32 = 0o022;
 
 /// Where a path leads: a directory, and a name in it that need not exist yet.
 #[derive(Debug)]
-pub(super) struct Walk {
+pub(super) struct PathWalk {
     pub folder: Folder,
     pub name: OsString,
     /// Why a write there is not safe. A reader need not care.
-    pub distrust: Option<Distrust>,
+    pub distrust: Option<PathDistrust>,
 }
 
 /// What another user could use to redirect a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Distrust {
+pub(super) struct PathDistrust {
     path: PathBuf,
     owner: u32,
     what: Danger,
@@ -47,7 +47,7 @@ enum Danger {
     Planted,
 }
 
-impl Distrust {
+impl PathDistrust {
     /// The refusal, with the owner and the next step. Nothing was written before it.
     pub fn refusal(&self, target: &Path) -> PublishError {
         let (path, owner) = (self.path.display(), User::shown(self.owner));
@@ -72,7 +72,7 @@ impl Distrust {
 }
 
 /// Walks to the directory of the target. `follow`: a last symbolic link is followed as well.
-pub(super) fn walk(path: &Path, follow: bool) -> Result<Walk, PublishError> {
+pub(super) fn walk(path: &Path, follow: bool) -> Result<PathWalk, PublishError> {
     let bytes = path.as_os_str().as_bytes();
     let named = path.file_name().is_some() && !bytes.ends_with(b"/") && !bytes.ends_with(b"/.");
     if !named {
@@ -96,7 +96,7 @@ struct Walker {
     folder: Folder,
     ahead: VecDeque<OsString>,
     links: usize,
-    distrust: Option<Distrust>,
+    distrust: Option<PathDistrust>,
 }
 
 impl Walker {
@@ -133,7 +133,7 @@ impl Walker {
         Ok(None)
     }
 
-    fn follow(&mut self, part: &OsStr, link: &Seen) -> io::Result<()> {
+    fn follow(&mut self, part: &OsStr, link: &FolderEntry) -> io::Result<()> {
         self.links += 1;
         if self.links > LINKS_MAX {
             return Err(Errno::ELOOP.into());
@@ -154,7 +154,7 @@ impl Walker {
     }
 
     /// The directory of the target itself, and what is there already.
-    fn arrive(mut self, name: OsString) -> Result<Walk, PublishError> {
+    fn arrive(mut self, name: OsString) -> Result<PathWalk, PublishError> {
         let judge = |walker: &mut Self| -> io::Result<()> {
             walker.judge_directory(true)?;
             walker.folder = walker.folder.readable()?;
@@ -164,7 +164,7 @@ impl Walker {
             Ok(())
         };
         judge(&mut self).map_err(|error| failed("open", self.folder.path(), &error))?;
-        Ok(Walk { folder: self.folder, name, distrust: self.distrust })
+        Ok(PathWalk { folder: self.folder, name, distrust: self.distrust })
     }
 
     /// While root writes, no other user may be able to replace anything on the way. In a sticky directory that the path
@@ -177,12 +177,12 @@ impl Walker {
     }
 
     fn distrust(&mut self, path: PathBuf, owner: u32, what: Danger) {
-        self.distrust.get_or_insert(Distrust { path, owner, what });
+        self.distrust.get_or_insert(PathDistrust { path, owner, what });
     }
 }
 
 /// What root may not write in: a directory that another user owns or may write.
-pub(super) fn of_root(folder: &Folder, is_last: bool) -> io::Result<Option<Distrust>> {
+pub(super) fn of_root(folder: &Folder, is_last: bool) -> io::Result<Option<PathDistrust>> {
     if !geteuid().is_root() {
         return Ok(None);
     }
@@ -190,11 +190,11 @@ pub(super) fn of_root(folder: &Folder, is_last: bool) -> io::Result<Option<Distr
     let passed_safely = found.mode() & STICKY != 0 && !is_last;
     let open = found.mode() & OTHERS_WRITE != 0 && !passed_safely;
     let path = folder.path().to_path_buf();
-    Ok((found.uid() != 0 || open).then_some(Distrust { path, owner: found.uid(), what: Danger::Directory }))
+    Ok((found.uid() != 0 || open).then_some(PathDistrust { path, owner: found.uid(), what: Danger::Directory }))
 }
 
 /// What another user put in a sticky directory, where only its owner can remove it.
-pub(super) fn planted(folder: &Folder, name: &OsStr) -> io::Result<Option<Distrust>> {
+pub(super) fn planted(folder: &Folder, name: &OsStr) -> io::Result<Option<PathDistrust>> {
     let around = folder.metadata()?;
     if around.mode() & STICKY == 0 || around.mode() & OTHERS_WRITE == 0 {
         return Ok(None);
@@ -203,7 +203,7 @@ pub(super) fn planted(folder: &Folder, name: &OsStr) -> io::Result<Option<Distru
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
         Ok(found) if is_expected(&found, &around) => Ok(None),
-        Ok(found) => Ok(Some(Distrust { path: folder.shown(name), owner: found.uid(), what: Danger::Planted })),
+        Ok(found) => Ok(Some(PathDistrust { path: folder.shown(name), owner: found.uid(), what: Danger::Planted })),
     }
 }
 

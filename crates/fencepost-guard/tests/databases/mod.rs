@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use fencepost_guard::publish::Request;
+use fencepost_guard::publish::WriteRequest;
 use fencepost_guard::publish::sql::Database;
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -17,7 +17,7 @@ pub fn set(token: u64) -> String {
     format!("INSERT INTO log (token) VALUES ({token}); UPDATE content SET token = {token};")
 }
 
-pub fn of(request: &Request) -> String {
+pub fn of(request: &WriteRequest) -> String {
     set(request.writer.token.number())
 }
 

@@ -1,12 +1,12 @@
 //! Five calls that find out a store which does not compare at all.
 
-use super::{Outcome, Violation, Wrong, fresh_space};
+use super::{BrokenContract, CheckOutcome, Wrong, fresh_space};
 use crate::{Key, Store, Swapped};
 
 /// Creates a key twice and swaps it by an old version: the second creation and the old swap must be lost. It is for the
 /// first use of a store, where the whole suite would take too long.
-pub fn canary(store: &dyn Store) -> Result<(), Violation> {
-    let violated = |wrong: Wrong| Violation {
+pub fn canary(store: &dyn Store) -> Result<(), BrokenContract> {
+    let violated = |wrong: Wrong| BrokenContract {
         check: "canary",
         sentence: "Replaces what stands under `key` if its version is `expected`.",
         detail: wrong.detail,
@@ -24,7 +24,7 @@ pub fn canary(store: &dyn Store) -> Result<(), Violation> {
     sung.map_err(violated)
 }
 
-fn sing(store: &dyn Store, key: &Key) -> Outcome {
+fn sing(store: &dyn Store, key: &Key) -> CheckOutcome {
     let wrong = |text: &str| Err(Wrong::from(text.to_string()));
     let Swapped::Won(Some(old)) = store.swap(key, None, Some(b"one"))?.value else {
         return wrong("A swap of nothing into something was not won.");

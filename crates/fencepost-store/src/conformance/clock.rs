@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use super::{Bench, Check, Outcome, ensure};
+use super::{Bench, Check, CheckOutcome, ensure};
 use crate::StoreClock;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -21,7 +21,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-fn every_answer_or_none(bench: &Bench<'_>) -> Outcome {
+fn every_answer_or_none(bench: &Bench<'_>) -> CheckOutcome {
     let key = bench.key("a");
     let read = bench.store.read(&key)?.clock.is_some();
     let won = bench.store.swap(&key, None, Some(b"1"))?.clock.is_some();
@@ -33,7 +33,7 @@ fn every_answer_or_none(bench: &Bench<'_>) -> Outcome {
 }
 
 /// Over two handles, because each must carry the store's clock and not one of its own.
-fn never_goes_back(bench: &Bench<'_>) -> Outcome {
+fn never_goes_back(bench: &Bench<'_>) -> CheckOutcome {
     let key = bench.key("a");
     let other = (bench.open)()?;
     let mut last: Option<StoreClock> = None;

@@ -1,6 +1,6 @@
 //! Keys that nearly collide.
 
-use super::{Bench, Check, Outcome};
+use super::{Bench, Check, CheckOutcome};
 use crate::{Entry, Version};
 
 pub(super) const CHECKS: &[Check] =
@@ -8,7 +8,7 @@ pub(super) const CHECKS: &[Check] =
 
 /// Names whose keys a careless store would put into one place: a directory and a file of the same name, names that
 /// differ in case only, names with a meaning of their own, the longest names, and names that share a long beginning.
-fn near_keys_are_apart(bench: &Bench<'_>) -> Outcome {
+fn near_keys_are_apart(bench: &Bench<'_>) -> CheckOutcome {
     let longest = ["z".repeat(128), format!("{}y", "z".repeat(127)), "A/".repeat(64), "a/".repeat(64), "Aa".repeat(64)];
     let awkward = [
         "a", "A", "a/b", "a/B", "a/b/c", "a.b", "a:b", "a-b", "a_b", "a/", "x", "x.lock", "x.tmp", "x-wal", "HEAD",

@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use super::{Bench, Check, Effort, Outcome, Wrong, ensure, patiently};
+use super::{Bench, Check, CheckOutcome, Effort, Wrong, ensure, patiently};
 use crate::{Entry, Key, Store, Swapped};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -38,7 +38,7 @@ fn size(effort: Effort) -> (usize, usize, usize) {
     }
 }
 
-fn one_creator_wins(bench: &Bench<'_>) -> Outcome {
+fn one_creator_wins(bench: &Bench<'_>) -> CheckOutcome {
     let handles = (0..CREATORS).map(|_| (bench.open)()).collect::<Result<Vec<_>, _>>()?;
     let (rounds, ..) = size(bench.effort);
     for round in 0..rounds {
@@ -57,7 +57,7 @@ fn one_creator_wins(bench: &Bench<'_>) -> Outcome {
 }
 
 /// One has won, and all the others were told of it.
-fn judge_creation(bench: &Bench<'_>, key: &Key, ended: &[Swapped]) -> Outcome {
+fn judge_creation(bench: &Bench<'_>, key: &Key, ended: &[Swapped]) -> CheckOutcome {
     let winners: Vec<usize> = (0..ended.len()).filter(|at| matches!(ended[*at], Swapped::Won(_))).collect();
     let &[winner] = winners.as_slice() else {
         return Err(
@@ -76,7 +76,7 @@ fn judge_creation(bench: &Bench<'_>, key: &Key, ended: &[Swapped]) -> Outcome {
     bench.stands(key, Some(&entry))
 }
 
-fn no_increment_is_lost(bench: &Bench<'_>) -> Outcome {
+fn no_increment_is_lost(bench: &Bench<'_>) -> CheckOutcome {
     let key = &bench.key("counter");
     let (_, counters, increments) = size(bench.effort);
     let handles = (0..counters).map(|_| (bench.open)()).collect::<Result<Vec<_>, _>>()?;
@@ -92,14 +92,14 @@ fn no_increment_is_lost(bench: &Bench<'_>) -> Outcome {
     sum_is(bench, key, counters * increments)
 }
 
-fn one_handle_serves_several_threads(bench: &Bench<'_>) -> Outcome {
+fn one_handle_serves_several_threads(bench: &Bench<'_>) -> CheckOutcome {
     let key = &bench.key("counter");
     let (threads, increments) = (8, 5);
     all((0..threads).map(|_| move || count_up(&bench.store, key, increments)))?;
     sum_is(bench, key, threads * increments)
 }
 
-fn count_up(store: &dyn Store, key: &Key, times: usize) -> Outcome {
+fn count_up(store: &dyn Store, key: &Key, times: usize) -> CheckOutcome {
     for _ in 0..times {
         let mut current = patiently(|| store.read(key))?;
         loop {
@@ -115,7 +115,7 @@ fn count_up(store: &dyn Store, key: &Key, times: usize) -> Outcome {
 }
 
 /// Reads all the while: a later read never shows an earlier state.
-fn watch(store: &dyn Store, key: &Key, counting: &AtomicBool) -> Outcome {
+fn watch(store: &dyn Store, key: &Key, counting: &AtomicBool) -> CheckOutcome {
     let mut last = 0;
     while counting.load(Ordering::Acquire) {
         let found = number(patiently(|| store.read(key))?.as_ref())?;
@@ -126,7 +126,7 @@ fn watch(store: &dyn Store, key: &Key, counting: &AtomicBool) -> Outcome {
     Ok(())
 }
 
-fn sum_is(bench: &Bench<'_>, key: &Key, sum: usize) -> Outcome {
+fn sum_is(bench: &Bench<'_>, key: &Key, sum: usize) -> CheckOutcome {
     let found = number(bench.read(key)?.as_ref())?;
     ensure(found == sum, || format!("After {sum} increments that were all won, the counter stands at {found}."))
 }

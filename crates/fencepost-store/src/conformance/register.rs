@@ -1,6 +1,6 @@
 //! One key, one caller: what `read` and `swap` say.
 
-use super::{Bench, Check, Outcome, ensure};
+use super::{Bench, Check, CheckOutcome, ensure};
 use crate::{Entry, Swapped, Version};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -32,7 +32,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-fn reads_what_stands(bench: &Bench<'_>) -> Outcome {
+fn reads_what_stands(bench: &Bench<'_>) -> CheckOutcome {
     let key = bench.key("a");
     bench.stands(&key, None)?;
     let version = bench.put(&key, None, b"one")?;
@@ -41,7 +41,7 @@ fn reads_what_stands(bench: &Bench<'_>) -> Outcome {
     bench.stands(&key, Some(&Entry { bytes: b"two".to_vec(), version }))
 }
 
-fn creates_only_where_nothing_is(bench: &Bench<'_>) -> Outcome {
+fn creates_only_where_nothing_is(bench: &Bench<'_>) -> CheckOutcome {
     let key = bench.key("a");
     let version = bench.put(&key, None, b"one")?;
     let current = Entry { bytes: b"one".to_vec(), version };
@@ -50,7 +50,7 @@ fn creates_only_where_nothing_is(bench: &Bench<'_>) -> Outcome {
     bench.refused(&key, None, None, Some(&current))
 }
 
-fn refuses_a_stale_swap(bench: &Bench<'_>) -> Outcome {
+fn refuses_a_stale_swap(bench: &Bench<'_>) -> CheckOutcome {
     let (key, other) = (bench.key("a"), bench.key("b"));
     let old = bench.put(&key, None, b"one")?;
     bench.refused(&other, Some(&old), Some(b"two"), None)?;
@@ -66,7 +66,7 @@ fn refuses_a_stale_swap(bench: &Bench<'_>) -> Outcome {
     Ok(())
 }
 
-fn removes(bench: &Bench<'_>) -> Outcome {
+fn removes(bench: &Bench<'_>) -> CheckOutcome {
     let key = bench.key("a");
     let version = bench.put(&key, None, b"one")?;
     bench.remove(&key, &version)?;
@@ -78,7 +78,7 @@ fn removes(bench: &Bench<'_>) -> Outcome {
     bench.put(&key, None, b"three").map(|_| ())
 }
 
-fn handles_see_each_other(bench: &Bench<'_>) -> Outcome {
+fn handles_see_each_other(bench: &Bench<'_>) -> CheckOutcome {
     let key = bench.key("a");
     let handles = [(bench.open)()?, (bench.open)()?, (bench.open)()?];
     let mut expected: Option<Version> = None;
@@ -97,7 +97,7 @@ fn handles_see_each_other(bench: &Bench<'_>) -> Outcome {
     Ok(())
 }
 
-fn outlives_its_handle(bench: &Bench<'_>) -> Outcome {
+fn outlives_its_handle(bench: &Bench<'_>) -> CheckOutcome {
     let key = bench.key("a");
     let brief = (bench.open)()?;
     let Swapped::Won(Some(version)) = brief.swap(&key, None, Some(b"one"))?.value else {

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Bench, Check, Outcome, PATIENCE, Wrong, ensure};
+use super::{Bench, Check, CheckOutcome, PATIENCE, Wrong, ensure};
 use crate::{Key, SCAN_KEYS_MAX};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -27,7 +27,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-fn lists_in_order(bench: &Bench<'_>) -> Outcome {
+fn lists_in_order(bench: &Bench<'_>) -> CheckOutcome {
     // Made out of order, and with signs on both sides of the letters.
     let mut keys: Vec<Key> =
         ["b", "a", "c/d", "B", "a0", "aa", "-", "_", "9", "c"].iter().map(|name| bench.key(name)).collect();
@@ -56,7 +56,7 @@ fn lists_in_order(bench: &Bench<'_>) -> Outcome {
     lists(bench, &narrow, keys.last(), usize::MAX, &[])
 }
 
-fn forgets_what_was_removed(bench: &Bench<'_>) -> Outcome {
+fn forgets_what_was_removed(bench: &Bench<'_>) -> CheckOutcome {
     let (gone, stays) = (bench.key("a"), bench.key("b"));
     let version = bench.put(&gone, None, b"1")?;
     bench.put(&stays, None, b"1")?;
@@ -64,7 +64,7 @@ fn forgets_what_was_removed(bench: &Bench<'_>) -> Outcome {
     settled(bench, &[stays])
 }
 
-fn lists_no_more_than_the_most(bench: &Bench<'_>) -> Outcome {
+fn lists_no_more_than_the_most(bench: &Bench<'_>) -> CheckOutcome {
     let mut keys: Vec<Key> = (0..=SCAN_KEYS_MAX).map(|number| bench.key(&format!("k{number:05}"))).collect();
     keys.sort();
     for key in &keys {
@@ -76,7 +76,7 @@ fn lists_no_more_than_the_most(bench: &Bench<'_>) -> Outcome {
     lists(bench, &bench.prefix(), most.last(), usize::MAX, rest)
 }
 
-fn lists(bench: &Bench<'_>, prefix: &str, after: Option<&Key>, limit: usize, expected: &[Key]) -> Outcome {
+fn lists(bench: &Bench<'_>, prefix: &str, after: Option<&Key>, limit: usize, expected: &[Key]) -> CheckOutcome {
     let found = bench.store.scan(prefix, after, limit)?.value;
     ensure(found == expected, || {
         let after = after.map_or("the beginning", Key::as_str);
@@ -89,7 +89,7 @@ fn lists(bench: &Bench<'_>, prefix: &str, after: Option<&Key>, limit: usize, exp
 }
 
 /// Waits until the whole listing is `expected`: that much a store may lag. What is listed must be in order meanwhile.
-fn settled(bench: &Bench<'_>, expected: &[Key]) -> Outcome {
+fn settled(bench: &Bench<'_>, expected: &[Key]) -> CheckOutcome {
     let begun = Instant::now();
     loop {
         let found = bench.store.scan(&bench.prefix(), None, usize::MAX)?.value;

@@ -1,6 +1,6 @@
 //! What a value may be.
 
-use super::{Bench, Check, Outcome, ensure};
+use super::{Bench, Check, CheckOutcome, ensure};
 use crate::{Entry, Fate, VALUE_BYTES_MAX};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -24,7 +24,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-fn any_bytes_come_back(bench: &Bench<'_>) -> Outcome {
+fn any_bytes_come_back(bench: &Bench<'_>) -> CheckOutcome {
     let every_byte: Vec<u8> = (0..=255).collect();
     let values: [&[u8]; 6] = [b"", b"\0", b"\r\n \n", &every_byte, b"\xff\xfe\xc3\x28", "{\"ü\": 1}\n".as_bytes()];
     for (number, bytes) in values.into_iter().enumerate() {
@@ -35,7 +35,7 @@ fn any_bytes_come_back(bench: &Bench<'_>) -> Outcome {
     Ok(())
 }
 
-fn takes_the_largest(bench: &Bench<'_>) -> Outcome {
+fn takes_the_largest(bench: &Bench<'_>) -> CheckOutcome {
     let key = bench.key("a");
     let version = bench.put(&key, None, &pattern(VALUE_BYTES_MAX))?;
     let found = bench.read(&key)?;
@@ -43,7 +43,7 @@ fn takes_the_largest(bench: &Bench<'_>) -> Outcome {
     ensure(whole, || format!("A value of {VALUE_BYTES_MAX} bytes did not come back as it was."))
 }
 
-fn refuses_one_byte_more(bench: &Bench<'_>) -> Outcome {
+fn refuses_one_byte_more(bench: &Bench<'_>) -> CheckOutcome {
     let (key, absent) = (bench.key("a"), bench.key("b"));
     let version = bench.put(&key, None, b"one")?;
     let current = Entry { bytes: b"one".to_vec(), version: version.clone() };

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Bench, Check, Outcome, ensure};
+use super::{Bench, Check, CheckOutcome, ensure};
 use crate::{Key, Version};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -22,7 +22,7 @@ pub(super) const CHECKS: &[Check] = &[
 
 /// A store whose versions are hashes of the content fails here: content that returns brings its version back, and a
 /// swap from long ago is won.
-fn never_reused_for_equal_bytes(bench: &Bench<'_>) -> Outcome {
+fn never_reused_for_equal_bytes(bench: &Bench<'_>) -> CheckOutcome {
     let key = bench.key("a");
     let mut seen = HashSet::new();
     let mut current: Option<Version> = None;
@@ -34,7 +34,7 @@ fn never_reused_for_equal_bytes(bench: &Bench<'_>) -> Outcome {
     Ok(())
 }
 
-fn never_reused_after_removal(bench: &Bench<'_>) -> Outcome {
+fn never_reused_after_removal(bench: &Bench<'_>) -> CheckOutcome {
     let key = bench.key("a");
     let mut seen = HashSet::new();
     for _ in 0..4 {
@@ -47,6 +47,6 @@ fn never_reused_after_removal(bench: &Bench<'_>) -> Outcome {
     Ok(())
 }
 
-fn fresh(key: &Key, seen: &mut HashSet<Version>, version: &Version) -> Outcome {
+fn fresh(key: &Key, seen: &mut HashSet<Version>, version: &Version) -> CheckOutcome {
     ensure(seen.insert(version.clone()), || format!("The version {version:?} of {key} was given twice."))
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use fencepost_core::hex;
 
 use super::DirStore;
-use super::versions::{DRAFT, Draft, read_regular};
+use super::versions::{DRAFT, DirDraft, read_regular};
 use crate::file_system::{shared_file_system, sync_folder};
 use crate::{StoreError, Trouble, fresh_version};
 
@@ -37,7 +37,7 @@ impl Modes {
     }
 }
 
-pub(super) struct Place {
+pub(super) struct DirPlace {
     pub(super) root: PathBuf,
     pub(super) shared: Option<&'static str>,
     pub(super) modes: Modes,
@@ -60,7 +60,7 @@ pub(super) fn check(path: &str) -> Result<(), String> {
 }
 
 /// Makes sure that there is a store, in a place that can be trusted. With `must_exist` none is created.
-pub(super) fn prepare(path: &Path, must_exist: bool) -> Result<Place, StoreError> {
+pub(super) fn prepare(path: &Path, must_exist: bool) -> Result<DirPlace, StoreError> {
     let path = &std::path::absolute(path).map_err(|error| unusable(path, &error))?;
     refuse_carried(path)?;
     if !path.exists() && !must_exist {
@@ -83,7 +83,7 @@ pub(super) fn prepare(path: &Path, must_exist: bool) -> Result<Place, StoreError
         None if must_exist => return Err(gone(path)),
         None => drop(make_mark(&root, &modes)?),
     }
-    Ok(Place { root, shared, modes })
+    Ok(DirPlace { root, shared, modes })
 }
 
 impl DirStore {
@@ -174,7 +174,7 @@ pub(super) fn make_mark(root: &Path, modes: &Modes) -> Result<String, StoreError
         }
     }
     let id = hex::encode(&fresh_version()?.0);
-    let draft = Draft::write(root, modes, format!("{LAYOUT}\n{id}\n").as_bytes()).map_err(failed)?;
+    let draft = DirDraft::write(root, modes, format!("{LAYOUT}\n{id}\n").as_bytes()).map_err(failed)?;
     match fs::hard_link(draft.path(), root.join(MARK)) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(failed(error)),
         _ => File::open(root).and_then(|directory| directory.sync_all()).map_err(failed),

@@ -4,13 +4,13 @@ use std::sync::Mutex;
 
 use super::*;
 
-fn store(root: &Path, keeping: Keeping) -> DirStore {
+fn store(root: &Path, keeping: VersionRetention) -> DirStore {
     let mut store = DirStore::open(root.to_str().unwrap(), &Access::default()).unwrap();
     store.keeping = keeping;
     store
 }
 
-const AT_ONCE: Keeping = Keeping { versions: 4, age: Duration::ZERO };
+const AT_ONCE: VersionRetention = VersionRetention { versions: 4, age: Duration::ZERO };
 
 fn put(store: &DirStore, key: &Key, bytes: &[u8]) {
     let found = store.read(key).unwrap().value.map(|entry| entry.version);
@@ -72,7 +72,7 @@ fn one_that_was_already_followed_has_won() {
     let mine = store.look(&store.directory(&key)).unwrap();
     put(&store, &key, b"3");
     let nonce = mine.stored.unwrap().nonce;
-    assert!(matches!(store.judge(&store.directory(&key), mine.newest, &nonce, &before), Ok(Verdict::Stands(_))));
+    assert!(matches!(store.judge(&store.directory(&key), mine.newest, &nonce, &before), Ok(Placement::Stands(_))));
 }
 
 /// Old versions are removed as fast as can be, so that writers fall behind all the time.

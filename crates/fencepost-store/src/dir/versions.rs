@@ -29,9 +29,9 @@ const REMOVALS_MAX: usize = 64;
 
 /// The random name of one version, as digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Nonce(String);
+pub(super) struct VersionNonce(String);
 
-impl Nonce {
+impl VersionNonce {
     pub(super) fn of(version: &Version) -> Self {
         Self(hex::encode(&version.0))
     }
@@ -47,15 +47,15 @@ impl Nonce {
 
 /// The content of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stored {
-    pub(super) nonce: Nonce,
+pub(super) struct VersionContent {
+    pub(super) nonce: VersionNonce,
     /// The version that this one was made for.
-    pub(super) previous: Option<Nonce>,
+    pub(super) previous: Option<VersionNonce>,
     /// `None`: the key was removed.
     pub(super) bytes: Option<Vec<u8>>,
 }
 
-impl Stored {
+impl VersionContent {
     /// A line, and the value.
     pub(super) fn encode(&self, number: u64) -> Vec<u8> {
         let previous = self.previous.as_ref().map_or("-", |previous| &previous.0);
@@ -70,12 +70,12 @@ impl Stored {
         let (line, bytes) = (std::str::from_utf8(&content[..end]).ok()?, &content[end + 1..]);
         let words: Vec<&str> = line.split(' ').collect();
         let ["fencepost", "1", said, nonce, previous, length] = words.as_slice() else { return None };
-        let previous = if *previous == "-" { None } else { Some(Nonce::parse(previous)?) };
+        let previous = if *previous == "-" { None } else { Some(VersionNonce::parse(previous)?) };
         let bytes = match *length {
             "-" => bytes.is_empty().then_some(None)?,
             length => (length.parse() == Ok(bytes.len())).then_some(Some(bytes.to_vec()))?,
         };
-        (said.parse() == Ok(number)).then_some(Self { nonce: Nonce::parse(nonce)?, previous, bytes })
+        (said.parse() == Ok(number)).then_some(Self { nonce: VersionNonce::parse(nonce)?, previous, bytes })
     }
 }
 
@@ -125,9 +125,9 @@ pub(super) fn list(directory: &Path) -> io::Result<Listing> {
 }
 
 /// Reads a version; `None` if it is not one that we wrote, whole.
-pub(super) fn read(directory: &Path, number: u64) -> io::Result<Option<Stored>> {
+pub(super) fn read(directory: &Path, number: u64) -> io::Result<Option<VersionContent>> {
     let content = read_regular(&path(directory, number), VERSION_BYTES_MAX)?;
-    Ok(content.and_then(|content| Stored::decode(number, &content)))
+    Ok(content.and_then(|content| VersionContent::decode(number, &content)))
 }
 
 /// The content of a file that fencepost can have written; `None` if it is none: a link, a FIFO, a device, or longer than
@@ -183,7 +183,7 @@ pub(super) fn irregular(root: &Path, directory: &Path) -> io::Result<Option<Path
 /// own tells it what changed before. That it fails is no matter.
 pub(super) fn refresh(directory: &Path, modes: &Modes) {
     if directory.is_dir() {
-        drop(Draft::create(directory, modes));
+        drop(DirDraft::create(directory, modes));
     }
 }
 
@@ -197,9 +197,9 @@ pub(super) fn mark_in_use(directory: &Path, modes: &Modes) -> io::Result<()> {
 
 /// A file without its final name. It is removed when it is no longer needed.
 #[derive(Debug)]
-pub(super) struct Draft(PathBuf);
+pub(super) struct DirDraft(PathBuf);
 
-impl Draft {
+impl DirDraft {
     /// Writes a file and flushes it.
     pub(super) fn write(directory: &Path, modes: &Modes, content: &[u8]) -> io::Result<Self> {
         let (draft, mut file) = Self::create(directory, modes)?;
@@ -210,7 +210,7 @@ impl Draft {
 
     fn create(directory: &Path, modes: &Modes) -> io::Result<(Self, File)> {
         let random = crate::fresh_version().map_err(|error| io::Error::other(error.detail))?;
-        let path = directory.join(format!("{DRAFT}{}", Nonce::of(&random).0));
+        let path = directory.join(format!("{DRAFT}{}", VersionNonce::of(&random).0));
         let file = OpenOptions::new().write(true).create_new(true).mode(modes.file).open(&path)?;
         let draft = Self(path);
         modes.give(&file)?;
@@ -222,7 +222,7 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for DirDraft {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fencepost_core::hex;
 
-use super::remote::Remote;
+use super::remote::GitRemote;
 use crate::git_runner::{GitAnswer, GitRunner, cannot_run};
 
 /// How long one call of git may take.
@@ -41,17 +41,17 @@ const HELPER: &str = "credential.helper=!f() { test \"$1\" = get || exit 0; echo
 #[derive(Debug)]
 pub(super) struct LocalRepository {
     directory: PathBuf,
-    remote: Remote,
+    remote: GitRemote,
     /// Made at the first call: it asks git which ssh to use.
     runner: OnceLock<GitRunner>,
 }
 
 impl LocalRepository {
-    pub(super) fn new(directory: PathBuf, remote: Remote) -> Self {
+    pub(super) fn new(directory: PathBuf, remote: GitRemote) -> Self {
         Self { directory, remote, runner: OnceLock::new() }
     }
 
-    pub(super) fn remote(&self) -> &Remote {
+    pub(super) fn remote(&self) -> &GitRemote {
         &self.remote
     }
 

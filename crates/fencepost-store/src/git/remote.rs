@@ -10,7 +10,7 @@ const UNDER: &str = "refs/fencepost";
 
 /// A repository elsewhere.
 #[derive(Debug)]
-pub(super) struct Remote {
+pub(super) struct GitRemote {
     url: String,
     under: String,
     login: Option<Login>,
@@ -23,7 +23,7 @@ pub(super) struct Login {
     pub(super) password: Option<Secret>,
 }
 
-impl Remote {
+impl GitRemote {
     /// Reads a URL that begins with `git+`. Errors hold no password.
     pub(super) fn parse(url: &str, password: Option<&Secret>) -> Result<Self, String> {
         let shown = redacted(url);
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn no_password_is_told_to_git_by_its_arguments() {
-        let parse = |url: &str, given: Option<&str>| Remote::parse(url, given.map(Secret::new).as_ref()).unwrap();
+        let parse = |url: &str, given: Option<&str>| GitRemote::parse(url, given.map(Secret::new).as_ref()).unwrap();
         let login = |user: &str, password: Option<&str>| {
             Some(Login { user: user.to_string(), password: password.map(Secret::new) })
         };
@@ -136,7 +136,7 @@ mod tests {
             "git+file:///r?a=b",
             "git+ssh://u:s3@h/r",
         ] {
-            let error = Remote::parse(wrong, None).unwrap_err();
+            let error = GitRemote::parse(wrong, None).unwrap_err();
             assert!(!error.contains("s3"), "{error}");
         }
     }

@@ -4,8 +4,8 @@ use fencepost_core::hex;
 use serde::Deserialize;
 use ureq::http::HeaderMap;
 
-use super::failure::Failure;
-use crate::declared::{Declared, Standing};
+use super::failure::HttpFailure;
+use crate::declared::{Property, Soundness};
 use crate::{Answer, Entry, Era, Key, SCAN_KEYS_MAX, StoreClock, Swapped, VALUE_BYTES_MAX, Version, Wall};
 
 /// The words of the protocol, with the status that each comes with.
@@ -17,7 +17,7 @@ const ERA_CHARS_MAX: usize = 64;
 
 /// An answer of the store to this very request.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(super) struct HttpReply {
     pub(super) word: String,
     pub(super) status: u16,
     version: Option<String>,
@@ -26,31 +26,31 @@ pub(super) struct Reply {
 }
 
 /// The reply to the request of that number, if it is one and tells of no failure.
-pub(super) fn of(number: &str, status: u16, headers: &HeaderMap, body: Vec<u8>) -> Result<Reply, Failure> {
+pub(super) fn of(number: &str, status: u16, headers: &HeaderMap, body: Vec<u8>) -> Result<HttpReply, HttpFailure> {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let Some(word) = header("Fencepost-Answer") else {
-        return Err(Failure::foreign(status, "its answer has no Fencepost-Answer"));
+        return Err(HttpFailure::foreign(status, "its answer has no Fencepost-Answer"));
     };
     if header("Fencepost-Request") != Some(number) {
-        return Err(Failure::foreign(status, "its answer is not for this request, as if a cache had given it"));
+        return Err(HttpFailure::foreign(status, "its answer is not for this request, as if a cache had given it"));
     }
     if word == "error" {
-        return Err(Failure::told(status, header("Retry-After"), &body));
+        return Err(HttpFailure::told(status, header("Retry-After"), &body));
     }
     if !WORDS.contains(&(word, status)) {
-        return Err(Failure::foreign(status, "its answer is none of the protocol"));
+        return Err(HttpFailure::foreign(status, "its answer is none of the protocol"));
     }
     let clock = match header("Fencepost-Clock") {
         None => None,
-        Some(text) => Some(clock(text).ok_or_else(|| Failure::foreign(status, "its clock was not understood"))?),
+        Some(text) => Some(clock(text).ok_or_else(|| HttpFailure::foreign(status, "its clock was not understood"))?),
     };
     let version = header("Fencepost-Version").map(str::to_string);
-    Ok(Reply { word: word.to_string(), status, version, clock, body })
+    Ok(HttpReply { word: word.to_string(), status, version, clock, body })
 }
 
-impl Reply {
+impl HttpReply {
     /// What stands under the key that was asked for, or in the way of a swap.
-    pub(super) fn entry(self) -> Result<Answer<Option<Entry>>, Failure> {
+    pub(super) fn entry(self) -> Result<Answer<Option<Entry>>, HttpFailure> {
         let version = self.version()?;
         let is_consistent = match (self.word.as_str(), &version) {
             ("entry", None) | ("absent", Some(_)) => false,
@@ -58,37 +58,37 @@ impl Reply {
             (_, Some(_)) => self.body.len() <= VALUE_BYTES_MAX,
         };
         if !is_consistent {
-            return Err(Failure::foreign(self.status, "its answer contradicts itself"));
+            return Err(HttpFailure::foreign(self.status, "its answer contradicts itself"));
         }
         Ok(Answer { value: version.map(|version| Entry { bytes: self.body, version }), clock: self.clock })
     }
 
     /// A swap that was won: with a version unless it removed.
-    pub(super) fn won(self, made_something: bool) -> Result<Answer<Swapped>, Failure> {
+    pub(super) fn won(self, made_something: bool) -> Result<Answer<Swapped>, HttpFailure> {
         let version = self.version()?;
         if version.is_some() != made_something {
-            return Err(Failure::foreign(self.status, "its answer contradicts what was asked"));
+            return Err(HttpFailure::foreign(self.status, "its answer contradicts what was asked"));
         }
         Ok(Answer { value: Swapped::Won(version), clock: self.clock })
     }
 
-    pub(super) fn keys(self) -> Result<Answer<Vec<Key>>, Failure> {
+    pub(super) fn keys(self) -> Result<Answer<Vec<Key>>, HttpFailure> {
         let text = String::from_utf8(self.body).unwrap_or_else(|_| "not text".to_string());
-        let sound = |line: &str| Key::from_stored(line).ok_or_else(|| Failure::unsound_key(line));
+        let sound = |line: &str| Key::from_stored(line).ok_or_else(|| HttpFailure::unsound_key(line));
         let keys = text.lines().map(sound).collect::<Result<Vec<_>, _>>()?;
         if keys.len() > SCAN_KEYS_MAX {
-            return Err(Failure::foreign(self.status, "it lists more keys than it may"));
+            return Err(HttpFailure::foreign(self.status, "it lists more keys than it may"));
         }
         Ok(Answer { value: keys, clock: self.clock })
     }
 
-    fn version(&self) -> Result<Option<Version>, Failure> {
+    fn version(&self) -> Result<Option<Version>, HttpFailure> {
         match self.version.as_deref() {
             Some("none") => Ok(None),
             Some(text) => version(text)
                 .map(|bytes| Some(Version(bytes)))
-                .ok_or_else(|| Failure::foreign(self.status, "its version was not understood")),
-            None => Err(Failure::foreign(self.status, "its answer has no Fencepost-Version")),
+                .ok_or_else(|| HttpFailure::foreign(self.status, "its version was not understood")),
+            None => Err(HttpFailure::foreign(self.status, "its answer has no Fencepost-Version")),
         }
     }
 }
@@ -96,11 +96,11 @@ impl Reply {
 /// What a server tells of itself.
 #[derive(Debug, Deserialize)]
 pub(super) struct About {
-    declares: Vec<Claim>,
+    declares: Vec<DeclaredProperty>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Claim {
+struct DeclaredProperty {
     name: String,
     standing: String,
     detail: String,
@@ -110,25 +110,25 @@ struct Claim {
 const CLAIMS: &[&str] = &["durability", "replication", "clock"];
 
 impl About {
-    pub(super) fn parse(reply: &Reply) -> Option<Self> {
+    pub(super) fn parse(reply: &HttpReply) -> Option<Self> {
         serde_json::from_slice(&reply.body).ok().filter(|_| reply.word == "about")
     }
 
-    pub(super) fn silent() -> Vec<Declared> {
+    pub(super) fn silent() -> Vec<Property> {
         Self { declares: Vec::new() }.declared()
     }
 
-    pub(super) fn declared(self) -> Vec<Declared> {
+    pub(super) fn declared(self) -> Vec<Property> {
         let told = |name: &'static str| match self.declares.iter().find(|claim| claim.name == name) {
-            None => Declared::new(name, Standing::Unknown, "The server does not tell."),
+            None => Property::new(name, Soundness::Unknown, "The server does not tell."),
             Some(claim) => {
                 let standing = match claim.standing.as_str() {
-                    "sound" => Standing::Sound,
-                    "weak" => Standing::Weak,
-                    "unsound" => Standing::Unsound,
-                    _ => Standing::Unknown,
+                    "sound" => Soundness::Sound,
+                    "weak" => Soundness::Weak,
+                    "unsound" => Soundness::Unsound,
+                    _ => Soundness::Unknown,
                 };
-                Declared::new(name, standing, super::failure::printable(&claim.detail))
+                Property::new(name, standing, super::failure::printable(&claim.detail))
             }
         };
         CLAIMS.iter().map(|name| told(name)).collect()
@@ -198,10 +198,10 @@ mod tests {
             (200, vec![word("entry"), mine, CLOCK, ("Fencepost-Version", "0G")], "its version"),
             (404, vec![word("absent"), mine, CLOCK, version], "contradicts itself"),
         ];
-        let place = super::super::Place::parse("https://host", None).unwrap();
+        let place = super::super::HttpPlace::parse("https://host", None).unwrap();
         for (status, pairs, part) in table {
             let map = pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
-            let failure = of("ab", status, &map, Vec::new()).and_then(Reply::entry).unwrap_err();
+            let failure = of("ab", status, &map, Vec::new()).and_then(HttpReply::entry).unwrap_err();
             let error = failure.of_swap(&place);
             assert_eq!((error.fate, error.trouble), (Fate::Unknown, Trouble::Refused), "{error}");
             assert!(error.detail.contains(part), "{pairs:?}: {error}");
@@ -215,8 +215,8 @@ mod tests {
         let pairs = [("Fencepost-Answer", "about"), ("Fencepost-Request", "ab")];
         let reply = of("ab", 200, &headers(&pairs), body.to_vec()).unwrap();
         let declared = About::parse(&reply).unwrap().declared();
-        assert_eq!(declared[0], Declared::new("durability", Standing::Weak, "a b"));
-        assert_eq!(declared[1].standing, Standing::Unknown);
+        assert_eq!(declared[0], Property::new("durability", Soundness::Weak, "a b"));
+        assert_eq!(declared[1].standing, Soundness::Unknown);
         assert_eq!(declared.len(), CLAIMS.len());
     }
 }

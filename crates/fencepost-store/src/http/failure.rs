@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use serde::Deserialize;
 use ureq::Timeout;
 
-use super::place::Place;
+use super::place::HttpPlace;
 use super::{CALL_PATIENCE, CONNECT_PATIENCE};
 use crate::{Fate, Secret, StoreError, Trouble};
 
@@ -14,7 +14,7 @@ const WORDS_CHARS_MAX: usize = 300;
 
 /// How a call failed.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct HttpFailure {
     /// The fate of a swap. A failed read changes nothing.
     fate: Fate,
     trouble: Trouble,
@@ -26,12 +26,12 @@ pub(super) struct Failure {
 
 /// What a server says of a failure.
 #[derive(Deserialize)]
-struct Told {
-    error: ToldError,
+struct HttpErrorBody {
+    error: HttpErrorDetail,
 }
 
 #[derive(Deserialize)]
-struct ToldError {
+struct HttpErrorDetail {
     code: String,
     message: String,
     fate: String,
@@ -40,7 +40,7 @@ struct ToldError {
 const TOKEN_STEP: &str =
     "Give the token by FENCEPOST_STORE_PASSWORD, by FENCEPOST_STORE_PASSWORD_FILE, or by store_password_file.";
 
-impl Failure {
+impl HttpFailure {
     /// Nothing has left this machine.
     pub(super) fn unsent(what: impl Into<String>) -> Self {
         Self { fate: Fate::NotDone, trouble: Trouble::Unavailable, what: what.into(), step: "" }
@@ -104,7 +104,7 @@ impl Failure {
 
     /// The store itself says that it failed, and whether it may have happened.
     pub(super) fn told(status: u16, retry_after: Option<&str>, body: &[u8]) -> Self {
-        let Ok(Told { error }) = serde_json::from_slice(body) else {
+        let Ok(HttpErrorBody { error }) = serde_json::from_slice(body) else {
             return Self::foreign(status, "what it says of a failure was not understood");
         };
         let fate = if error.fate == "not-done" { Fate::NotDone } else { Fate::Unknown };
@@ -129,11 +129,11 @@ impl Failure {
         Self { fate: Fate::NotDone, trouble: Trouble::Corrupt, what, step: "" }
     }
 
-    pub(super) fn of_read(self, place: &Place) -> StoreError {
+    pub(super) fn of_read(self, place: &HttpPlace) -> StoreError {
         Self { fate: Fate::NotDone, ..self }.of_swap(place)
     }
 
-    pub(super) fn of_swap(self, place: &Place) -> StoreError {
+    pub(super) fn of_swap(self, place: &HttpPlace) -> StoreError {
         let outcome = self.fate.outcome();
         let gap = if self.step.is_empty() { "" } else { " " };
         let detail = format!("{} {}; {outcome}{gap}{}", place.shown(), self.what, self.step);
@@ -163,8 +163,8 @@ mod tests {
 
     fn told(status: u16, code: &str, fate: &str) -> StoreError {
         let body = format!(r#"{{"error": {{"code": "{code}", "message": "No.\nNot t0ken.", "fate": "{fate}"}}}}"#);
-        let place = Place::parse("https://t0ken@host", None).unwrap();
-        Failure::told(status, Some("7"), body.as_bytes()).of_swap(&place)
+        let place = HttpPlace::parse("https://t0ken@host", None).unwrap();
+        HttpFailure::told(status, Some("7"), body.as_bytes()).of_swap(&place)
     }
 
     #[test]
@@ -188,13 +188,13 @@ mod tests {
 
     #[test]
     fn what_is_said_by_others_may_have_happened() {
-        let place = Place::parse("https://host", None).unwrap();
+        let place = HttpPlace::parse("https://host", None).unwrap();
         for (status, trouble) in [(200, Trouble::Refused), (302, Trouble::Refused), (502, Trouble::Unavailable)] {
-            let error = Failure::foreign(status, "x").of_swap(&place);
+            let error = HttpFailure::foreign(status, "x").of_swap(&place);
             assert_eq!((error.fate, error.trouble), (Fate::Unknown, trouble), "{error}");
-            assert_eq!(Failure::foreign(status, "x").of_read(&place).fate, Fate::NotDone);
+            assert_eq!(HttpFailure::foreign(status, "x").of_read(&place).fate, Fate::NotDone);
         }
-        let error = Failure::told(401, None, b"<html>").of_swap(&place);
+        let error = HttpFailure::told(401, None, b"<html>").of_swap(&place);
         assert_eq!(error.fate, Fate::Unknown, "{error}");
     }
 }

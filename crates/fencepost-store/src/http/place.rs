@@ -7,7 +7,7 @@ use crate::transport::{Transport, is_loopback, refusal, refused};
 use crate::{OpenError, Secret, percent, redacted};
 
 /// Where a store is, and how to get in.
-pub(super) struct Place {
+pub(super) struct HttpPlace {
     /// Without user, query and last slash.
     base: String,
     shown: String,
@@ -15,7 +15,7 @@ pub(super) struct Place {
     transport: Transport,
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for HttpPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
     }
@@ -23,7 +23,7 @@ impl fmt::Debug for Place {
 
 const EXAMPLE: &str = "for example https://fencepost.example.workers.dev";
 
-impl Place {
+impl HttpPlace {
     /// Reads a URL. A `password` that is handed in goes before the URL's own. Errors hold neither.
     pub(super) fn parse(url: &str, password: Option<&Secret>) -> Result<Self, OpenError> {
         let shown = redacted(url);
@@ -133,10 +133,10 @@ mod tests {
             ("http://t0ken@10.0.0.1?insecure=1", "http://10.0.0.1", Some("t0ken")),
         ];
         for (url, base, token) in table {
-            let place = Place::parse(url, None).unwrap();
+            let place = HttpPlace::parse(url, None).unwrap();
             assert_eq!((place.base(), place.token().map(Secret::reveal)), (base, token), "{url}");
             assert!(!format!("{place:?}").contains("ken"), "{place:?}");
-            let given = Place::parse(url, Some(&Secret::new("given\n"))).unwrap();
+            let given = HttpPlace::parse(url, Some(&Secret::new("given\n"))).unwrap();
             assert_eq!(given.token().map(Secret::reveal), Some("given"), "what is handed in goes first");
         }
     }
@@ -164,12 +164,15 @@ mod tests {
             ("https://:443", "cannot be read"),
         ];
         for (url, part) in table {
-            let text = Place::parse(url, None).unwrap_err().to_string();
+            let text = HttpPlace::parse(url, None).unwrap_err().to_string();
             assert!(text.contains(part), "{url}: {text}");
             assert!(!text.contains("t0ken") && !text.contains("t0/ken"), "{text}");
         }
         assert!(
-            Place::parse("https://host", Some(&Secret::new("a b"))).unwrap_err().to_string().contains("cannot stand")
+            HttpPlace::parse("https://host", Some(&Secret::new("a b")))
+                .unwrap_err()
+                .to_string()
+                .contains("cannot stand")
         );
     }
 

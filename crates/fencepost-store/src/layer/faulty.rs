@@ -9,7 +9,7 @@ use crate::{Answer, Entry, Key, Store, StoreError, Swapped, Trouble, Version};
 
 /// What is to happen to one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum InjectedFault {
     /// Nothing: the call is let through. For scripts in which a later call is to fail.
     Pass,
     /// The call fails before its effect and says so.
@@ -35,8 +35,8 @@ pub struct Faulty<S> {
 
 #[derive(Debug, Default)]
 struct Script {
-    reads: VecDeque<Fault>,
-    swaps: VecDeque<Fault>,
+    reads: VecDeque<InjectedFault>,
+    swaps: VecDeque<InjectedFault>,
     hanging: usize,
     /// How many times `release` was called: who hangs waits for the next one.
     releases: u64,
@@ -48,12 +48,12 @@ impl<S> Faulty<S> {
     }
 
     /// Adds to what happens to the coming reads.
-    pub fn on_reads(&self, faults: impl IntoIterator<Item = Fault>) {
+    pub fn on_reads(&self, faults: impl IntoIterator<Item = InjectedFault>) {
         self.script().reads.extend(faults);
     }
 
     /// Adds to what happens to the coming swaps.
-    pub fn on_swaps(&self, faults: impl IntoIterator<Item = Fault>) {
+    pub fn on_swaps(&self, faults: impl IntoIterator<Item = InjectedFault>) {
         self.script().swaps.extend(faults);
     }
 
@@ -72,19 +72,23 @@ impl<S> Faulty<S> {
         self.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn perform<T>(&self, fault: Option<Fault>, call: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    fn perform<T>(
+        &self,
+        fault: Option<InjectedFault>,
+        call: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         match fault {
-            None | Some(Fault::Pass) => call(),
-            Some(Fault::NotDone) => {
+            None | Some(InjectedFault::Pass) => call(),
+            Some(InjectedFault::NotDone) => {
                 Err(StoreError::not_done(Trouble::Unavailable, "The store failed as scripted; nothing was changed."))
             }
-            Some(Fault::LostRequest) => Err(lost()),
-            Some(Fault::LostAnswer) => call().and_then(|_| Err(lost())),
-            Some(Fault::Delay(time)) => {
+            Some(InjectedFault::LostRequest) => Err(lost()),
+            Some(InjectedFault::LostAnswer) => call().and_then(|_| Err(lost())),
+            Some(InjectedFault::Delay(time)) => {
                 thread::sleep(time);
                 call()
             }
-            Some(Fault::Hang) => {
+            Some(InjectedFault::Hang) => {
                 self.hang();
                 call()
             }
@@ -135,13 +139,13 @@ mod tests {
     #[test]
     fn each_fault_has_its_fate_and_its_effect() {
         let cases = [
-            (Fault::NotDone, Fate::NotDone, false),
-            (Fault::LostRequest, Fate::Unknown, false),
-            (Fault::LostAnswer, Fate::Unknown, true),
+            (InjectedFault::NotDone, Fate::NotDone, false),
+            (InjectedFault::LostRequest, Fate::Unknown, false),
+            (InjectedFault::LostAnswer, Fate::Unknown, true),
         ];
         for (fault, fate, effect) in cases {
             let (store, key) = store();
-            store.on_swaps([Fault::Pass, fault]);
+            store.on_swaps([InjectedFault::Pass, fault]);
             store.swap(&Key::probe("faulty", "other"), None, Some(b"1")).unwrap();
             assert_eq!(store.swap(&key, None, Some(b"1")).unwrap_err().fate, fate, "{fault:?}");
             assert_eq!(store.read(&key).unwrap().value.is_some(), effect, "{fault:?}");
@@ -151,7 +155,7 @@ mod tests {
     #[test]
     fn reads_have_a_script_of_their_own() {
         let (store, key) = store();
-        store.on_reads([Fault::NotDone, Fault::Delay(Duration::from_millis(1))]);
+        store.on_reads([InjectedFault::NotDone, InjectedFault::Delay(Duration::from_millis(1))]);
         store.swap(&key, None, Some(b"1")).unwrap();
         assert_eq!(store.read(&key).unwrap_err().fate, Fate::NotDone);
         assert!(store.read(&key).unwrap().value.is_some());
@@ -160,7 +164,7 @@ mod tests {
     #[test]
     fn a_hanging_call_hangs_until_it_is_released() {
         let (store, key) = store();
-        store.on_swaps([Fault::Hang]);
+        store.on_swaps([InjectedFault::Hang]);
         let (handle, other) = (Arc::clone(&store), key.clone());
         let hanging = thread::spawn(move || handle.swap(&other, None, Some(b"1")).unwrap());
         while store.hanging() == 0 {

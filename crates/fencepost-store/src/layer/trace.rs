@@ -8,26 +8,26 @@ use crate::{Answer, Entry, Fate, Key, Store, StoreError, Swapped, Version};
 #[derive(Debug)]
 pub struct Trace<S> {
     inner: S,
-    calls: Mutex<Vec<Call>>,
+    calls: Mutex<Vec<TraceCall>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
-    pub verb: Verb,
+pub struct TraceCall {
+    pub verb: TraceVerb,
     /// The key, or the prefix of a scan.
     pub on: String,
-    pub ended: Ended,
+    pub ended: TraceEnd,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub enum TraceVerb {
     Read,
     Swap,
     Scan,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum TraceEnd {
     /// A read or a scan that was answered.
     Answered,
     Won,
@@ -40,17 +40,17 @@ impl<S> Trace<S> {
         Self { inner, calls: Mutex::default() }
     }
 
-    pub fn calls(&self) -> Vec<Call> {
+    pub fn calls(&self) -> Vec<TraceCall> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub fn count(&self, verb: Verb) -> usize {
+    pub fn count(&self, verb: TraceVerb) -> usize {
         self.calls().iter().filter(|call| call.verb == verb).count()
     }
 
     /// How many swaps were won: the durable commits.
     pub fn won(&self) -> usize {
-        self.calls().iter().filter(|call| call.ended == Ended::Won).count()
+        self.calls().iter().filter(|call| call.ended == TraceEnd::Won).count()
     }
 
     /// Forgets the calls so far.
@@ -60,16 +60,16 @@ impl<S> Trace<S> {
 
     fn note<T>(
         &self,
-        verb: Verb,
+        verb: TraceVerb,
         on: &str,
         result: Result<Answer<T>, StoreError>,
-        ended: impl FnOnce(&T) -> Ended,
+        ended: impl FnOnce(&T) -> TraceEnd,
     ) -> Result<Answer<T>, StoreError> {
         let ended = match &result {
             Ok(answer) => ended(&answer.value),
-            Err(error) => Ended::Failed(error.fate),
+            Err(error) => TraceEnd::Failed(error.fate),
         };
-        let call = Call { verb, on: on.to_string(), ended };
+        let call = TraceCall { verb, on: on.to_string(), ended };
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
         result
     }
@@ -78,18 +78,18 @@ impl<S> Trace<S> {
 #[deny(clippy::missing_trait_methods)]
 impl<S: Store> Store for Trace<S> {
     fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
-        self.note(Verb::Read, key.as_str(), self.inner.read(key), |_| Ended::Answered)
+        self.note(TraceVerb::Read, key.as_str(), self.inner.read(key), |_| TraceEnd::Answered)
     }
 
     fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
-        self.note(Verb::Swap, key.as_str(), self.inner.swap(key, expected, new), |swapped| match swapped {
-            Swapped::Won(_) => Ended::Won,
-            Swapped::Lost(_) => Ended::Lost,
+        self.note(TraceVerb::Swap, key.as_str(), self.inner.swap(key, expected, new), |swapped| match swapped {
+            Swapped::Won(_) => TraceEnd::Won,
+            Swapped::Lost(_) => TraceEnd::Lost,
         })
     }
 
     fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
-        self.note(Verb::Scan, prefix, self.inner.scan(prefix, after, limit), |_| Ended::Answered)
+        self.note(TraceVerb::Scan, prefix, self.inner.scan(prefix, after, limit), |_| TraceEnd::Answered)
     }
 }
 
@@ -107,10 +107,10 @@ mod tests {
         store.swap(&key, None, Some(b"2")).unwrap();
         store.swap(&key, None, Some(&[0; crate::VALUE_BYTES_MAX + 1])).unwrap_err();
         store.scan("probe/", None, 1).unwrap();
-        let ended: Vec<Ended> = store.calls().iter().map(|call| call.ended).collect();
-        let failed = Ended::Failed(Fate::NotDone);
-        assert_eq!(ended, [Ended::Answered, Ended::Won, Ended::Lost, failed, Ended::Answered]);
-        assert_eq!((store.count(Verb::Swap), store.won()), (3, 1));
+        let ended: Vec<TraceEnd> = store.calls().iter().map(|call| call.ended).collect();
+        let failed = TraceEnd::Failed(Fate::NotDone);
+        assert_eq!(ended, [TraceEnd::Answered, TraceEnd::Won, TraceEnd::Lost, failed, TraceEnd::Answered]);
+        assert_eq!((store.count(TraceVerb::Swap), store.won()), (3, 1));
         store.clear();
         assert_eq!(store.calls(), []);
     }

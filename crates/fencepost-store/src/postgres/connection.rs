@@ -6,8 +6,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
-use super::Server;
-use super::failure::{Failure, explained};
+use super::PostgresServer;
+use super::failure::{PostgresFailure, explained};
 
 /// How long making a connection may take.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
@@ -17,27 +17,29 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connection with the loop that drives it, which runs while a call waits for an answer.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct PostgresConnection {
     runtime: Option<Runtime>,
     client: Client,
 }
 
-impl Connection {
-    pub(super) fn make(server: &Server) -> Result<Self, Failure> {
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::System)?;
+impl PostgresConnection {
+    pub(super) fn make(server: &PostgresServer) -> Result<Self, PostgresFailure> {
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(PostgresFailure::System)?;
         let config = server.config();
         let begun = Instant::now();
         let connected = match config.get_ssl_mode() {
             SslMode::Disable => runtime.block_on(connect(config, NoTls)),
-            _ => runtime.block_on(connect(config, server.tls().map_err(Failure::Tls)?)),
+            _ => runtime.block_on(connect(config, server.tls().map_err(PostgresFailure::Tls)?)),
         };
         match connected {
             Ok(Ok(client)) => Ok(Self { runtime: Some(runtime), client }),
             failed => {
                 // A name lookup runs in a thread that is not waited for.
                 runtime.shutdown_background();
-                Err(failed
-                    .map_or_else(|_| Failure::Unreachable(begun.elapsed()), |error| Failure::Connect(error.err())))
+                Err(failed.map_or_else(
+                    |_| PostgresFailure::Unreachable(begun.elapsed()),
+                    |error| PostgresFailure::Connect(error.err()),
+                ))
             }
         }
     }
@@ -54,25 +56,25 @@ impl Connection {
         !self.client.is_closed()
     }
 
-    pub(super) fn ask(&self, message: &str, idle: bool) -> Result<Vec<SimpleQueryMessage>, Failure> {
-        let Some(runtime) = &self.runtime else { return Err(Failure::Unreachable(Duration::ZERO)) };
+    pub(super) fn ask(&self, message: &str, idle: bool) -> Result<Vec<SimpleQueryMessage>, PostgresFailure> {
+        let Some(runtime) = &self.runtime else { return Err(PostgresFailure::Unreachable(Duration::ZERO)) };
         let asked = runtime.block_on(async {
             // The timer has to be made inside the loop.
             tokio::time::timeout(ANSWER_PATIENCE, self.client.simple_query(message)).await
         });
         match asked {
             Ok(Ok(messages)) => Ok(messages),
-            Ok(Err(error)) if error.as_db_error().is_some() => Err(Failure::Said(error)),
-            Ok(Err(error)) => Err(Failure::Lost { why: explained(&error), idle }),
+            Ok(Err(error)) if error.as_db_error().is_some() => Err(PostgresFailure::Said(error)),
+            Ok(Err(error)) => Err(PostgresFailure::Lost { why: explained(&error), idle }),
             Err(_) => {
                 let why = format!("there was no answer for {} s", ANSWER_PATIENCE.as_secs());
-                Err(Failure::Lost { why, idle: false })
+                Err(PostgresFailure::Lost { why, idle: false })
             }
         }
     }
 }
 
-impl Drop for Connection {
+impl Drop for PostgresConnection {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();

@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
-use super::{LAYOUT, PostgresStore, State, TABLE};
+use super::{LAYOUT, PostgresStore, ServerAndKey, TABLE};
 use crate::{Fate, StoreError, Trouble};
 
 /// How a message failed.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum PostgresFailure {
     /// The system gave no means to connect.
     System(io::Error),
     Tls(String),
@@ -36,7 +36,7 @@ pub(super) struct Making {
     pub(super) statements: String,
 }
 
-impl Failure {
+impl PostgresFailure {
     pub(super) fn lacks_table(&self) -> bool {
         let missing = [SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME];
         matches!(self, Self::Said(error) if error.code().is_some_and(|code| missing.contains(code)))
@@ -93,7 +93,7 @@ impl Failure {
 
 impl PostgresStore {
     /// Refuses a server that cannot be trusted with a lease. A swap asked the same and did nothing.
-    pub(super) fn refuse_unfit(&self, state: &State) -> Result<(), StoreError> {
+    pub(super) fn refuse_unfit(&self, state: &ServerAndKey) -> Result<(), StoreError> {
         let shown = self.server.shown();
         let refused = |why: &str| Err(StoreError::not_done(Trouble::Refused, format!("{shown} {why}")));
         if state.in_recovery {

@@ -26,7 +26,7 @@ const SOCKET_DIRECTORY: &str = "/var/run/postgresql";
 
 /// A server, and how to get in.
 #[derive(Clone)]
-pub struct Server {
+pub struct PostgresServer {
     config: Config,
     tls: Tls,
     /// An `sslmode` that the URL names falls back to plain text.
@@ -43,17 +43,17 @@ enum Tls {
     Verified(Option<PathBuf>),
 }
 
-impl std::fmt::Debug for Server {
+impl std::fmt::Debug for PostgresServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.shown)
     }
 }
 
-impl Server {
+impl PostgresServer {
     /// Reads a URL. A `password` that is handed in goes before the URL's own, that before `PGPASSWORD`, and that before
     /// the password file. Errors hold no password.
     pub fn parse(url: &str, password: Option<&Secret>) -> Result<Self, String> {
-        let Asked { url, tls, mode } = split_tls(url)?;
+        let UrlSettings { url, tls, mode } = split_tls(url)?;
         // The parser's own error may quote what it stumbled over, and that may be a piece of the password.
         let mut config: Config = url.parse().map_err(|_| {
             "It is not a URL that PostgreSQL understands. Signs such as @ : / % in a password are written as %40 %3A %2F \
@@ -202,14 +202,14 @@ fn other_host(config: &Config) -> Option<String> {
 
 /// What the URL asks for. `mode`: if it names one.
 #[derive(Debug, PartialEq, Eq)]
-struct Asked {
+struct UrlSettings {
     url: String,
     tls: Tls,
     mode: Option<SslMode>,
 }
 
 /// Takes out of the URL what the driver does not know.
-fn split_tls(url: &str) -> Result<Asked, String> {
+fn split_tls(url: &str) -> Result<UrlSettings, String> {
     let (place, query) = url.split_once('?').unwrap_or((url, ""));
     let (mut kept, mut mode, mut roots) = (Vec::new(), None, None);
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -232,7 +232,7 @@ fn split_tls(url: &str) -> Result<Asked, String> {
         }
     };
     let url = if kept.is_empty() { place.to_string() } else { format!("{place}?{}", kept.join("&")) };
-    Ok(Asked { url, tls, mode })
+    Ok(UrlSettings { url, tls, mode })
 }
 
 fn shown(config: &Config) -> String {
@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn tls_is_what_the_url_asks_for() {
         let asked = |query: &str| split_tls(&format!("postgres://h/d{query}"));
-        let plain = |tls, mode| Asked { url: "postgres://h/d".to_string(), tls, mode };
+        let plain = |tls, mode| UrlSettings { url: "postgres://h/d".to_string(), tls, mode };
         assert_eq!(asked("").unwrap(), plain(Tls::Unverified, None));
         assert_eq!(asked("?sslmode=disable").unwrap(), plain(Tls::Unverified, Some(SslMode::Disable)));
         assert_eq!(asked("?sslmode=require").unwrap(), plain(Tls::Unverified, Some(SslMode::Require)));
@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn plain_text_to_another_host_must_be_allowed() {
         use Transport::{Encrypted, Local, Plain, Verified};
-        let server = |url: &str| Server::parse(&format!("postgres://u:s3cret@{url}"), None).unwrap();
+        let server = |url: &str| PostgresServer::parse(&format!("postgres://u:s3cret@{url}"), None).unwrap();
         for (url, mode, transport) in [
             ("127.0.0.1/d", SslMode::Prefer, Local),
             ("localhost/d?sslmode=prefer", SslMode::Prefer, Local),
@@ -400,18 +400,18 @@ mod tests {
     #[test]
     fn a_password_that_is_handed_in_goes_first() {
         let given = Secret::new("given");
-        let server = Server::parse("postgres://app:own@db/shop", Some(&given)).unwrap();
+        let server = PostgresServer::parse("postgres://app:own@db/shop", Some(&given)).unwrap();
         assert_eq!(server.config().get_password(), Some(&b"given"[..]));
-        let server = Server::parse("postgres://app:own@db/shop", None).unwrap();
+        let server = PostgresServer::parse("postgres://app:own@db/shop", None).unwrap();
         assert_eq!(server.config().get_password(), Some(&b"own"[..]));
     }
 
     #[test]
     fn no_password_is_shown() {
-        let server = Server::parse("postgres://app:s3cret@db:5433/shop?password=s3cret", None).unwrap();
+        let server = PostgresServer::parse("postgres://app:s3cret@db:5433/shop?password=s3cret", None).unwrap();
         assert_eq!(server.shown(), "postgres://app@db:5433/shop");
         assert!(!format!("{server:?}").contains("s3cret"));
-        let wrong = Server::parse("postgres://app:s3cret@db:s3cret/shop?nonsense=s3cret", None).unwrap_err();
+        let wrong = PostgresServer::parse("postgres://app:s3cret@db:s3cret/shop?nonsense=s3cret", None).unwrap_err();
         assert!(!wrong.to_string().contains("s3cret"), "{wrong}");
     }
 }

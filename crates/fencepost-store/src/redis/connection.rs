@@ -21,14 +21,14 @@ const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// A connection that has logged in.
 #[expect(missing_debug_implementations, reason = "a connection shows nothing worth seeing")]
-pub struct Connection {
-    stream: Stream,
+pub struct RedisConnection {
+    stream: RedisStream,
     parser: Parser,
     database: i64,
     answering: Duration,
 }
 
-impl Connection {
+impl RedisConnection {
     /// Connects and logs in within one time, and waits for each later answer for another.
     pub(super) fn open(info: &ConnectionInfo, connecting: Duration, answering: Duration) -> Result<Self, RedisError> {
         let deadline = Instant::now() + connecting;
@@ -41,12 +41,12 @@ impl Connection {
         let wire = Wire { socket, patience: connecting, deadline, bytes_left: ANSWER_BYTES_MAX };
         wire.socket.set_write_timeout(answering)?;
         let stream = match tls_name {
-            None => Stream::Plain(wire),
+            None => RedisStream::Plain(wire),
             Some(host) => {
                 let mut stream = StreamOwned::new(tls(host)?, wire);
                 // Before the first command: a certificate that is refused must not look like a lost answer.
                 stream.conn.complete_io(&mut stream.sock)?;
-                Stream::Tls(Box::new(stream))
+                RedisStream::Tls(Box::new(stream))
             }
         };
         let settings = info.redis_settings();
@@ -87,7 +87,7 @@ fn authentication(user: Option<&str>, password: &str) -> Cmd {
     command
 }
 
-impl ConnectionLike for Connection {
+impl ConnectionLike for RedisConnection {
     fn req_packed_command(&mut self, command: &[u8]) -> Result<Value, RedisError> {
         self.stream.write_all(command)?;
         self.stream.flush()?;
@@ -116,12 +116,12 @@ impl ConnectionLike for Connection {
     }
 }
 
-enum Stream {
+enum RedisStream {
     Plain(Wire),
     Tls(Box<StreamOwned<ClientConnection, Wire>>),
 }
 
-impl Stream {
+impl RedisStream {
     fn wire(&mut self) -> &mut Wire {
         match self {
             Self::Plain(wire) => wire,
@@ -130,7 +130,7 @@ impl Stream {
     }
 }
 
-impl Read for Stream {
+impl Read for RedisStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(wire) => wire.read(buffer),
@@ -139,7 +139,7 @@ impl Read for Stream {
     }
 }
 
-impl Write for Stream {
+impl Write for RedisStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(wire) => wire.write(bytes),
@@ -302,11 +302,11 @@ mod tests {
     use super::*;
 
     /// A client, and the other end of its connection.
-    fn pair(patience: Duration) -> (Connection, UnixStream) {
+    fn pair(patience: Duration) -> (RedisConnection, UnixStream) {
         let (here, there) = UnixStream::pair().unwrap();
         let wire = Wire { socket: Socket::Unix(here), patience, deadline: Instant::now(), bytes_left: 0 };
-        let stream = Stream::Plain(wire);
-        (Connection { stream, parser: Parser::new(), database: 0, answering: patience }, there)
+        let stream = RedisStream::Plain(wire);
+        (RedisConnection { stream, parser: Parser::new(), database: 0, answering: patience }, there)
     }
 
     #[test]

@@ -3,12 +3,12 @@
 use redis::RedisError;
 
 use super::{ANSWER_PATIENCE, CONNECT_PATIENCE, LAYOUT, RedisStore};
-use crate::declared::{Declared, Standing};
+use crate::declared::{Property, Soundness};
 use crate::{Fate, StoreError, Trouble};
 
 /// How a command failed.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum RedisFailure {
     /// There was no connection in time.
     Unreachable,
     Connect(RedisError),
@@ -43,7 +43,7 @@ const NOTHING_RAN: &[&str] = &[
     "NOSCRIPT",
 ];
 
-impl Failure {
+impl RedisFailure {
     /// A failed read changes nothing.
     pub(super) fn of_read(&self, store: &RedisStore) -> StoreError {
         self.told(store, Fate::NotDone)
@@ -166,7 +166,7 @@ fn meaning(error: &RedisError) -> (Trouble, String) {
 }
 
 /// What the settings mean for the promises. `None`: it could not be asked.
-pub(super) fn judged(facts: Option<&str>, appendonly: Option<&str>, appendfsync: Option<&str>) -> Vec<Declared> {
+pub(super) fn judged(facts: Option<&str>, appendonly: Option<&str>, appendfsync: Option<&str>) -> Vec<Property> {
     let fact = |name: &str| {
         facts.and_then(|facts| {
             facts
@@ -179,44 +179,44 @@ pub(super) fn judged(facts: Option<&str>, appendonly: Option<&str>, appendfsync:
     let has_log = appendonly.map(|value| value == "yes").or(fact("aof_enabled").map(|value| value == "1"));
     let durability = match (has_log, appendfsync) {
         (Some(true), Some("always")) => {
-            (Standing::Sound, "A swap is flushed before it is answered (appendonly yes, appendfsync always).")
+            (Soundness::Sound, "A swap is flushed before it is answered (appendonly yes, appendfsync always).")
         }
         (Some(true), Some("everysec")) => (
-            Standing::Weak,
+            Soundness::Weak,
             "A crash of the process loses nothing, a power cut the last second or two (appendfsync everysec). Set \
              appendfsync always.",
         ),
         (Some(true), Some(_)) => {
-            (Standing::Weak, "The log is flushed when the system likes (appendfsync no). Set appendfsync always.")
+            (Soundness::Weak, "The log is flushed when the system likes (appendfsync no). Set appendfsync always.")
         }
-        (Some(true), None) => (Standing::Unknown, "There is a log, and it may not be asked how often it is flushed."),
+        (Some(true), None) => (Soundness::Unknown, "There is a log, and it may not be asked how often it is flushed."),
         (Some(false), _) => (
-            Standing::Unsound,
+            Soundness::Unsound,
             "Nothing is kept but snapshots: a restart forgets leases and outcomes (appendonly no). Set appendonly yes and \
              appendfsync always.",
         ),
         (None, _) => {
-            (Standing::Unknown, "The server does not tell whether it keeps anything (INFO and CONFIG are denied).")
+            (Soundness::Unknown, "The server does not tell whether it keeps anything (INFO and CONFIG are denied).")
         }
     };
     let policy = fact("maxmemory_policy").unwrap_or_default();
     let eviction = match (policy.as_str(), fact("maxmemory").as_deref()) {
-        ("", _) => (Standing::Unknown, "The server does not tell whether it throws keys away.".to_string()),
-        (policy, Some("0")) => (Standing::Sound, format!("It has no limit of memory (maxmemory-policy {policy}).")),
+        ("", _) => (Soundness::Unknown, "The server does not tell whether it throws keys away.".to_string()),
+        (policy, Some("0")) => (Soundness::Sound, format!("It has no limit of memory (maxmemory-policy {policy}).")),
         (policy, _) if policy.starts_with("allkeys") => {
             let why =
                 format!("It throws away any key when its memory is full (maxmemory-policy {policy}). Set noeviction.");
-            (Standing::Unsound, why)
+            (Soundness::Unsound, why)
         }
         (policy, _) => {
-            (Standing::Sound, format!("It throws away no key that does not expire (maxmemory-policy {policy})."))
+            (Soundness::Sound, format!("It throws away no key that does not expire (maxmemory-policy {policy})."))
         }
     };
     let replicas = match fact("connected_slaves").as_deref() {
-        None => (Standing::Unknown, "The server does not tell whether it has replicas.".to_string()),
-        Some("0") => (Standing::Sound, "It has no replica, so that nothing is failed over to.".to_string()),
+        None => (Soundness::Unknown, "The server does not tell whether it has replicas.".to_string()),
+        Some("0") => (Soundness::Sound, "It has no replica, so that nothing is failed over to.".to_string()),
         Some(count) => (
-            Standing::Weak,
+            Soundness::Weak,
             format!(
                 "It has {count} replicas, which lag. A failover forgets the last swaps: a lease may be granted twice. Tokens \
                  go on from the new server's clock, and the fence refuses what is older."
@@ -226,10 +226,10 @@ pub(super) fn judged(facts: Option<&str>, appendonly: Option<&str>, appendfsync:
     let clock = "Leases are judged by the server's wall clock. One that is set forward ends them early; the fence refuses the \
                  late writes.";
     vec![
-        Declared::new("durability", durability.0, durability.1),
-        Declared::new("eviction", eviction.0, eviction.1),
-        Declared::new("replication", replicas.0, replicas.1),
-        Declared::new("clock", Standing::Weak, clock),
+        Property::new("durability", durability.0, durability.1),
+        Property::new("eviction", eviction.0, eviction.1),
+        Property::new("replication", replicas.0, replicas.1),
+        Property::new("clock", Soundness::Weak, clock),
     ]
 }
 
@@ -239,10 +239,10 @@ mod tests {
 
     #[test]
     fn settings_are_judged() {
-        let standings = |facts: Option<&str>, log, flush| -> Vec<Standing> {
+        let standings = |facts: Option<&str>, log, flush| -> Vec<Soundness> {
             judged(facts, log, flush).iter().map(|one| one.standing).take(3).collect()
         };
-        use Standing::{Sound, Unknown, Unsound, Weak};
+        use Soundness::{Sound, Unknown, Unsound, Weak};
         let plain = "aof_enabled:1\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\nconnected_slaves:0\r\n";
         assert_eq!(standings(Some(plain), Some("yes"), Some("always")), [Sound, Sound, Sound]);
         assert_eq!(standings(Some(plain), Some("yes"), Some("everysec")), [Weak, Sound, Sound]);

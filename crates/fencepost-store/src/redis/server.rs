@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError};
 
-use super::connection::Connection;
+use super::connection::RedisConnection;
 use crate::transport::{Transport, is_loopback, refusal};
 use crate::{Secret, redacted};
 
@@ -13,19 +13,19 @@ const STOPPED: Duration = Duration::from_secs(2);
 
 /// A server, and how to get in.
 #[derive(Clone)]
-pub struct Server {
+pub struct RedisServer {
     info: ConnectionInfo,
     shown: String,
     is_plain_allowed: bool,
 }
 
-impl std::fmt::Debug for Server {
+impl std::fmt::Debug for RedisServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.shown)
     }
 }
 
-impl Server {
+impl RedisServer {
     /// Reads a URL. A `password` that is handed in goes before the URL's own, and that before `REDISCLI_AUTH`, which
     /// redis-cli knows. Errors hold no password.
     pub fn parse(url: &str, password: Option<&Secret>) -> Result<Self, String> {
@@ -84,10 +84,10 @@ impl Server {
 
     /// Connects within one time, and waits for each answer on the connection for another. A process that was stopped
     /// while it connected tries again.
-    pub fn connect(&self, connecting: Duration, answering: Duration) -> Result<Connection, RedisError> {
+    pub fn connect(&self, connecting: Duration, answering: Duration) -> Result<RedisConnection, RedisError> {
         loop {
             let begun = Instant::now();
-            match Connection::open(&self.info, connecting, answering) {
+            match RedisConnection::open(&self.info, connecting, answering) {
                 Err(error) if error.is_timeout() && begun.elapsed() > connecting + STOPPED => {}
                 connected => return connected,
             }
@@ -104,18 +104,18 @@ mod tests {
 
     #[test]
     fn no_password_is_shown_and_the_one_handed_in_goes_first() {
-        let server = Server::parse("redis://app:s3cret@db:6379/0", None).unwrap();
+        let server = RedisServer::parse("redis://app:s3cret@db:6379/0", None).unwrap();
         assert_eq!(server.shown(), "redis://app:***@db:6379/0");
         assert_eq!(server.info.redis_settings().password(), Some("s3cret"));
-        let server = Server::parse("redis://app:s3cret@db:6379/0", Some(&Secret::new("given"))).unwrap();
+        let server = RedisServer::parse("redis://app:s3cret@db:6379/0", Some(&Secret::new("given"))).unwrap();
         assert_eq!(server.info.redis_settings().password(), Some("given"));
-        let wrong = Server::parse("redis://app:s3cret@db:s3cret/x", None).unwrap_err();
+        let wrong = RedisServer::parse("redis://app:s3cret@db:s3cret/x", None).unwrap_err();
         assert!(!wrong.contains("s3cret"), "{wrong}");
     }
 
     #[test]
     fn plain_text_to_another_host_must_be_allowed() {
-        let refused = |url: &str| Server::parse(url, None).unwrap().must_be_private();
+        let refused = |url: &str| RedisServer::parse(url, None).unwrap().must_be_private();
         for url in [
             "redis://127.0.0.1:1",
             "redis://localhost",
@@ -133,7 +133,7 @@ mod tests {
             assert!(text.contains("?insecure=1") && text.contains("rediss://") && !text.contains("s3cret"), "{text}");
         }
         for url in ["rediss://db?insecure=1", "rediss://db#insecure"] {
-            assert!(Server::parse(url, None).unwrap_err().contains("makes no rediss://"), "{url}");
+            assert!(RedisServer::parse(url, None).unwrap_err().contains("makes no rediss://"), "{url}");
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::{Fate, StoreError, Trouble};
 
 /// How far a call had come when it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum SqliteStage {
     Open,
     /// Before the commit: everything is rolled back.
     Before,
@@ -19,16 +19,16 @@ pub(super) enum Stage {
 }
 
 /// The fate of a failed call, the kind of trouble, and the next step.
-pub(super) fn failure(path: &Path, stage: Stage, error: &rusqlite::Error) -> StoreError {
+pub(super) fn failure(path: &Path, stage: SqliteStage, error: &rusqlite::Error) -> StoreError {
     let (trouble, step) = meaning(error);
     let limit = file_size_limit(error).map_or(String::new(), |bytes| {
         format!(" No file may grow beyond {bytes} bytes here (ulimit -f); a write beyond that fails with EFBIG, file too large.")
     });
     let fate = fate(stage, error);
     let doing = match stage {
-        Stage::Open => "could not be opened",
-        Stage::Before => "could not be used",
-        Stage::Commit => "could not commit",
+        SqliteStage::Open => "could not be opened",
+        SqliteStage::Before => "could not be used",
+        SqliteStage::Commit => "could not commit",
     };
     let outcome = fate.outcome();
     StoreError { fate, trouble, detail: format!("{} {doing} ({error}); {outcome}. {step}{limit}", path.display()) }
@@ -53,12 +53,12 @@ pub(super) fn foreign_content(path: &Path, found: &str) -> StoreError {
 
 /// A failed commit is usually rolled back, but not surely: if flushing the log failed, its last frame may be on disk,
 /// and the next replay accepts it. Only a commit that never wrote is certain.
-fn fate(stage: Stage, error: &rusqlite::Error) -> Fate {
+fn fate(stage: SqliteStage, error: &rusqlite::Error) -> Fate {
     let never_wrote = matches!(
         error.sqlite_error_code(),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::ReadOnly)
     );
-    if stage == Stage::Commit && !never_wrote { Fate::Unknown } else { Fate::NotDone }
+    if stage == SqliteStage::Commit && !never_wrote { Fate::Unknown } else { Fate::NotDone }
 }
 
 fn meaning(error: &rusqlite::Error) -> (Trouble, &'static str) {
@@ -121,7 +121,9 @@ mod tests {
         ];
         let path = Path::new("/var/lib/fencepost/store.db");
         for (code, trouble, in_commit) in table {
-            for (stage, fate) in [(Stage::Open, NotDone), (Stage::Before, NotDone), (Stage::Commit, in_commit)] {
+            for (stage, fate) in
+                [(SqliteStage::Open, NotDone), (SqliteStage::Before, NotDone), (SqliteStage::Commit, in_commit)]
+            {
                 let error = failure(path, stage, &sqlite(code));
                 assert_eq!((error.trouble, error.fate), (trouble, fate), "{code} {stage:?}");
                 let outcome = if fate == NotDone { "nothing was changed" } else { "may have happened" };

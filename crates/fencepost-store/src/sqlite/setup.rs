@@ -10,7 +10,7 @@ use rusqlite::{
 };
 
 use super::WAIT;
-use super::failure::{Stage, failure, foreign_content};
+use super::failure::{SqliteStage, failure, foreign_content};
 use crate::{StoreError, Trouble};
 
 /// Below this, two processes that write and checkpoint at once can lose what was committed.
@@ -27,17 +27,17 @@ const CREATE: &str = "CREATE TABLE entries (key TEXT NOT NULL PRIMARY KEY, versi
 
 /// What a database says of itself in its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Header {
+struct SqliteHeader {
     application_id: i32,
     layout: i32,
 }
 
-const OURS: Header = Header { application_id: APPLICATION_ID, layout: LAYOUT };
+const OURS: SqliteHeader = SqliteHeader { application_id: APPLICATION_ID, layout: LAYOUT };
 
 /// Connects to the file at `path`, which must exist, and makes a store of it if it is empty.
 pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     refuse_old_sqlite()?;
-    let failed = |error| failure(path, Stage::Open, &error);
+    let failed = |error| failure(path, SqliteStage::Open, &error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     settle(&connection).map_err(failed)?;
@@ -58,9 +58,9 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
 fn refuse_triggers(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let mut statement = connection
         .prepare("SELECT name FROM sqlite_schema WHERE type = 'trigger' LIMIT 1")
-        .map_err(|error| failure(path, Stage::Open, &error))?;
+        .map_err(|error| failure(path, SqliteStage::Open, &error))?;
     let found = statement.query_row([], |row| row.get::<_, String>(0)).optional();
-    match found.map_err(|error| failure(path, Stage::Open, &error))? {
+    match found.map_err(|error| failure(path, SqliteStage::Open, &error))? {
         None => Ok(()),
         Some(name) => {
             let name = name.escape_debug();
@@ -74,7 +74,7 @@ pub(super) fn has_moved(connection: &Connection, path: &Path) -> Result<bool, St
     let mut moved = 0;
     connection
         .file_control(Some(MAIN_DB), FileControl::HasMoved(&mut moved))
-        .map_err(|error| failure(path, Stage::Open, &error))?;
+        .map_err(|error| failure(path, SqliteStage::Open, &error))?;
     Ok(moved != 0)
 }
 
@@ -109,21 +109,21 @@ const SETTINGS: &str = if cfg!(target_os = "macos") {
 
 /// Both numbers as of one moment. Read separately, they could straddle another process's creation of the store and look
 /// like a foreign database.
-fn settled_header(connection: &mut Connection) -> rusqlite::Result<Header> {
+fn settled_header(connection: &mut Connection) -> rusqlite::Result<SqliteHeader> {
     let reading = Transaction::new(connection, TransactionBehavior::Deferred)?;
     header(&reading)
 }
 
-fn header(connection: &Connection) -> rusqlite::Result<Header> {
+fn header(connection: &Connection) -> rusqlite::Result<SqliteHeader> {
     let number = |pragma| connection.query_row(pragma, [], |row| row.get(0));
-    Ok(Header { application_id: number("PRAGMA application_id")?, layout: number("PRAGMA user_version")? })
+    Ok(SqliteHeader { application_id: number("PRAGMA application_id")?, layout: number("PRAGMA user_version")? })
 }
 
 /// Makes a store of an empty file, in one transaction: of any number of processes that come at once one makes it and
 /// the others find it made. A file that is not empty is someone's, and is refused.
-fn make_store(connection: &mut Connection, path: &Path, found: Header) -> Result<(), StoreError> {
-    let failed = |error| failure(path, Stage::Open, &error);
-    if !is_empty(path) && found != (Header { application_id: 0, layout: 0 }) {
+fn make_store(connection: &mut Connection, path: &Path, found: SqliteHeader) -> Result<(), StoreError> {
+    let failed = |error| failure(path, SqliteStage::Open, &error);
+    if !is_empty(path) && found != (SqliteHeader { application_id: 0, layout: 0 }) {
         return Err(foreign(path, found));
     }
     let transaction = Transaction::new(connection, TransactionBehavior::Immediate).map_err(failed)?;
@@ -143,8 +143,8 @@ fn is_empty(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| metadata.len() == 0)
 }
 
-fn foreign(path: &Path, found: Header) -> StoreError {
-    let Header { application_id, layout } = found;
+fn foreign(path: &Path, found: SqliteHeader) -> StoreError {
+    let SqliteHeader { application_id, layout } = found;
     if application_id == APPLICATION_ID && layout > LAYOUT {
         let detail = format!(
             "{} was written by a newer fencepost (layout {layout}; this one knows {LAYOUT}). Nothing was changed. \
@@ -162,7 +162,7 @@ fn foreign(path: &Path, found: Header) -> StoreError {
 /// Turns the write-ahead log on, which the file remembers. Only who makes a store has anything to do here. Turning it
 /// on needs the file for itself and does not wait for that by itself, so that the waiting is done here.
 fn enter_wal(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    if is_wal(connection, "PRAGMA journal_mode").map_err(|error| failure(path, Stage::Open, &error))? {
+    if is_wal(connection, "PRAGMA journal_mode").map_err(|error| failure(path, SqliteStage::Open, &error))? {
         return Ok(());
     }
     let begun = Instant::now();
@@ -170,17 +170,17 @@ fn enter_wal(connection: &Connection, path: &Path) -> Result<(), StoreError> {
         match is_wal(connection, "PRAGMA journal_mode = WAL") {
             Ok(true) => break,
             Err(error) if error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy) => {
-                return Err(failure(path, Stage::Open, &error));
+                return Err(failure(path, SqliteStage::Open, &error));
             }
             Ok(false) | Err(_) if begun.elapsed() < WAIT => thread::sleep(Duration::from_millis(2)),
             Ok(false) | Err(_) => {
                 let busy = rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_BUSY), None);
-                return Err(failure(path, Stage::Open, &busy));
+                return Err(failure(path, SqliteStage::Open, &busy));
             }
         }
     }
     // The log itself is made by the first read.
-    header(connection).map(|_| ()).map_err(|error| failure(path, Stage::Open, &error))
+    header(connection).map(|_| ()).map_err(|error| failure(path, SqliteStage::Open, &error))
 }
 
 fn is_wal(connection: &Connection, pragma: &str) -> rusqlite::Result<bool> {

@@ -21,7 +21,7 @@ use fencepost_guard::host::Host;
 use fencepost_guard::local::Local;
 use fencepost_guard::signals::Signals;
 use fencepost_guard::upstream_check::UpstreamCheck;
-use fencepost_store::layer::{Call, Ended, Trace, Verb};
+use fencepost_store::layer::{Trace, TraceCall, TraceEnd, TraceVerb};
 use fencepost_store::{Access, HostMemory, KnownStore, MemoryStore, Secret, SqliteStore, Store, StoreHandle};
 use fencepost_testkit::servers::{Postgres, Redis, TOKEN, Worker};
 
@@ -108,7 +108,7 @@ fn run_once(store: Arc<dyn Store>, site: &Site, job: &Job, needs: &[&str]) {
     assert!(matches!(finish, Finish::Ended { exit: Exit::Code(0), .. }), "{finish:?}");
 }
 
-fn calls_of_a_later_run(store: impl Store + 'static) -> Vec<Call> {
+fn calls_of_a_later_run(store: impl Store + 'static) -> Vec<TraceCall> {
     let site = Site::new();
     let job = Job::shared(Name::new("counted").unwrap());
     let store = Arc::new(Trace::new(store));
@@ -135,12 +135,12 @@ fn a_jobs_first_run_also_reads_the_store_id() {
     store.clear();
     run_once(known(&store, &site), &site, &named("counted"), &[]);
     let on = Key::job(&named("counted")).as_str().to_string();
-    let call = |verb, on: &str, ended| Call { verb, on: on.to_string(), ended };
+    let call = |verb, on: &str, ended| TraceCall { verb, on: on.to_string(), ended };
     let expected = [
-        call(Verb::Read, &on, Ended::Answered),
-        call(Verb::Read, Key::identity().as_str(), Ended::Answered),
-        call(Verb::Swap, &on, Ended::Won),
-        call(Verb::Swap, &on, Ended::Won),
+        call(TraceVerb::Read, &on, TraceEnd::Answered),
+        call(TraceVerb::Read, Key::identity().as_str(), TraceEnd::Answered),
+        call(TraceVerb::Swap, &on, TraceEnd::Won),
+        call(TraceVerb::Swap, &on, TraceEnd::Won),
     ];
     assert_eq!(store.calls(), expected);
 }
@@ -148,8 +148,12 @@ fn a_jobs_first_run_also_reads_the_store_id() {
 #[test]
 fn an_uncontended_run_makes_three_calls_of_which_two_are_won_swaps() {
     let on = Key::job(&Job::shared(Name::new("counted").unwrap())).as_str().to_string();
-    let call = |verb, ended| Call { verb, on: on.clone(), ended };
-    let expected = [call(Verb::Read, Ended::Answered), call(Verb::Swap, Ended::Won), call(Verb::Swap, Ended::Won)];
+    let call = |verb, ended| TraceCall { verb, on: on.clone(), ended };
+    let expected = [
+        call(TraceVerb::Read, TraceEnd::Answered),
+        call(TraceVerb::Swap, TraceEnd::Won),
+        call(TraceVerb::Swap, TraceEnd::Won),
+    ];
     assert_eq!(calls_of_a_later_run(MemoryStore::new()), expected);
     let directory = tempfile::tempdir().unwrap();
     assert_eq!(calls_of_a_later_run(SqliteStore::open(&directory.path().join("store.db")).unwrap()), expected);
@@ -183,13 +187,13 @@ fn a_run_reads_every_upstream_once() {
     store.clear();
     let needs = ["one@any", "two@any", "one@same-day,on-empty=proceed"];
     run_once(Arc::clone(&store) as Arc<dyn Store>, &site, &named("counted"), &needs);
-    let call = |verb, name: &str, ended| Call { verb, on: Key::job(&named(name)).as_str().to_string(), ended };
+    let call = |verb, name: &str, ended| TraceCall { verb, on: Key::job(&named(name)).as_str().to_string(), ended };
     let expected = [
-        call(Verb::Read, "counted", Ended::Answered),
-        call(Verb::Swap, "counted", Ended::Won),
-        call(Verb::Read, "one", Ended::Answered),
-        call(Verb::Read, "two", Ended::Answered),
-        call(Verb::Swap, "counted", Ended::Won),
+        call(TraceVerb::Read, "counted", TraceEnd::Answered),
+        call(TraceVerb::Swap, "counted", TraceEnd::Won),
+        call(TraceVerb::Read, "one", TraceEnd::Answered),
+        call(TraceVerb::Read, "two", TraceEnd::Answered),
+        call(TraceVerb::Swap, "counted", TraceEnd::Won),
     ];
     assert_eq!(store.calls(), expected);
 }

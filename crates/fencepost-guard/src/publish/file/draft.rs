@@ -9,11 +9,11 @@ use nix::fcntl::OFlag;
 
 use crate::publish::folder::Folder;
 use crate::publish::lock::{has_name, left_behind};
-use crate::publish::place::{Place, failed, next};
+use crate::publish::place::{TargetPlace, failed, next};
 use crate::publish::{PublishError, digest};
 
 /// The new content, complete and flushed, under a temporary name. It is removed unless it lands.
-pub(super) struct Draft<'a> {
+pub(super) struct FileDraft<'a> {
     folder: &'a Folder,
     name: OsString,
     pub digest: String,
@@ -24,8 +24,8 @@ pub(super) struct Draft<'a> {
     landed: bool,
 }
 
-impl<'a> Draft<'a> {
-    pub fn write(place: &'a Place, payload: &mut dyn Read) -> Result<Self, PublishError> {
+impl<'a> FileDraft<'a> {
+    pub fn write(place: &'a TargetPlace, payload: &mut dyn Read) -> Result<Self, PublishError> {
         let failed_beside = |error: io::Error| failed("write the new content beside", &place.target, &error);
         let old = place.folder.metadata_of(&place.name).ok().filter(Metadata::is_file);
         let mut draft = Self::create(place, old.is_none()).map_err(failed_beside)?;
@@ -42,7 +42,7 @@ impl<'a> Draft<'a> {
     }
 
     /// A new file gets the default mode. A replacement is private until it has the old file's mode.
-    fn create(place: &'a Place, is_new: bool) -> io::Result<Self> {
+    fn create(place: &'a TargetPlace, is_new: bool) -> io::Result<Self> {
         let folder = &place.folder;
         loop {
             let name = place.hidden(&format!("new-{}", uuid::Uuid::now_v7().simple()));
@@ -58,7 +58,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Puts the content in place, durably.
-    pub fn land(&mut self, place: &Place) -> Result<(), PublishError> {
+    pub fn land(&mut self, place: &TargetPlace) -> Result<(), PublishError> {
         self.folder.rename(&self.name, self.folder, &place.name).map_err(|error| {
             PublishError::Failed(format!(
                 "Cannot put the content in place at {} ({error}); it is as it was, and the fence stands at this token \
@@ -78,7 +78,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-impl Drop for Draft<'_> {
+impl Drop for FileDraft<'_> {
     fn drop(&mut self) {
         if !self.landed {
             let _ = self.folder.unlink(&self.name);
@@ -87,7 +87,7 @@ impl Drop for Draft<'_> {
 }
 
 /// Removes what writers that died have left. A living one holds a lock on its own.
-pub(super) fn sweep(place: &Place) {
+pub(super) fn sweep(place: &TargetPlace) {
     let prefix = place.hidden("new-");
     for name in place.folder.names().unwrap_or_default() {
         if name.as_encoded_bytes().starts_with(prefix.as_encoded_bytes())
@@ -100,7 +100,7 @@ pub(super) fn sweep(place: &Place) {
 
 /// Gives the new content the owner and the mode of the old, as people expect of a file that is written to, and says
 /// what could not be kept.
-fn dress(file: &File, old: &Metadata, place: &Place) -> io::Result<Vec<String>> {
+fn dress(file: &File, old: &Metadata, place: &TargetPlace) -> io::Result<Vec<String>> {
     let shown = place.target.display();
     let mut remarks = Vec::new();
     if old.nlink() > 1 {

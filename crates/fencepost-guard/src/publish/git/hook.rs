@@ -27,11 +27,11 @@ pub struct Installed {
 
 /// Installs the check before the repository's existing pre-push hook.
 pub fn install(repository: &Path) -> Result<Installed, PublishError> {
-    let place = Place::find(repository)?;
+    let place = HookPlace::find(repository)?;
     let text = match place.current()? {
-        Current::None => format!("#!/bin/sh\n{}", block()),
-        Current::Ours(text) | Current::Shell(text) => with_block(&text),
-        Current::Foreign => {
+        InstalledHook::None => format!("#!/bin/sh\n{}", block()),
+        InstalledHook::Ours(text) | InstalledHook::Shell(text) => with_block(&text),
+        InstalledHook::Foreign => {
             if fs::symlink_metadata(&place.chained).is_ok() {
                 return Err(PublishError::Failed(format!(
                     "{} was replaced since fencepost chained {}; nothing was changed. Remove the one that is not wanted, \
@@ -49,8 +49,8 @@ pub fn install(repository: &Path) -> Result<Installed, PublishError> {
 
 /// Takes the check out again, and leaves the rest as it was.
 pub fn remove(repository: &Path) -> Result<Installed, PublishError> {
-    let place = Place::find(repository)?;
-    let Current::Ours(text) = place.current()? else { return Ok(place.done(false)) };
+    let place = HookPlace::find(repository)?;
+    let InstalledHook::Ours(text) = place.current()? else { return Ok(place.done(false)) };
     let rest = without_block(&text);
     let gone = |result: io::Result<()>| result.map(|()| place.done(true)).map_err(|error| place.failed(&error));
     if rest.contains(CHAINED) && fs::symlink_metadata(&place.chained).is_ok() {
@@ -62,13 +62,13 @@ pub fn remove(repository: &Path) -> Result<Installed, PublishError> {
     place.put(&rest)
 }
 
-struct Place {
+struct HookPlace {
     hook: PathBuf,
     chained: PathBuf,
     shared: bool,
 }
 
-enum Current {
+enum InstalledHook {
     None,
     /// A shell script with our check in it.
     Ours(String),
@@ -78,7 +78,7 @@ enum Current {
     Foreign,
 }
 
-impl Place {
+impl HookPlace {
     fn find(repository: &Path) -> Result<Self, PublishError> {
         let git = LocalClone::open(repository, super::CALL_LIMIT)?;
         // Git knows about core.hooksPath and about work trees that share one repository.
@@ -87,20 +87,20 @@ impl Place {
         Ok(Self { hook: hooks.join("pre-push"), chained: hooks.join(CHAINED), shared })
     }
 
-    fn current(&self) -> Result<Current, PublishError> {
+    fn current(&self) -> Result<InstalledHook, PublishError> {
         let active = match fs::symlink_metadata(&self.hook) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Current::None),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(InstalledHook::None),
             Err(error) => return Err(self.failed(&error)),
             // The target of a link may belong to another user.
-            Ok(there) if !there.is_file() => return Ok(Current::Foreign),
+            Ok(there) if !there.is_file() => return Ok(InstalledHook::Foreign),
             Ok(there) => there.permissions().mode() & 0o111 != 0,
         };
         let bytes = fs::read(&self.hook).map_err(|error| self.failed(&error))?;
         Ok(match String::from_utf8(bytes) {
-            Ok(text) if text.contains(BEGIN) && text.contains(END) => Current::Ours(text),
+            Ok(text) if text.contains(BEGIN) && text.contains(END) => InstalledHook::Ours(text),
             // Git passes over a hook that is not executable, and so must we.
-            Ok(text) if active && is_shell(&text) => Current::Shell(text),
-            _ => Current::Foreign,
+            Ok(text) if active && is_shell(&text) => InstalledHook::Shell(text),
+            _ => InstalledHook::Foreign,
         })
     }
 

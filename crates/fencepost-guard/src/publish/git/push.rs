@@ -38,47 +38,47 @@ impl Push {
     }
 
     /// What became of it, as far as the answer tells.
-    pub(super) fn outcome(&self, answer: &GitAnswer) -> Outcome {
+    pub(super) fn outcome(&self, answer: &GitAnswer) -> PushOutcome {
         let text = answer.text();
         let lines: Vec<PushLine<'_>> = push_lines(&text).collect();
         let fence = lines.iter().find(|line| line.to == self.fence_ref);
         if answer.ok && fence.is_some_and(|line| line.flag != '!' && line.flag != '=') {
-            return Outcome::Landed;
+            return PushOutcome::Landed;
         }
         if answer.killed_after.is_some() {
-            return Outcome::TimedOut;
+            return PushOutcome::TimedOut;
         }
         if says_no_atomic(&answer.stderr) {
-            return Outcome::NoAtomic;
+            return PushOutcome::NoAtomic;
         }
         let rejected = || lines.iter().filter(|line| line.flag == '!');
         if rejected().count() == 0 {
             return if answer.stderr.contains("fatal:") || answer.stderr.contains("RPC failed") {
-                Outcome::Unknown
+                PushOutcome::Unknown
             } else {
-                Outcome::NotSent
+                PushOutcome::NotSent
             };
         }
         if rejected().any(|line| line.summary.starts_with("[remote failure]")) {
-            return Outcome::Unknown;
+            return PushOutcome::Unknown;
         }
         if fence.is_some_and(|line| reason(line) == "stale info") {
-            return Outcome::Moved;
+            return PushOutcome::Moved;
         }
         if let Some(line) = rejected().find(|line| BEHIND.contains(&reason(line))) {
-            return Outcome::Behind(line.to.trim_start_matches("refs/heads/").to_string());
+            return PushOutcome::Behind(line.to.trim_start_matches("refs/heads/").to_string());
         }
         let declined = rejected().find(|line| !is_contention(reason(line)));
         match declined {
-            Some(line) if reason(line).contains("hidden ref") => Outcome::Hidden,
-            Some(line) => Outcome::Declined(format!("{}: {}", line.to, reason(line))),
-            None => Outcome::Moved,
+            Some(line) if reason(line).contains("hidden ref") => PushOutcome::Hidden,
+            Some(line) => PushOutcome::Declined(format!("{}: {}", line.to, reason(line))),
+            None => PushOutcome::Moved,
         }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum PushOutcome {
     /// Everything is there.
     Landed,
     /// The fence, or a branch, is not where it was. Nothing landed.
@@ -135,7 +135,7 @@ mod tests {
 
     const FENCE: &str = "refs/fencepost/fence/j";
 
-    fn outcome(ok: bool, lines: &str, stderr: &str) -> Outcome {
+    fn outcome(ok: bool, lines: &str, stderr: &str) -> PushOutcome {
         let push = Push {
             remote: "origin".to_string(),
             fence_ref: FENCE.to_string(),
@@ -155,33 +155,33 @@ mod tests {
             two(flags.0, flags.1).replacen("{}", fence, 1).replacen("{}", branch, 1)
         };
         let refused = |fence: &str, branch: &str| outcome(false, &said(("!", "!"), fence, branch), "");
-        assert_eq!(outcome(true, &said((" ", "="), "e..f", "[up to date]"), ""), Outcome::Landed);
+        assert_eq!(outcome(true, &said((" ", "="), "e..f", "[up to date]"), ""), PushOutcome::Landed);
         assert_eq!(
             outcome(true, &said(("=", " "), "[up to date]", "b..c"), ""),
-            Outcome::NotSent,
+            PushOutcome::NotSent,
             "nothing was compared"
         );
         assert_eq!(outcome(false, &said((" ", "!"), "e..f", "[rejected] (fetch first)"), ""), behind());
-        assert_eq!(refused("[rejected] (stale info)", "[rejected] (fetch first)"), Outcome::Moved);
+        assert_eq!(refused("[rejected] (stale info)", "[rejected] (fetch first)"), PushOutcome::Moved);
         assert_eq!(refused("[rejected] (atomic push failed)", "[rejected] (non-fast-forward)"), behind());
         let late = "[remote rejected] (cannot lock ref 'refs/x': is at 1 but expected 2)";
-        assert_eq!(refused(late, "[remote rejected] (atomic transaction failed)"), Outcome::Moved);
+        assert_eq!(refused(late, "[remote rejected] (atomic transaction failed)"), PushOutcome::Moved);
         let hidden =
             refused("[remote rejected] (deny updating a hidden ref)", "[remote rejected] (atomic push failure)");
-        assert_eq!(hidden, Outcome::Hidden);
+        assert_eq!(hidden, PushOutcome::Hidden);
         assert_eq!(
             refused("[remote rejected] (atomic push failure)", "[remote rejected] (pre-receive hook declined)"),
-            Outcome::Declined("refs/heads/main: pre-receive hook declined".to_string())
+            PushOutcome::Declined("refs/heads/main: pre-receive hook declined".to_string())
         );
         let silent = "[remote failure] (remote failed to report status)";
-        assert_eq!(refused(silent, silent), Outcome::Unknown);
-        assert_eq!(outcome(false, "", "fatal: the remote end hung up unexpectedly"), Outcome::Unknown);
-        assert_eq!(outcome(false, "", "error: failed to push some refs"), Outcome::NotSent);
+        assert_eq!(refused(silent, silent), PushOutcome::Unknown);
+        assert_eq!(outcome(false, "", "fatal: the remote end hung up unexpectedly"), PushOutcome::Unknown);
+        assert_eq!(outcome(false, "", "error: failed to push some refs"), PushOutcome::NotSent);
         let no_atomic = "fatal: the receiving end does not support --atomic push";
-        assert_eq!(outcome(false, "", no_atomic), Outcome::NoAtomic);
+        assert_eq!(outcome(false, "", no_atomic), PushOutcome::NoAtomic);
     }
 
-    fn behind() -> Outcome {
-        Outcome::Behind("main".to_string())
+    fn behind() -> PushOutcome {
+        PushOutcome::Behind("main".to_string())
     }
 }

@@ -28,7 +28,7 @@ impl Outgoing {
         let Some(at) = at else { return Err(PublishError::Failed(format!("{to} is not among what is pushed."))) };
         let before = self.branches[at].0.clone();
         self.remote.fetch(&self.git, to)?;
-        let work = Work::add(&self.git, &before)?;
+        let work = RebaseTree::add(&self.git, &before)?;
         let rebased = work.git.run(&[&QUIET[..], &["rebase", "--quiet", onto]].concat(), "")?;
         if !rebased.ok {
             let files = work.git.run(&["diff", "--name-only", "--diff-filter=U"], "")?.text();
@@ -72,13 +72,13 @@ impl Outgoing {
 }
 
 /// A work tree for one rebase, removed with everything in it.
-struct Work {
+struct RebaseTree {
     clone: LocalClone,
     git: LocalClone,
     path: PathBuf,
 }
 
-impl Work {
+impl RebaseTree {
     fn add(clone: &LocalClone, commit: &str) -> Result<Self, PublishError> {
         let template = std::env::temp_dir().join("fencepost-rebase-XXXXXX");
         let path = nix::unistd::mkdtemp(&template).map_err(|error| {
@@ -95,7 +95,7 @@ impl Work {
     }
 }
 
-impl Drop for Work {
+impl Drop for RebaseTree {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
         let _ = self.clone.run(&["worktree", "prune"], "");

@@ -9,7 +9,7 @@ use fencepost_store::redacted_text;
 
 /// A remote that is pushed to at one place.
 #[derive(Clone, Debug)]
-pub(super) struct Remote {
+pub(super) struct PushRemote {
     /// As git is told to push: a configured name, or a URL.
     pub name: String,
     /// As git is told to read. Another place than the usual one if the remote is pushed to somewhere else.
@@ -20,14 +20,14 @@ pub(super) struct Remote {
 
 /// What was read of the remote.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct RemoteRefs {
     /// The commit at the fence's ref.
     pub commit: Option<String>,
     /// The other refs that were asked for, with their commits.
     pub refs: BTreeMap<String, String>,
 }
 
-impl Remote {
+impl PushRemote {
     pub fn find(clone: &LocalClone, name: &str) -> Result<Self, PublishError> {
         if name.is_empty() || name.starts_with('-') {
             return Err(PublishError::Usage(format!("{name:?} is not a remote.")));
@@ -62,7 +62,7 @@ impl Remote {
     }
 
     /// Reads where the fence and the other refs are.
-    pub fn look(&self, clone: &LocalClone, fence_ref: &str, refs: &[&str]) -> Result<Seen, PublishError> {
+    pub fn look(&self, clone: &LocalClone, fence_ref: &str, refs: &[&str]) -> Result<RemoteRefs, PublishError> {
         let answer = clone.run(&[&["ls-remote", &self.read, fence_ref], refs].concat(), "")?;
         if !answer.ok {
             return Err(PublishError::Failed(format!(
@@ -81,7 +81,7 @@ impl Remote {
             .map(|(commit, name)| (name.to_string(), commit.to_string()))
             .collect();
         let commit = refs.remove(fence_ref);
-        Ok(Seen { commit, refs })
+        Ok(RemoteRefs { commit, refs })
     }
 
     /// The fence at its ref. A dry run keeps no memory of it in this clone.
@@ -89,7 +89,7 @@ impl Remote {
         &self,
         clone: &LocalClone,
         fence_ref: &str,
-        seen: &Seen,
+        seen: &RemoteRefs,
         dry_run: bool,
     ) -> Result<Remembered, PublishError> {
         let Some(commit) = &seen.commit else { return self.no_fence(clone, fence_ref) };

@@ -15,7 +15,7 @@ const DETAIL_CHARS_MAX: usize = 300;
 
 /// The parts of an answer that mean something here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct WriteAnswer {
     pub status: u16,
     fence: Option<String>,
     seen: Option<String>,
@@ -58,7 +58,7 @@ struct Problem {
     seen: Option<serde_json::Value>,
 }
 
-impl Answer {
+impl WriteAnswer {
     pub fn of(mut response: Response<Body>) -> Self {
         let header =
             |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_string);
@@ -110,7 +110,7 @@ impl Answer {
     }
 }
 
-pub(super) fn meaning(answer: &Answer, write: &Write) -> Meaning {
+pub(super) fn meaning(answer: &WriteAnswer, write: &Write) -> Meaning {
     let detail = answer.detail();
     let status = answer.status;
     match status {
@@ -158,7 +158,7 @@ pub(super) fn meaning(answer: &Answer, write: &Write) -> Meaning {
 }
 
 /// The refusal of a fence, which names the token it has seen. Without one it is some other condition.
-fn refused(answer: &Answer, write: &Write) -> Option<Refused> {
+fn refused(answer: &WriteAnswer, write: &Write) -> Option<Refused> {
     let problem = answer.problem();
     let reason = match problem.kind.rsplit([':', '/', '#']).next().unwrap_or_default() {
         "stale-token" => Some(Reason::Stale),
@@ -214,11 +214,11 @@ pub(super) mod tests {
         }
     }
 
-    fn answer(status: u16) -> Answer {
-        Answer { status, ..Answer::default() }
+    fn answer(status: u16) -> WriteAnswer {
+        WriteAnswer { status, ..WriteAnswer::default() }
     }
 
-    fn failed(answer: &Answer) -> String {
+    fn failed(answer: &WriteAnswer) -> String {
         match meaning(answer, &write(5)) {
             Meaning::Failed(why) => why,
             other => panic!("{other:?}"),
@@ -231,7 +231,7 @@ pub(super) mod tests {
         for status in [200, 201, 202, 204] {
             assert_eq!(meaning(&answer(status), &write(5)), Meaning::Accepted(plain));
         }
-        let fenced = Answer {
+        let fenced = WriteAnswer {
             fence: Some("accepted".to_string()),
             seen: Some("5".to_string()),
             already_applied: Some("1".to_string()),
@@ -240,7 +240,7 @@ pub(super) mod tests {
         let seen = Token::new(5);
         let accepted = Accepted { is_fenced: true, seen, already_applied: true };
         assert_eq!(meaning(&fenced, &write(5)), Meaning::Accepted(accepted));
-        let ready = Answer { fence: Some("ready".to_string()), ..answer(200) };
+        let ready = WriteAnswer { fence: Some("ready".to_string()), ..answer(200) };
         assert_eq!(meaning(&ready, &write(5)), Meaning::Accepted(plain), "ready is not accepted");
     }
 
@@ -255,12 +255,12 @@ pub(super) mod tests {
             ("other-lineage", Reason::OtherLineage),
         ] {
             let body = format!(r#"{{"type":"{kind}","status":412,"seen":{seen}}}"#).into_bytes();
-            let Meaning::Refused(refused) = meaning(&Answer { body, ..answer(412) }, &write(5)) else {
+            let Meaning::Refused(refused) = meaning(&WriteAnswer { body, ..answer(412) }, &write(5)) else {
                 panic!("{kind}")
             };
             assert_eq!((refused.reason, refused.seen.token.number(), refused.seen.host.as_str()), (reason, 9, "other"));
         }
-        let by_header = Answer { seen: Some("9".to_string()), ..answer(412) };
+        let by_header = WriteAnswer { seen: Some("9".to_string()), ..answer(412) };
         let Meaning::Refused(refused) = meaning(&by_header, &write(5)) else { panic!() };
         assert_eq!((refused.reason, refused.seen.token.number()), (Reason::Stale, 9));
     }
@@ -275,21 +275,21 @@ pub(super) mod tests {
         for status in [409, 500, 502, 503, 504] {
             assert!(matches!(meaning(&answer(status), &write(5)), Meaning::Again { after: None, .. }), "{status}");
         }
-        let later = Answer { retry_after: Some("7".to_string()), ..answer(409) };
+        let later = WriteAnswer { retry_after: Some("7".to_string()), ..answer(409) };
         let after = Some(Duration::from_secs(7));
         assert!(matches!(meaning(&later, &write(5)), Meaning::Again { after: told, .. } if told == after));
         for status in [400, 401, 403, 404, 405, 411, 413, 422, 429, 301, 302, 303, 307, 308, 101] {
             failed(&answer(status));
         }
         assert!(failed(&answer(422)).contains("another payload"));
-        let moved = Answer { location: Some("https://u:s3cret@b/".to_string()), ..answer(307) };
+        let moved = WriteAnswer { location: Some("https://u:s3cret@b/".to_string()), ..answer(307) };
         assert!(failed(&moved).contains("not sent on") && !failed(&moved).contains("s3cret"));
     }
 
     #[test]
     fn a_servers_words_are_repeated_in_part_and_without_control_characters() {
         let body = format!(r#"{{"detail":"a\u001b[31m{}"}}"#, "x".repeat(9000)).into_bytes();
-        let text = failed(&Answer { body, ..answer(400) });
+        let text = failed(&WriteAnswer { body, ..answer(400) });
         assert!(text.len() < 1000 && !text.contains('\u{1b}') && text.contains("It says: a"), "{text}");
     }
 }

@@ -30,7 +30,7 @@ impl Installation {
         match database {
             Database::Postgres(_) => self.for_postgres(&resource),
             Database::Sqlite(path) => {
-                let installed = || sqlite::Session::open(path, true)?.guards();
+                let installed = || sqlite::SqliteSession::open(path, true)?.guards();
                 self.for_sqlite(&resource, installed)
             }
         }
@@ -42,12 +42,12 @@ impl Installation {
             Database::Postgres(server) => {
                 let (wanted, own) = (self.clone(), server.clone());
                 postgres::within(server, move |progress| {
-                    let mut session = postgres::Session::begin(&own, &progress)?;
+                    let mut session = postgres::PostgresSession::begin(&own, &progress)?;
                     let resource = wanted.resource.clone().unwrap_or_else(|| default_resource(session.database()));
                     session.execute(&format!("BEGIN;\n{}COMMIT;\n", wanted.for_postgres(&resource)?))
                 })
             }
-            Database::Sqlite(path) => sqlite::Session::open(path, false)?.execute(&self.statements(database)?),
+            Database::Sqlite(path) => sqlite::SqliteSession::open(path, false)?.execute(&self.statements(database)?),
         }
     }
 
@@ -101,8 +101,8 @@ impl Installation {
         Ok(text)
     }
 
-    fn tables(&self) -> Result<Vec<Table>, PublishError> {
-        self.protect.iter().map(|text| Table::parse(text)).collect()
+    fn tables(&self) -> Result<Vec<TableName>, PublishError> {
+        self.protect.iter().map(|text| TableName::parse(text)).collect()
     }
 }
 
@@ -125,12 +125,12 @@ fn sqlite_literal(text: &str) -> String {
 
 /// A table as it was named: by a name alone, or by schema and name.
 #[derive(Debug, PartialEq, Eq)]
-struct Table {
+struct TableName {
     schema: Option<String>,
     name: String,
 }
 
-impl Table {
+impl TableName {
     /// Reads a name as SQL does: without quotes it has letters, digits and `_`, and is lower-case.
     fn parse(text: &str) -> Result<Self, PublishError> {
         let wrong = || {
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_table_is_named_as_in_sql() {
-        let table = |text: &str| Table::parse(text).map(|table| table.quoted()).ok();
+        let table = |text: &str| TableName::parse(text).map(|table| table.quoted()).ok();
         assert_eq!(table("orders").as_deref(), Some("\"orders\""));
         assert_eq!(table("Shop.Orders").as_deref(), Some("\"shop\".\"orders\""));
         assert_eq!(table("shop.\"Odd Name\"").as_deref(), Some("\"shop\".\"Odd Name\""));

@@ -6,8 +6,8 @@
 mod connect;
 mod limit;
 
-pub use connect::Server;
-pub(super) use limit::{Progress, within};
+pub use connect::PostgresDestination;
+pub(super) use limit::{CommitProgress, within};
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use fencepost_store::postgres::explained;
 
 use super::{FencedSession, SqlWrite, default_resource, text};
 use crate::clock;
-use crate::publish::{PublishError, Receipt, Request, publish};
+use crate::publish::{PublishError, Receipt, WriteRequest, publish};
 
 /// The table that remembers the fences. Its schema is fixed: a table that depends on the search path is several tables.
 pub const TABLE: &str = include_str!("postgres/table.sql");
@@ -39,16 +39,16 @@ const FACTS: &str = "SELECT current_database(), pg_is_in_recovery(), current_set
 
 /// A connection to a server that may be written to.
 #[expect(missing_debug_implementations, reason = "a connection shows nothing worth seeing")]
-pub struct Session {
+pub struct PostgresSession {
     client: Client,
-    server: Server,
-    facts: Facts,
-    progress: Progress,
+    server: PostgresDestination,
+    facts: ServerFacts,
+    progress: CommitProgress,
     /// A transaction was begun and not committed.
     is_open: bool,
 }
 
-struct Facts {
+struct ServerFacts {
     database: String,
     in_recovery: bool,
     read_only: bool,
@@ -57,16 +57,17 @@ struct Facts {
     role: String,
 }
 
-impl Session {
+impl PostgresSession {
     /// Connects, and refuses a server that cannot be written to. Waits for it without a limit.
-    pub fn open(server: &Server) -> Result<Self, PublishError> {
-        Self::begin(server, &Progress::default())
+    pub fn open(server: &PostgresDestination) -> Result<Self, PublishError> {
+        Self::begin(server, &CommitProgress::default())
     }
 
     /// The same, for a caller that waits for a limited time and needs to know how far it came.
-    pub(super) fn begin(server: &Server, progress: &Progress) -> Result<Self, PublishError> {
+    pub(super) fn begin(server: &PostgresDestination, progress: &CommitProgress) -> Result<Self, PublishError> {
         let mut client = server.connect()?;
-        let facts = Facts::ask(&mut client).map_err(|error| failed("ask the server how it is", server, &error))?;
+        let facts =
+            ServerFacts::ask(&mut client).map_err(|error| failed("ask the server how it is", server, &error))?;
         let refused = |why: &str| {
             Err(PublishError::Failed(format!(
                 "{} {why}; nothing was changed. Give the URL of the primary, or all hosts and \
@@ -86,7 +87,7 @@ impl Session {
     /// Runs the statements and advances the fence, both or neither.
     pub fn publish(
         &mut self,
-        request: &Request,
+        request: &WriteRequest,
         resource: Option<&str>,
         statements: &str,
     ) -> Result<Receipt, PublishError> {
@@ -240,7 +241,7 @@ impl Session {
     }
 }
 
-impl FencedSession for Session {
+impl FencedSession for PostgresSession {
     fn begin(&mut self, resource: &str, dry_run: bool) -> Result<Option<String>, PublishError> {
         if dry_run {
             return self.look(resource);
@@ -283,7 +284,7 @@ impl FencedSession for Session {
     }
 }
 
-impl Facts {
+impl ServerFacts {
     fn ask(client: &mut Client) -> Result<Self, Error> {
         let row = row(client, FACTS)?;
         let column = |index| row.as_ref().and_then(|row| row.get(index)).unwrap_or_default().to_string();
@@ -300,13 +301,19 @@ impl Facts {
 
 /// Finds out what became of a commit whose answer was lost. Once the row can be locked again, the transaction has ended; the
 /// row and the server's own memory of transactions say how.
-fn settle(lost: &Session, resource: &str, transaction: &str, fence: &Fence, error: &Error) -> Result<(), PublishError> {
+fn settle(
+    lost: &PostgresSession,
+    resource: &str,
+    transaction: &str,
+    fence: &Fence,
+    error: &Error,
+) -> Result<(), PublishError> {
     let (server, progress) = (&lost.server, &lost.progress);
     let lost = format!("The connection to {} was lost while it committed ({})", server.shown(), explained(error));
     let give_up = clock::boot_now() + SETTLE_PATIENCE;
     let (mut session, now) = loop {
-        let asked =
-            Session::begin(server, progress).and_then(|mut session| session.lock(resource).map(|now| (session, now)));
+        let asked = PostgresSession::begin(server, progress)
+            .and_then(|mut session| session.lock(resource).map(|now| (session, now)));
         match asked {
             Ok(asked) => break asked,
             Err(_) if clock::boot_now() < give_up => sleep(SETTLE_PAUSE),
@@ -370,7 +377,7 @@ fn at_line(position: Option<&ErrorPosition>) -> String {
     }
 }
 
-fn failed(what: &str, server: &Server, error: &Error) -> PublishError {
+fn failed(what: &str, server: &PostgresDestination, error: &Error) -> PublishError {
     PublishError::Failed(format!("Cannot {what} {} ({}); nothing was changed.", server.shown(), explained(error)))
 }
 

@@ -14,7 +14,7 @@ use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::{Connection, Error, ErrorCode, OpenFlags, OptionalExtension};
 
 use super::{FencedSession, SqlWrite, text};
-use crate::publish::{PublishError, Receipt, Request, publish};
+use crate::publish::{PublishError, Receipt, WriteRequest, publish};
 
 /// The table that remembers the fences. `open` is 1 only inside a transaction that has passed the fence: it is set
 /// back before the commit, so that no other connection ever sees it. Nothing in it is newer than SQLite's oldest
@@ -29,7 +29,7 @@ const NAME: &str = "fencepost_fences";
 
 /// A connection to a database file.
 #[derive(Debug)]
-pub struct Session {
+pub struct SqliteSession {
     connection: Connection,
     path: PathBuf,
     /// The sort of shared file system it is on, where locks may mean nothing to other machines.
@@ -55,7 +55,7 @@ pub(super) fn find(path: &str) -> Result<PathBuf, PublishError> {
     }
 }
 
-impl Session {
+impl SqliteSession {
     pub fn open(path: &Path, read_only: bool) -> Result<Self, PublishError> {
         let opened = if read_only { open_to_look(path) } else { open(path, OpenFlags::SQLITE_OPEN_READ_WRITE) };
         let connection = opened.map_err(|error| failed("open", path, &error))?;
@@ -67,7 +67,12 @@ impl Session {
     }
 
     /// Runs the statements and advances the fence, both or neither.
-    pub fn publish(&mut self, request: &Request, resource: &str, statements: &str) -> Result<Receipt, PublishError> {
+    pub fn publish(
+        &mut self,
+        request: &WriteRequest,
+        resource: &str,
+        statements: &str,
+    ) -> Result<Receipt, PublishError> {
         publish(request, SqlWrite::begin(self, resource, statements, request.dry_run)?)
     }
 
@@ -178,7 +183,7 @@ impl Session {
     }
 }
 
-impl FencedSession for Session {
+impl FencedSession for SqliteSession {
     fn begin(&mut self, resource: &str, dry_run: bool) -> Result<Option<String>, PublishError> {
         if !dry_run {
             self.do_batch("lock", "BEGIN IMMEDIATE")?;

@@ -87,10 +87,10 @@ impl<'a> Below<'a> {
 
 /// One thing in the directory, with everything by which a change of it would show.
 #[derive(Debug, PartialEq, Eq)]
-struct Entry {
+struct CopiedEntry {
     /// Relative; empty for the directory itself.
     path: PathBuf,
-    kind: Kind,
+    kind: EntryKind,
     mode: u32,
     owner: (u32, u32),
     size: u64,
@@ -100,18 +100,18 @@ struct Entry {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum EntryKind {
     Directory,
     File,
     Link,
 }
 
-impl Entry {
+impl CopiedEntry {
     fn new(path: PathBuf, found: &Metadata) -> Option<Self> {
         let kind = match found.file_type() {
-            kind if kind.is_dir() => Kind::Directory,
-            kind if kind.is_file() => Kind::File,
-            kind if kind.is_symlink() => Kind::Link,
+            kind if kind.is_dir() => EntryKind::Directory,
+            kind if kind.is_file() => EntryKind::File,
+            kind if kind.is_symlink() => EntryKind::Link,
             _ => return None,
         };
         Some(Self {
@@ -120,7 +120,7 @@ impl Entry {
             mode: found.mode() & 0o7777,
             owner: (found.uid(), found.gid()),
             // The size of a directory is the file system's own affair.
-            size: if kind == Kind::Directory { 0 } else { found.size() },
+            size: if kind == EntryKind::Directory { 0 } else { found.size() },
             identity: (found.dev(), found.ino()),
             modified: (found.mtime(), found.mtime_nsec()),
             changed: (found.ctime(), found.ctime_nsec()),
@@ -130,9 +130,9 @@ impl Entry {
     fn line(&self, content: &str) -> Vec<u8> {
         let mode = self.mode & 0o777;
         let start = match self.kind {
-            Kind::Directory => format!("dir {mode:o} - "),
-            Kind::File => format!("file {mode:o} {content} "),
-            Kind::Link => format!("link - {content} "),
+            EntryKind::Directory => format!("dir {mode:o} - "),
+            EntryKind::File => format!("file {mode:o} {content} "),
+            EntryKind::Link => format!("link - {content} "),
         };
         let path = if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path };
         [start.as_bytes(), path.as_os_str().as_bytes(), b"\0"].concat()
@@ -140,7 +140,7 @@ impl Entry {
 
     /// Whether an error says that something else, or nothing, is in this place now.
     fn is_gone(&self, error: &io::Error) -> bool {
-        is_gone(error) || self.kind == Kind::Link && error.raw_os_error() == Some(Errno::EINVAL as i32)
+        is_gone(error) || self.kind == EntryKind::Link && error.raw_os_error() == Some(Errno::EINVAL as i32)
     }
 
     /// Whether this relative link leads out of the tree, read as text.
@@ -159,7 +159,7 @@ impl Entry {
 }
 
 /// Everything in the directory, sorted by path, so that a directory comes before what is in it.
-fn scan(source: &Folder) -> Result<Vec<Entry>, PublishError> {
+fn scan(source: &Folder) -> Result<Vec<CopiedEntry>, PublishError> {
     let mut entries = Vec::new();
     let mut ahead = vec![PathBuf::new()];
     let mut below = Below::new(source);
@@ -184,10 +184,10 @@ fn scan(source: &Folder) -> Result<Vec<Entry>, PublishError> {
 }
 
 /// Looks at one entry. What a directory holds is still ahead. `None`: it cannot be copied.
-fn scan_entry(below: &mut Below<'_>, path: &Path, ahead: &mut Vec<PathBuf>) -> io::Result<Option<Entry>> {
+fn scan_entry(below: &mut Below<'_>, path: &Path, ahead: &mut Vec<PathBuf>) -> io::Result<Option<CopiedEntry>> {
     let (parent, name) = below.parent(path)?;
-    let entry = Entry::new(path.to_path_buf(), &parent.metadata_of(name)?);
-    if entry.as_ref().is_some_and(|entry| entry.kind == Kind::Directory) {
+    let entry = CopiedEntry::new(path.to_path_buf(), &parent.metadata_of(name)?);
+    if entry.as_ref().is_some_and(|entry| entry.kind == EntryKind::Directory) {
         let names = below.directory(path)?.names()?;
         ahead.extend(names.into_iter().map(|name| path.join(name)));
     }
@@ -195,7 +195,7 @@ fn scan_entry(below: &mut Below<'_>, path: &Path, ahead: &mut Vec<PathBuf>) -> i
 }
 
 /// Reads every entry, copying it if there is a place to copy it to. `None`: it is not as it was when it was scanned.
-fn take(entries: &[Entry], source: &Folder, to: Option<(&Folder, &str)>) -> Result<Option<Copied>, PublishError> {
+fn take(entries: &[CopiedEntry], source: &Folder, to: Option<(&Folder, &str)>) -> Result<Option<Copied>, PublishError> {
     let mut hash = Sha256::new();
     let mut leads_out = None;
     let mut from = Below::new(source);
@@ -219,7 +219,7 @@ fn take(entries: &[Entry], source: &Folder, to: Option<(&Folder, &str)>) -> Resu
 type To<'a> = Option<(&'a Folder, &'a OsStr)>;
 
 fn take_entry(
-    entry: &Entry,
+    entry: &CopiedEntry,
     from: &mut Below<'_>,
     into: Option<&mut (Below<'_>, &str)>,
     leads_out: &mut Option<PathBuf>,
@@ -229,7 +229,7 @@ fn take_entry(
         (Some((below, _)), Some(path)) => Some(below.parent(path)?),
         _ => None,
     };
-    if entry.kind == Kind::Directory {
+    if entry.kind == EntryKind::Directory {
         return to.map_or(Ok(()), |(to, name)| to.create_dir(name, 0o700)).map(|()| Some(String::new()));
     }
     let (parent, name) = match from.parent(&entry.path) {
@@ -237,19 +237,19 @@ fn take_entry(
         parent => parent?,
     };
     match entry.kind {
-        Kind::Link => take_link(entry, (parent, name), to, leads_out),
+        EntryKind::Link => take_link(entry, (parent, name), to, leads_out),
         _ => take_file(entry, (parent, name), to),
     }
 }
 
 /// The digest of a file's content, which is copied by the kernel where there is a place for it: a file system that can
 /// share blocks does. The digest is of the copy.
-fn take_file(entry: &Entry, (from, name): (&Folder, &OsStr), to: To<'_>) -> io::Result<Option<String>> {
+fn take_file(entry: &CopiedEntry, (from, name): (&Folder, &OsStr), to: To<'_>) -> io::Result<Option<String>> {
     let mut source = match from.open_file(name, OFlag::O_RDONLY) {
         Err(error) if entry.is_gone(&error) => return Ok(None),
         opened => opened?,
     };
-    if Entry::new(entry.path.clone(), &source.metadata()?).as_ref() != Some(entry) {
+    if CopiedEntry::new(entry.path.clone(), &source.metadata()?).as_ref() != Some(entry) {
         return Ok(None);
     }
     let Some((to, name)) = to else { return digest::read(&mut source).map(Some) };
@@ -264,7 +264,7 @@ fn take_file(entry: &Entry, (from, name): (&Folder, &OsStr), to: To<'_>) -> io::
 }
 
 fn take_link(
-    entry: &Entry,
+    entry: &CopiedEntry,
     (from, name): (&Folder, &OsStr),
     to: To<'_>,
     leads_out: &mut Option<PathBuf>,
@@ -286,8 +286,8 @@ fn take_link(
 }
 
 /// Directories last, and the inner ones first: one that may not be written to could not have been filled.
-fn finish_directories(entries: &[Entry], home: &Folder, name: &str) -> Result<(), PublishError> {
-    for entry in entries.iter().rev().filter(|entry| entry.kind == Kind::Directory) {
+fn finish_directories(entries: &[CopiedEntry], home: &Folder, name: &str) -> Result<(), PublishError> {
+    for entry in entries.iter().rev().filter(|entry| entry.kind == EntryKind::Directory) {
         let path = at(Path::new(name), &entry.path);
         let finish = || -> io::Result<()> {
             let directory = home.descend(&path)?;
@@ -300,7 +300,7 @@ fn finish_directories(entries: &[Entry], home: &Folder, name: &str) -> Result<()
 }
 
 /// Gives a copy the mode of the original, and its owner if root copies. Another user's setuid bit is not copied.
-fn dress(copy: &File, entry: &Entry) -> io::Result<()> {
+fn dress(copy: &File, entry: &CopiedEntry) -> io::Result<()> {
     let (user, group) = entry.owner;
     if geteuid().is_root() {
         fchown(copy, Some(user), Some(group))?;

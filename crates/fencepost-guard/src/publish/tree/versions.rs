@@ -10,10 +10,10 @@ use nix::unistd::geteuid;
 
 use super::copy::{self, Copied};
 use super::remove;
-use crate::publish::fence_file::{self, Trouble};
+use crate::publish::fence_file::{self, FenceFileTrouble};
 use crate::publish::folder::Folder;
 use crate::publish::lock::{has_name, is_marked, left_behind};
-use crate::publish::place::{Place, failed, next, usage};
+use crate::publish::place::{TargetPlace, failed, next, usage};
 use crate::publish::walk::{of_root, planted};
 use crate::publish::{PublishError, Remembered};
 
@@ -32,14 +32,14 @@ pub(super) const LOCK: &str = "lock";
 type Version = String;
 
 pub(super) struct Versions {
-    pub place: Place,
+    pub place: TargetPlace,
     /// Their directory, once there is one.
     home: Option<Folder>,
 }
 
 impl Versions {
     /// Opens the directory of the versions, if there is one. Refuses a place where another user could redirect the write.
-    pub fn of(place: Place) -> Result<Self, PublishError> {
+    pub fn of(place: TargetPlace) -> Result<Self, PublishError> {
         place.check_trust()?;
         let mut versions = Self { place, home: None };
         versions.home = match versions.open() {
@@ -104,12 +104,12 @@ impl Versions {
     }
 
     /// The version that the link names, if there is one, it is a link and it is ours.
-    pub fn current(&self) -> Result<Current, PublishError> {
+    pub fn current(&self) -> Result<CurrentLink, PublishError> {
         let path = &self.place.target;
         let shown = path.display();
         let (folder, name) = (&self.place.folder, &self.place.name);
         match folder.metadata_of(name) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Current::Absent),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(CurrentLink::Absent),
             Err(error) => return Err(failed("look at", path, &error)),
             Ok(found) if found.is_symlink() => {}
             Ok(found) if found.is_dir() => {
@@ -122,7 +122,7 @@ impl Versions {
             Ok(_) => return Err(usage(path, "it is neither a directory nor a link of fencepost's")),
         }
         let leads_to = folder.read_link(name).map_err(|error| failed("read the link", path, &error))?;
-        Ok(self.version_in(&leads_to).map_or(Current::Foreign(leads_to), Current::Version))
+        Ok(self.version_in(&leads_to).map_or(CurrentLink::Foreign(leads_to), CurrentLink::Version))
     }
 
     /// What the fence of the current version remembers. A link or a fence that is lost is never "no fence".
@@ -133,16 +133,16 @@ impl Versions {
             Remembered::unusable(&of, &why, "Restore link and versions together", may_be_adopted)
         };
         Ok(match self.current()? {
-            Current::Absent if !marked => Remembered::Nothing,
-            Current::Absent => lost("its link was there once and is gone", true),
-            Current::Foreign(leads_to) => {
+            CurrentLink::Absent if !marked => Remembered::Nothing,
+            CurrentLink::Absent => lost("its link was there once and is gone", true),
+            CurrentLink::Foreign(leads_to) => {
                 let why = format!(
                     "it is a link to {} that fencepost did not make. Remove it, or replace it once with --adopt",
                     leads_to.display()
                 );
                 Remembered::Unusable { error: usage(&self.place.target, why), may_be_adopted: true }
             }
-            Current::Version(version) => match self.fence_of(&version) {
+            CurrentLink::Version(version) => match self.fence_of(&version) {
                 Ok(fence) => Remembered::Fence(fence),
                 Err(trouble) => {
                     let why = format!("{}/{FENCE} ({trouble})", self.directory().join(version).display());
@@ -154,7 +154,7 @@ impl Versions {
 
     /// Whether the current tree is what the fence says.
     pub fn holds(&self, fence: &Fence) -> bool {
-        let Ok(Current::Version(version)) = self.current() else { return false };
+        let Ok(CurrentLink::Version(version)) = self.current() else { return false };
         let tree = self.inside(Path::new(&version).join(TREE));
         tree.is_ok_and(|tree| copy::look(&tree).is_ok_and(|found| found.digest == fence.digest))
     }
@@ -162,7 +162,7 @@ impl Versions {
     /// Takes every version away that is neither current nor one of the last few before it, and returns what is to be
     /// removed. Also what was switched to never: nothing leads there.
     pub fn prune(&self, keep: usize) -> Vec<String> {
-        let (Ok(Current::Version(current)), Some(home)) = (self.current(), &self.home) else { return Vec::new() };
+        let (Ok(CurrentLink::Version(current)), Some(home)) = (self.current(), &self.home) else { return Vec::new() };
         let mut kept = vec![current];
         while kept.len() <= keep
             && let Some(previous) = kept.last().and_then(|last| self.previous_of(last))
@@ -190,15 +190,15 @@ impl Versions {
         remarks
     }
 
-    fn fence_of(&self, version: &str) -> Result<Fence, Trouble> {
+    fn fence_of(&self, version: &str) -> Result<Fence, FenceFileTrouble> {
         let version_folder = match self.inside(version) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Err(Trouble::Missing),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(FenceFileTrouble::Missing),
             opened => opened?,
         };
         let fence = fence_file::read(&version_folder, FENCE)?;
         match version.starts_with(&format!("{}-{}-", fence.token, fence.seq)) {
             true => Ok(fence),
-            false => Err(Trouble::OfAnother),
+            false => Err(FenceFileTrouble::OfAnother),
         }
     }
 
@@ -226,7 +226,7 @@ impl Versions {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Current {
+pub(super) enum CurrentLink {
     Absent,
     Version(Version),
     /// A link that leads elsewhere.
@@ -234,7 +234,7 @@ pub(super) enum Current {
 }
 
 /// A new version before it lands, complete and flushed. It is gone unless it lands.
-pub(super) struct Draft<'a> {
+pub(super) struct TreeDraft<'a> {
     home: &'a Folder,
     name: String,
     folder: Folder,
@@ -243,7 +243,7 @@ pub(super) struct Draft<'a> {
     landed: bool,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> TreeDraft<'a> {
     pub fn copy(home: &'a Folder, source: &Folder) -> Result<(Self, Copied), PublishError> {
         let draft = Self::create(home).map_err(|error| failed("write the new version in", home.path(), &error))?;
         let copied = copy::copy(source, &draft.folder, TREE)?;
@@ -294,7 +294,7 @@ impl<'a> Draft<'a> {
 
     fn complete(&mut self, versions: &Versions, fence: &Fence) -> io::Result<()> {
         fence_file::write(&mut self.fence, fence, self.home)?;
-        if let Ok(Current::Version(current)) = versions.current() {
+        if let Ok(CurrentLink::Version(current)) = versions.current() {
             self.folder.symlink(&Path::new("..").join(current), PREVIOUS)?;
         }
         self.folder.sync()
@@ -317,13 +317,13 @@ impl<'a> Draft<'a> {
         home.symlink(&versions.link_to(version), LINK)?;
         let switched = home.rename(LINK, &versions.place.folder, &versions.place.name);
         // A network file system may have made a rename that it says has failed. What may be current is not removed.
-        let elsewhere = versions.current().is_ok_and(|current| current != Current::Version(version.to_string()));
+        let elsewhere = versions.current().is_ok_and(|current| current != CurrentLink::Version(version.to_string()));
         self.landed = switched.is_ok() || !elsewhere;
         switched
     }
 }
 
-impl Drop for Draft<'_> {
+impl Drop for TreeDraft<'_> {
     fn drop(&mut self) {
         if !self.landed {
             remove::tree(self.home, &self.name);

@@ -2,7 +2,7 @@
 
 use fencepost_guard::keeper::Keeper;
 use fencepost_guard::publish::PublishError;
-use fencepost_guard::publish::exec::{self, Ran, Task};
+use fencepost_guard::publish::exec::{self, FencedCommand, Ran};
 
 use super::Desk;
 use crate::args::Global;
@@ -30,7 +30,7 @@ pub fn run(global: &Global, options: &ExecOptions) -> Result<Code, Failure> {
     };
     let desk = Desk::open(global, &options.common)?;
     let by_hand = desk.said.is_none();
-    let task = Task {
+    let task = FencedCommand {
         resource: resource.clone(),
         argv: options.command.clone(),
         ttl: options.ttl,
@@ -48,7 +48,7 @@ pub fn run(global: &Global, options: &ExecOptions) -> Result<Code, Failure> {
     let published = desk.publish("exec", resource, |request| {
         let store = desk.place.open().map_err(from_failure)?;
         let local = desk.place.local();
-        let place = exec::Desk { store: desk.place.callee(&store), host: &desk.place.host, local: &local };
+        let place = exec::FencedHost { store: desk.place.callee(&store), host: &desk.place.host, local: &local };
         let Some(keeper) = keeper.take() else { return exec::dry_run(request, &place, &task) };
         let mut tell = |text: &str| Voice::of(global).tell(text);
         let Ran { receipt, code: ended } = exec::publish(request, place, &task, keeper, &mut tell)?;

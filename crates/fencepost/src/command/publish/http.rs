@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::stdin;
 
 use fencepost_guard::publish::PublishError;
-use fencepost_guard::publish::http::{self, Endpoint, Payload, Secret, Url};
+use fencepost_guard::publish::http::{self, BearerToken, Endpoint, EndpointUrl, Payload};
 
 use super::Desk;
 use crate::args::Global;
@@ -13,7 +13,7 @@ use crate::exit::{Code, Failure};
 use crate::inside::variable;
 
 pub fn run(global: &Global, options: &HttpOptions) -> Result<Code, Failure> {
-    let url = Url::new(&options.url)?;
+    let url = EndpointUrl::new(&options.url)?;
     let resource = options.common.resource.clone().unwrap_or_else(|| url.shown());
     let desk = Desk::open(global, &options.common)?;
     let endpoint = Endpoint {
@@ -30,7 +30,7 @@ pub fn run(global: &Global, options: &HttpOptions) -> Result<Code, Failure> {
 }
 
 /// A secret comes from a file or the environment, never from the command line.
-fn bearer(options: &HttpOptions) -> Result<Option<Secret>, Failure> {
+fn bearer(options: &HttpOptions) -> Result<Option<BearerToken>, Failure> {
     let file = options.bearer_file.clone().or_else(|| variable("FENCEPOST_HTTP_BEARER_FILE").map(Into::into));
     let text = match (file, variable("FENCEPOST_HTTP_BEARER")) {
         (Some(path), _) => fs::read_to_string(&path).map(Some).map_err(|error| {
@@ -38,7 +38,7 @@ fn bearer(options: &HttpOptions) -> Result<Option<Secret>, Failure> {
         })?,
         (None, text) => text,
     };
-    text.map(|text| Ok(Secret::new(&text)?)).transpose()
+    text.map(|text| Ok(BearerToken::new(&text)?)).transpose()
 }
 
 fn payload(options: &HttpOptions) -> Result<Payload, PublishError> {

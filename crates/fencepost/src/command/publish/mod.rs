@@ -15,7 +15,7 @@ use fencepost_core::lease::Intent;
 use fencepost_core::name::Job;
 use fencepost_core::said::{Published, Said};
 use fencepost_core::token::{RunId, StoreId, Token};
-use fencepost_guard::publish::{PublishError, Receipt, Request, Writer, file, tree};
+use fencepost_guard::publish::{PublishError, Receipt, WriteRequest, Writer, file, tree};
 use fencepost_guard::transact::{look, transact};
 use fencepost_guard::{clock, report_file};
 use fencepost_store::redacted;
@@ -78,7 +78,7 @@ impl<'a> Desk<'a> {
         &self,
         kind: &str,
         resource: String,
-        act: impl FnOnce(&Request) -> Result<Receipt, PublishError>,
+        act: impl FnOnce(&WriteRequest) -> Result<Receipt, PublishError>,
     ) -> Result<Code, Failure> {
         let resource = self.common.resource.clone().unwrap_or(resource);
         let request = self.request();
@@ -96,8 +96,8 @@ impl<'a> Desk<'a> {
         }
     }
 
-    fn request(&self) -> Request {
-        Request {
+    fn request(&self) -> WriteRequest {
+        WriteRequest {
             writer: self.writer.clone(),
             mode: self.common.mode,
             op: self.common.op.clone(),

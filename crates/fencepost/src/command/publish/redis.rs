@@ -1,6 +1,6 @@
 //! `fencepost publish redis`: a key and its fence, set by one script.
 
-use fencepost_guard::publish::redis::{self, Server, VALUE_BYTES_MAX};
+use fencepost_guard::publish::redis::{self, RedisDestination, VALUE_BYTES_MAX};
 
 use super::{Desk, TargetUrl, read_payload};
 use crate::args::Global;
@@ -9,7 +9,7 @@ use crate::exit::{Code, Failure};
 
 pub fn run(global: &Global, options: &RedisOptions) -> Result<Code, Failure> {
     let url = TargetUrl::find(options.url.as_ref(), "FENCEPOST_REDIS_URL", "redis://host:6379")?;
-    let server = Server::parse(&url.url).map_err(|error| Failure::Usage(error.to_string()))?;
+    let server = RedisDestination::parse(&url.url).map_err(|error| Failure::Usage(error.to_string()))?;
     Desk::open(global, &options.common)?.publish("redis", format!("redis:{}", options.key), |request| {
         let value = read_payload(&options.payload, VALUE_BYTES_MAX)?;
         url.warn(redis::publish(request, &server, &options.key, &value)?)

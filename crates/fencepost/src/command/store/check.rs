@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use fencepost_core::lease::CLOCK_GAP_MAX;
 use fencepost_guard::clock;
 use fencepost_store::conformance::{self, Check, Effort};
-use fencepost_store::{Key, OpenError, Standing, Store, StoreClock, StoreError, StoreHandle, Swapped, Trouble};
+use fencepost_store::{Key, OpenError, Soundness, Store, StoreClock, StoreError, StoreHandle, Swapped, Trouble};
 use fencepost_view::answer::{CheckLine, CheckResult, StoreCheckAnswer};
 
 use crate::args::Global;
@@ -192,17 +192,17 @@ fn settings(handle: &StoreHandle) -> Vec<CheckLine> {
         Err(OpenError::Usage(text)) => return vec![CheckLine::new("durability", CheckResult::Unknown, text)],
         Err(OpenError::Store(error)) => return vec![CheckLine::new("durability", CheckResult::Unknown, error.detail)],
     };
-    let line = |declared: fencepost_store::Declared| {
+    let line = |declared: fencepost_store::Property| {
         let result = match declared.standing {
-            Standing::Sound | Standing::Weak => CheckResult::Declared,
-            Standing::Unsound => CheckResult::Failed,
-            Standing::Unknown => CheckResult::Unknown,
+            Soundness::Sound | Soundness::Weak => CheckResult::Declared,
+            Soundness::Unsound => CheckResult::Failed,
+            Soundness::Unknown => CheckResult::Unknown,
         };
         // The suite has a chapter of this name, which is about how it runs.
         let name = if declared.name == "clock" { "kind of clock" } else { declared.name };
         let is_decisive = DECISIVE.contains(&name);
         CheckLine {
-            is_weak: declared.standing == Standing::Weak,
+            is_weak: declared.standing == Soundness::Weak,
             is_decisive,
             ..CheckLine::new(name, result, declared.detail)
         }

@@ -53,7 +53,7 @@ fn a_holder_writes_again_and_the_same_commits_again_are_already_applied() {
 fn in_mode_once_a_token_pushes_one_time() {
     let scene = Scene::new();
     let clone = scene.clone("a");
-    let once = || fencepost_guard::publish::Request { mode: Mode::Once, ..request(5) };
+    let once = || fencepost_guard::publish::WriteRequest { mode: Mode::Once, ..request(5) };
     publish(&once(), &clone.target(&["main"])).unwrap();
     assert!(publish(&once(), &clone.target(&["main"])).unwrap().already_applied);
     clone.commit("two");
@@ -157,7 +157,7 @@ fn a_dry_run_touches_nothing() {
         let clone = scene.clone("a");
         clone.commit("b");
         let dry = |token| {
-            let request = fencepost_guard::publish::Request { dry_run: true, ..request(token) };
+            let request = fencepost_guard::publish::WriteRequest { dry_run: true, ..request(token) };
             publish(&request, &clone.target(&["main"]))
         };
         let all = || (scene.refs(), git(&clone.path, &["for-each-ref"]));

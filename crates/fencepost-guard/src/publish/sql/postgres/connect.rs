@@ -13,15 +13,15 @@ const LIMIT: Duration = Duration::from_secs(600);
 
 /// A server, how to get in, and how long it is waited for.
 #[derive(Clone, Debug)]
-pub struct Server {
-    server: store::Server,
+pub struct PostgresDestination {
+    server: store::PostgresServer,
     limit: Duration,
 }
 
-impl Server {
+impl PostgresDestination {
     /// Reads a URL. Errors hold no password.
     pub fn parse(url: &str) -> Result<Self, PublishError> {
-        let server = store::Server::parse(url, None).map_err(|text| usage(&text))?;
+        let server = store::PostgresServer::parse(url, None).map_err(|text| usage(&text))?;
         server.must_be_private().map_err(PublishError::Failed)?;
         Ok(Self { server, limit: LIMIT })
     }

@@ -4,15 +4,15 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use super::Server;
+use super::PostgresDestination;
 use crate::publish::PublishError;
 
 /// How far a write has come, which decides its fate if the server falls silent.
 #[derive(Clone, Debug, Default)]
-pub(in crate::publish::sql) struct Progress(Arc<Mutex<Stage>>);
+pub(in crate::publish::sql) struct CommitProgress(Arc<Mutex<CommitStage>>);
 
 #[derive(Clone, Debug, Default)]
-enum Stage {
+enum CommitStage {
     /// Nothing is committed: the server rolls back what it has when the connection ends.
     #[default]
     Before,
@@ -22,32 +22,32 @@ enum Stage {
     Changing,
 }
 
-impl Progress {
+impl CommitProgress {
     pub(super) fn committing(&self, transaction: &str) {
-        self.set(Stage::Committing(transaction.to_string()));
+        self.set(CommitStage::Committing(transaction.to_string()));
     }
 
     pub(super) fn changing(&self) {
-        self.set(Stage::Changing);
+        self.set(CommitStage::Changing);
     }
 
-    fn set(&self, stage: Stage) {
+    fn set(&self, stage: CommitStage) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = stage;
     }
 
-    fn expired(&self, server: &Server) -> PublishError {
+    fn expired(&self, server: &PostgresDestination) -> PublishError {
         let (shown, limit) = (server.shown(), server.limit());
         let stage = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         PublishError::Failed(match stage {
-            Stage::Before => format!(
+            CommitStage::Before => format!(
                 "{shown} did not finish within {limit:?} (--timeout), and nothing was committed: nothing was changed. See \
                  what it waits for (SELECT * FROM pg_stat_activity), then publish again, or allow more time by --timeout."
             ),
-            Stage::Committing(transaction) => format!(
+            CommitStage::Committing(transaction) => format!(
                 "{shown} did not answer the COMMIT within {limit:?} (--timeout). It is NOT KNOWN whether the statements \
                  took effect. Ask it later: SELECT txid_status({transaction})"
             ),
-            Stage::Changing => format!(
+            CommitStage::Changing => format!(
                 "{shown} did not finish within {limit:?} (--timeout). It is NOT KNOWN whether the schema was changed. Do it \
                  again: doing it twice changes nothing."
             ),
@@ -57,11 +57,11 @@ impl Progress {
 
 /// Does the work on a thread of its own, which is left behind if the server does not answer in time.
 pub(in crate::publish::sql) fn within<T: Send + 'static>(
-    server: &Server,
-    work: impl FnOnce(Progress) -> Result<T, PublishError> + Send + 'static,
+    server: &PostgresDestination,
+    work: impl FnOnce(CommitProgress) -> Result<T, PublishError> + Send + 'static,
 ) -> Result<T, PublishError> {
     let (tell, heard) = channel();
-    let progress = Progress::default();
+    let progress = CommitProgress::default();
     let shared = progress.clone();
     let worker = thread::spawn(move || drop(tell.send(work(shared))));
     match heard.recv_timeout(server.limit()) {
