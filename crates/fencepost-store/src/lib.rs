@@ -41,25 +41,9 @@ pub use open::backends::postgres;
 pub use open::backends::redis;
 #[cfg(feature = "sqlite")]
 pub use open::backends::sqlite::SqliteStore;
-pub use open::{OpenError, Properties, absolute, bare, canonical, must_name_a_store, properties, redacted};
+pub use open::{OpenError, Properties, absolute, bare, canonical, must_name_a_store, properties, redacted, schemes};
 pub use redact::redacted_text;
 pub use user::User;
-
-/// The kinds of store that are compiled in.
-pub const COMPILED: &[&str] = &[
-    #[cfg(feature = "sqlite")]
-    "sqlite",
-    #[cfg(feature = "postgres")]
-    "postgres",
-    #[cfg(feature = "redis")]
-    "redis",
-    #[cfg(feature = "dir")]
-    "dir",
-    #[cfg(feature = "git")]
-    "git",
-    #[cfg(feature = "http")]
-    "http",
-];
 
 pub use fencepost_core::name::Key;
 pub use fencepost_core::register::{Answer, Entry, Fate, StoreError, Swapped, Trouble, Version};

@@ -258,6 +258,11 @@ fn is_shared(path: &str) -> bool {
     nearest.is_some_and(|directory| shared_file_system(directory).is_ok_and(|kind| kind.is_some()))
 }
 
+/// The schemes of the stores that are compiled in.
+pub fn schemes() -> impl Iterator<Item = &'static str> {
+    built_in().map(|known| known.name)
+}
+
 fn built_in() -> impl Iterator<Item = &'static Scheme> {
     SCHEMES.iter().filter(|known| known.built_in)
 }

@@ -30,20 +30,6 @@ use thiserror::Error;
 
 use crate::clock;
 
-/// The kinds of write target that are compiled in.
-pub const COMPILED: &[&str] = &[
-    "file",
-    "tree",
-    "git",
-    "exec",
-    #[cfg(feature = "http")]
-    "http",
-    #[cfg(feature = "sql")]
-    "sql",
-    #[cfg(feature = "redis")]
-    "redis",
-];
-
 /// Who writes: a run that holds, or held, a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writer {
