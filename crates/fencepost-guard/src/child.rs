@@ -22,7 +22,7 @@ use self::phase::{ChildPhase, TreeState};
 use crate::artifact::Snapshot;
 use crate::clock;
 use crate::drive::{Body, Note};
-use crate::keeper::{self, Dismissed, Heard, Keeper, Order, Report, Spawn, SpawnStep};
+use crate::keeper::{self, Dismissed, Heard, Keeper, KeeperOrder, Report, Spawn, SpawnStep};
 use crate::report_file::{self, JobReport};
 use crate::task::Task;
 use crate::terminal::{self, Terminal};
@@ -137,8 +137,8 @@ impl Child {
         };
     }
 
-    fn order(&mut self, order: Order) -> Vec<Input> {
-        if let (Some(unkept), Order::Signal(signal)) = (&self.unkept, &order) {
+    fn order(&mut self, order: KeeperOrder) -> Vec<Input> {
+        if let (Some(unkept), KeeperOrder::Signal(signal)) = (&self.unkept, &order) {
             unkept.send(*signal);
         }
         match self.keeper.as_mut().map(|keeper| keeper.send(&order)) {
@@ -238,7 +238,7 @@ impl Child {
         if self.keeper.is_none() && self.plan.observe {
             return self.start_without_keeper(&spawn);
         }
-        self.order(Order::Spawn(Box::new(spawn)))
+        self.order(KeeperOrder::Spawn(Box::new(spawn)))
     }
 
     /// The tree fell to us when the keeper died, and is ended here.
@@ -325,10 +325,10 @@ impl Child {
             }
             Report::ChildEnded { exit } => {
                 self.phase = self.phase.with(TreeState::end);
-                self.take_terminal_back(matches!(exit, keeper::Exit::Signal(_)));
+                self.take_terminal_back(matches!(exit, keeper::JobExit::Signal(_)));
                 vec![Input::ChildEnded(match exit {
-                    keeper::Exit::Code(code) => Exit::Code(code),
-                    keeper::Exit::Signal(signal) => Exit::Signal(signal),
+                    keeper::JobExit::Code(code) => Exit::Code(code),
+                    keeper::JobExit::Signal(signal) => Exit::Signal(signal),
                 })]
             }
             Report::LeftOvers { processes } => {
@@ -379,7 +379,7 @@ impl Child {
     fn child_stopped(&mut self, signal: i32) -> Vec<Input> {
         let wants_terminal = matches!(signal, SIGTTIN | SIGTTOU);
         if wants_terminal && self.terminal.as_ref().is_some_and(Terminal::is_ours) && self.lend_terminal() {
-            return self.order(Order::Signal(SIGCONT));
+            return self.order(KeeperOrder::Signal(SIGCONT));
         }
         if wants_terminal || self.terminal.as_ref().is_some_and(Terminal::is_lent) {
             return self.suspend(signal);
@@ -409,14 +409,14 @@ impl Child {
     }
 
     /// Tells the keeper its new deadline. The lease is confirmed, so what was stopped together with us goes on.
-    fn renew(&mut self, order: Order) -> Vec<Input> {
+    fn renew(&mut self, order: KeeperOrder) -> Vec<Input> {
         self.phase = self.phase.with(TreeState::renew);
         let mut inputs = self.order(order);
         inputs.extend(self.resume());
         inputs
     }
 
-    fn end(&mut self, order: Order) -> Vec<Input> {
+    fn end(&mut self, order: KeeperOrder) -> Vec<Input> {
         self.phase = self.phase.with(TreeState::end);
         self.order(order)
     }
@@ -428,7 +428,7 @@ impl Child {
         if suspended.was_lent && self.terminal.as_ref().is_some_and(Terminal::is_ours) {
             self.lend_terminal();
         }
-        self.order(Order::Signal(SIGCONT))
+        self.order(KeeperOrder::Signal(SIGCONT))
     }
 }
 
@@ -439,16 +439,16 @@ impl Body for Child {
             Output::Inspect { grant } => self.inspect(grant.as_ref()),
             Output::Spawn { grant } => self.spawn(grant.as_ref()),
             Output::Survey => self.survey(),
-            Output::Extend(deadline) => self.renew(Order::Deadline(deadline)),
-            Output::Thaw(deadline) => self.renew(Order::Thaw(deadline)),
-            Output::Stop => self.end(Order::Stop),
-            Output::Kill => self.end(Order::Kill),
-            Output::Forward(_) if self.plan.ends_when_asked => self.end(Order::Stop),
+            Output::Extend(deadline) => self.renew(KeeperOrder::Deadline(deadline)),
+            Output::Thaw(deadline) => self.renew(KeeperOrder::Thaw(deadline)),
+            Output::Stop => self.end(KeeperOrder::Stop),
+            Output::Kill => self.end(KeeperOrder::Kill),
+            Output::Forward(_) if self.plan.ends_when_asked => self.end(KeeperOrder::Stop),
             Output::Forward(signal) => {
-                let mut inputs = self.order(Order::Signal(signal));
+                let mut inputs = self.order(KeeperOrder::Signal(signal));
                 // A stopped child would never see a signal that asks it to end.
                 if self.phase.tree() == Some(TreeState::Stopped) {
-                    inputs.extend(self.order(Order::Signal(SIGCONT)));
+                    inputs.extend(self.order(KeeperOrder::Signal(SIGCONT)));
                 }
                 inputs
             }
@@ -473,7 +473,7 @@ impl Body for Child {
         if self.phase == ChildPhase::Idle && signal != SIGTSTP {
             return Vec::new();
         }
-        let mut inputs = self.order(Order::Signal(signal));
+        let mut inputs = self.order(KeeperOrder::Signal(signal));
         if signal == SIGTSTP {
             inputs.extend(self.suspend(signal));
         }
@@ -545,6 +545,6 @@ fn cannot_run(command: Option<&OsString>, errno: i32, text: &str) -> String {
     format!("Cannot run {:?}: {text}{advice}.", command.display().to_string())
 }
 
-fn named(processes: &[keeper::Process]) -> Vec<String> {
+fn named(processes: &[keeper::NamedProcess]) -> Vec<String> {
     processes.iter().map(|p| format!("{} (pid {}, uid {})", p.name, p.pid, p.uid)).collect()
 }

@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
-use super::protocol::{Channel, Exit, Order, Process, Received, Report, Spawn};
+use super::protocol::{Channel, ChannelRead, JobExit, KeeperOrder, NamedProcess, Report, Spawn};
 use super::spawn::{self, Inherited};
 use super::tree::{self, Killer, Tree};
 use crate::clock::boot_now;
@@ -30,14 +30,14 @@ pub(super) fn run(channel: Channel, mut inherited: Inherited) -> io::Result<()> 
     wake.set_nonblocking(true)?;
     let kept = [channel.fd().as_raw_fd(), wake.as_raw_fd(), woken.as_raw_fd()];
     signal_hook::low_level::pipe::register(SIGCHLD, woken)?;
-    let mut body = Body {
+    let mut body = KeeperBody {
         channel,
         wake,
         tree: Tree::default(),
-        phase: Phase::Waiting,
+        phase: JobPhase::Waiting,
         inherited,
         kept,
-        job: Job::default(),
+        job: KeptJob::default(),
         is_new: false,
         wrapper_died: false,
         due: boot_now(),
@@ -50,16 +50,16 @@ pub(super) fn run(channel: Channel, mut inherited: Inherited) -> io::Result<()> 
 }
 
 #[derive(Debug)]
-struct Body {
+struct KeeperBody {
     channel: Channel,
     /// Becomes readable when a child changes state.
     wake: UnixStream,
     tree: Tree,
-    phase: Phase,
+    phase: JobPhase,
     inherited: Inherited,
     /// The keeper's own descriptors.
     kept: [RawFd; 3],
-    job: Job,
+    job: KeptJob,
     /// The job was just started and `Spawned` is not reported yet.
     is_new: bool,
     wrapper_died: bool,
@@ -68,7 +68,7 @@ struct Body {
 }
 
 #[derive(Debug)]
-enum Phase {
+enum JobPhase {
     /// No job was started yet.
     Waiting,
     Running,
@@ -95,7 +95,7 @@ struct Frozen {
 }
 
 #[derive(Debug, Default)]
-struct Job {
+struct KeptJob {
     label: String,
     pid: Option<Pid>,
     deadline: Option<Boot>,
@@ -107,10 +107,10 @@ struct Job {
     told_stopped: bool,
     /// The tree was terminated because the wrapper died.
     orphaned: bool,
-    escaped: Vec<Process>,
+    escaped: Vec<NamedProcess>,
 }
 
-impl Body {
+impl KeeperBody {
     fn step(&mut self) {
         let late = boot_now().since(self.due) > LATE;
         let was_new = self.tell_of_new();
@@ -134,8 +134,8 @@ impl Body {
     /// Whether the tree is empty, and the wrapper knows it or is gone.
     fn is_done(&self) -> bool {
         match self.phase {
-            Phase::Waiting => self.wrapper_died,
-            Phase::Empty => self.wrapper_died || !self.job.more_to_come && self.channel.backlog() == 0,
+            JobPhase::Waiting => self.wrapper_died,
+            JobPhase::Empty => self.wrapper_died || !self.job.more_to_come && self.channel.backlog() == 0,
             _ => false,
         }
     }
@@ -152,20 +152,20 @@ impl Body {
         };
         let job_has_ended = self.job.pid.is_none();
         match self.phase {
-            Phase::Waiting | Phase::Empty => {}
+            JobPhase::Waiting | JobPhase::Empty => {}
             _ if job_has_ended && self.tree.is_empty(has_children) => self.finish(Vec::new()),
-            Phase::Running if job_has_ended && self.job.leave_children => self.finish(Vec::new()),
-            Phase::Running if job_has_ended => self.phase = Phase::Lingering { until: boot_now() + LINGER },
+            JobPhase::Running if job_has_ended && self.job.leave_children => self.finish(Vec::new()),
+            JobPhase::Running if job_has_ended => self.phase = JobPhase::Lingering { until: boot_now() + LINGER },
             _ => {}
         }
     }
 
     /// Handles a state change of the job's first process.
     fn note(&mut self, change: Change) {
-        let running = matches!(self.phase, Phase::Running);
+        let running = matches!(self.phase, JobPhase::Running);
         match change {
-            Change::Exited(code) => self.note_end(Exit::Code(code)),
-            Change::Killed(signal) => self.note_end(Exit::Signal(signal)),
+            Change::Exited(code) => self.note_end(JobExit::Code(code)),
+            Change::Killed(signal) => self.note_end(JobExit::Signal(signal)),
             // If the keeper stopped the job itself, the wrapper must not stop too.
             Change::Stopped(signal) if running => {
                 self.job.told_stopped = true;
@@ -179,7 +179,7 @@ impl Body {
         }
     }
 
-    fn note_end(&mut self, exit: Exit) {
+    fn note_end(&mut self, exit: JobExit) {
         self.job.pid = None;
         self.tree.group = None;
         self.report(&Report::ChildEnded { exit });
@@ -188,29 +188,33 @@ impl Body {
     fn take_orders(&mut self) {
         while !self.wrapper_died {
             match self.channel.receive() {
-                Received::Message(order) => self.obey(order),
-                Received::Nothing => return,
-                Received::Closed => self.be_orphaned(),
+                ChannelRead::Message(order) => self.obey(order),
+                ChannelRead::Nothing => return,
+                ChannelRead::Closed => self.be_orphaned(),
             }
         }
     }
 
-    fn obey(&mut self, order: Order) {
+    fn obey(&mut self, order: KeeperOrder) {
         match order {
-            Order::Spawn(job) => self.spawn(*job),
-            Order::Deadline(deadline) => self.job.deadline = self.job.deadline.max(Some(deadline)),
-            Order::Signal(signal) => self.pass_on(signal),
-            Order::Stop if self.may_end() => self.end(),
-            Order::Kill if !matches!(self.phase, Phase::Waiting | Phase::Killing(_) | Phase::Empty) => self.kill(),
-            Order::Freeze if matches!(self.phase, Phase::Running | Phase::Lingering { .. }) => self.freeze(),
-            Order::Thaw(deadline) => self.thaw(deadline),
-            Order::GetReady | Order::Stop | Order::Kill | Order::Freeze => {}
+            KeeperOrder::Spawn(job) => self.spawn(*job),
+            KeeperOrder::Deadline(deadline) => self.job.deadline = self.job.deadline.max(Some(deadline)),
+            KeeperOrder::Signal(signal) => self.pass_on(signal),
+            KeeperOrder::Stop if self.may_end() => self.end(),
+            KeeperOrder::Kill if !matches!(self.phase, JobPhase::Waiting | JobPhase::Killing(_) | JobPhase::Empty) => {
+                self.kill()
+            }
+            KeeperOrder::Freeze if matches!(self.phase, JobPhase::Running | JobPhase::Lingering { .. }) => {
+                self.freeze()
+            }
+            KeeperOrder::Thaw(deadline) => self.thaw(deadline),
+            KeeperOrder::GetReady | KeeperOrder::Stop | KeeperOrder::Kill | KeeperOrder::Freeze => {}
         }
     }
 
     fn spawn(&mut self, job: Spawn) {
-        let is_next = matches!(self.phase, Phase::Empty) && self.job.more_to_come && self.job.escaped.is_empty();
-        if !matches!(self.phase, Phase::Waiting) && !is_next {
+        let is_next = matches!(self.phase, JobPhase::Empty) && self.job.more_to_come && self.job.escaped.is_empty();
+        if !matches!(self.phase, JobPhase::Waiting) && !is_next {
             return;
         }
         // The wrapper or the keeper was stopped since the claim: the wrapper must confirm the lease first.
@@ -225,8 +229,8 @@ impl Body {
 
     fn begin(&mut self, pid: Pid, job: Spawn) {
         self.tree.group = Some(pid);
-        self.phase = Phase::Running;
-        self.job = Job {
+        self.phase = JobPhase::Running;
+        self.job = KeptJob {
             label: job.label,
             pid: Some(pid),
             deadline: job.deadline,
@@ -234,7 +238,7 @@ impl Body {
             leave_children: job.leave_children,
             more_to_come: job.more_to_come,
             observed: job.observed,
-            ..Job::default()
+            ..KeptJob::default()
         };
         self.is_new = true;
     }
@@ -251,7 +255,7 @@ impl Body {
 
     fn pass_on(&mut self, signal: i32) {
         // Only the wrapper's answer may continue a frozen job.
-        if signal == SIGCONT && matches!(self.phase, Phase::Frozen(_)) {
+        if signal == SIGCONT && matches!(self.phase, JobPhase::Frozen(_)) {
             return;
         }
         if let Some(group) = self.tree.group {
@@ -264,13 +268,13 @@ impl Body {
         if self.job.observed {
             return;
         }
-        self.job.orphaned = !matches!(self.phase, Phase::Waiting | Phase::Empty);
+        self.job.orphaned = !matches!(self.phase, JobPhase::Waiting | JobPhase::Empty);
         match self.phase {
-            Phase::Running | Phase::Lingering { .. } => self.end(),
+            JobPhase::Running | JobPhase::Lingering { .. } => self.end(),
             // Without the wrapper, the lease cannot be confirmed.
-            Phase::Frozen(_) => self.kill(),
-            Phase::Ending { kill_at } => self.phase = Phase::Ending { kill_at: kill_at.min(self.kill_at()) },
-            Phase::Waiting | Phase::Killing(_) | Phase::Empty => {}
+            JobPhase::Frozen(_) => self.kill(),
+            JobPhase::Ending { kill_at } => self.phase = JobPhase::Ending { kill_at: kill_at.min(self.kill_at()) },
+            JobPhase::Waiting | JobPhase::Killing(_) | JobPhase::Empty => {}
         }
     }
 
@@ -279,15 +283,15 @@ impl Body {
         let now = boot_now();
         let act_at = self.act_at();
         match &mut self.phase {
-            Phase::Running if act_at.is_some_and(|at| now >= at) => {
+            JobPhase::Running if act_at.is_some_and(|at| now >= at) => {
                 // After a sleep, or with the whole tree stopped, the lease may have passed on. The tree stays stopped
                 // until the wrapper has read the record.
                 if late || self.tree.is_stopped() { self.freeze() } else { self.reach_deadline() }
             }
-            Phase::Lingering { until } if now >= *until => self.end_left_overs(),
-            Phase::Frozen(_) => self.keep_frozen(now),
-            Phase::Ending { kill_at } if now >= *kill_at => self.kill(),
-            Phase::Killing(killer) => {
+            JobPhase::Lingering { until } if now >= *until => self.end_left_overs(),
+            JobPhase::Frozen(_) => self.keep_frozen(now),
+            JobPhase::Ending { kill_at } if now >= *kill_at => self.kill(),
+            JobPhase::Killing(killer) => {
                 if let Some(escaped) = killer.strike(&self.tree, now) {
                     self.finish(escaped);
                 }
@@ -310,13 +314,13 @@ impl Body {
     }
 
     fn may_end(&self) -> bool {
-        matches!(self.phase, Phase::Running | Phase::Lingering { .. } | Phase::Frozen(_))
+        matches!(self.phase, JobPhase::Running | JobPhase::Lingering { .. } | JobPhase::Frozen(_))
     }
 
     /// Sends TERM to the tree, then CONT: a stopped process handles TERM only when continued.
     fn end(&mut self) {
         let kill_at = self.kill_at();
-        self.phase = Phase::Ending { kill_at };
+        self.phase = JobPhase::Ending { kill_at };
         if boot_now() < kill_at {
             self.tree.signal_all(Signal::SIGTERM);
             self.tree.signal_all(Signal::SIGCONT);
@@ -326,24 +330,24 @@ impl Body {
     fn kill(&mut self) {
         let mut killer = Killer::default();
         killer.strike(&self.tree, boot_now());
-        self.phase = Phase::Killing(killer);
+        self.phase = JobPhase::Killing(killer);
     }
 
-    fn finish(&mut self, escaped: Vec<Process>) {
-        self.phase = Phase::Empty;
+    fn finish(&mut self, escaped: Vec<NamedProcess>) {
+        self.phase = JobPhase::Empty;
         self.job.escaped.clone_from(&escaped);
         self.report(&Report::Empty { escaped });
     }
 
     fn freeze(&mut self) {
         let now = boot_now();
-        self.phase = Phase::Frozen(Frozen { since: now, told: false, members: Vec::new(), looked: now });
+        self.phase = JobPhase::Frozen(Frozen { since: now, told: false, members: Vec::new(), looked: now });
         self.keep_frozen(now);
     }
 
     /// Sends STOP to running processes, and reports `Frozen` once all are stopped.
     fn keep_frozen(&mut self, now: Boot) {
-        let Phase::Frozen(frozen) = &mut self.phase else { return };
+        let JobPhase::Frozen(frozen) = &mut self.phase else { return };
         if frozen.told && now.since(frozen.looked) < LOOK_INTERVAL && tree::all_still_stopped(&frozen.members) {
             return;
         }
@@ -358,8 +362,8 @@ impl Body {
 
     fn thaw(&mut self, deadline: Boot) {
         self.job.deadline = Some(deadline);
-        if matches!(self.phase, Phase::Frozen(_)) {
-            self.phase = Phase::Running;
+        if matches!(self.phase, JobPhase::Frozen(_)) {
+            self.phase = JobPhase::Running;
             self.tree.signal_all(Signal::SIGCONT);
         }
     }
@@ -380,11 +384,11 @@ impl Body {
         let until = |at: Boot| at.since(boot_now()).min(PAUSE_MAX);
         match &self.phase {
             _ if self.is_new => LEFT_ALONE,
-            Phase::Waiting | Phase::Empty => PAUSE_MAX,
-            Phase::Running => self.act_at().map_or(PAUSE_MAX, until),
-            Phase::Lingering { until: at } | Phase::Ending { kill_at: at } => until(*at),
-            Phase::Frozen(frozen) if frozen.told => FROZEN_INTERVAL,
-            Phase::Frozen(_) | Phase::Killing(_) => super::STRIKE_INTERVAL,
+            JobPhase::Waiting | JobPhase::Empty => PAUSE_MAX,
+            JobPhase::Running => self.act_at().map_or(PAUSE_MAX, until),
+            JobPhase::Lingering { until: at } | JobPhase::Ending { kill_at: at } => until(*at),
+            JobPhase::Frozen(frozen) if frozen.told => FROZEN_INTERVAL,
+            JobPhase::Frozen(_) | JobPhase::Killing(_) => super::STRIKE_INTERVAL,
         }
     }
 

@@ -25,8 +25,8 @@ use nix::unistd::Pid;
 use crate::clock::boot_now;
 use crate::host;
 use crate::sys;
-use protocol::{Channel, Received};
-pub use protocol::{Exit, Order, Process, Report, Spawn, SpawnStep};
+use protocol::{Channel, ChannelRead};
+pub use protocol::{JobExit, KeeperOrder, NamedProcess, Report, Spawn, SpawnStep};
 use tree::{Killer, Tree};
 
 /// The wrapper's handle on its keeper.
@@ -103,7 +103,7 @@ impl Keeper {
     /// Tells the keeper to prepare for a job while the wrapper talks to the store.
     pub fn get_ready(&mut self) {
         // A dead keeper is noticed at the next order.
-        let _ = self.send(&Order::GetReady);
+        let _ = self.send(&KeeperOrder::GetReady);
     }
 
     /// The descriptor to poll for reports. Call [`receive`](Self::receive) until it returns none first: one wake-up may
@@ -113,8 +113,8 @@ impl Keeper {
     }
 
     /// Sends an order. Fails if the keeper is gone or does not read for five seconds.
-    pub fn send(&mut self, order: &Order) -> io::Result<()> {
-        if let Order::Spawn(job) = order {
+    pub fn send(&mut self, order: &KeeperOrder) -> io::Result<()> {
+        if let KeeperOrder::Spawn(job) = order {
             self.more_to_come = job.more_to_come;
         }
         let channel = self.channel.as_mut().expect(OPEN);
@@ -132,13 +132,13 @@ impl Keeper {
     /// The next report, without waiting.
     pub fn receive(&mut self) -> Heard {
         match self.channel.as_mut().expect(OPEN).receive() {
-            Received::Message(report) => {
+            ChannelRead::Message(report) => {
                 self.note(&report);
                 Heard::Report(report)
             }
-            Received::Nothing => Heard::Nothing,
-            Received::Closed if self.is_done => Heard::Left,
-            Received::Closed => Heard::Gone,
+            ChannelRead::Nothing => Heard::Nothing,
+            ChannelRead::Closed if self.is_done => Heard::Left,
+            ChannelRead::Closed => Heard::Gone,
         }
     }
 
@@ -158,7 +158,7 @@ impl Keeper {
     ///
     /// Kills every descendant of the wrapper, including commands that the wrapper itself runs, but not processes that
     /// existed before the keeper.
-    pub fn sweep(mut self) -> Vec<Process> {
+    pub fn sweep(mut self) -> Vec<NamedProcess> {
         self.channel = None;
         // The keeper may have closed its end without dying.
         let _ = sys::send(self.pid(), Signal::SIGKILL as i32);

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// An order from the wrapper to the keeper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Order {
+pub enum KeeperOrder {
     /// Start the job; answered by `Spawned`, `NotSpawned` or `Stale`.
     Spawn(Box<Spawn>),
     /// A job will follow soon.
@@ -82,16 +82,16 @@ pub enum Report {
     /// No renewal came in time: TERM was sent; KILL follows before the deadline.
     DeadlineReached,
     ChildEnded {
-        exit: Exit,
+        exit: JobExit,
     },
     /// The job ended and left these processes; they are being terminated.
     LeftOvers {
-        processes: Vec<Process>,
+        processes: Vec<NamedProcess>,
     },
     /// The tree is empty except for processes that could not be killed. After this last report the keeper exits,
     /// unless another command follows.
     Empty {
-        escaped: Vec<Process>,
+        escaped: Vec<NamedProcess>,
     },
 }
 
@@ -105,14 +105,14 @@ pub enum SpawnStep {
 
 /// How the job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Exit {
+pub enum JobExit {
     Code(i32),
     Signal(i32),
 }
 
 /// A process as shown to people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Process {
+pub struct NamedProcess {
     pub pid: i32,
     pub uid: u32,
     pub name: String,
@@ -120,7 +120,7 @@ pub struct Process {
 
 /// The result of reading from the channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Received<T> {
+pub(crate) enum ChannelRead<T> {
     Message(T),
     Nothing,
     /// The other side is gone or sent an invalid frame.
@@ -179,20 +179,22 @@ impl Channel {
     }
 
     /// The next message, if it has arrived completely.
-    pub(crate) fn receive<T: DeserializeOwned>(&mut self) -> Received<T> {
+    pub(crate) fn receive<T: DeserializeOwned>(&mut self) -> ChannelRead<T> {
         loop {
             match self.take_frame() {
-                Ok(Some(frame)) => return serde_json::from_slice(&frame).map_or(Received::Closed, Received::Message),
+                Ok(Some(frame)) => {
+                    return serde_json::from_slice(&frame).map_or(ChannelRead::Closed, ChannelRead::Message);
+                }
                 Ok(None) => {}
-                Err(_) => return Received::Closed,
+                Err(_) => return ChannelRead::Closed,
             }
             let mut buffer = [0; 4096];
             match self.socket.read(&mut buffer) {
-                Ok(0) => return Received::Closed,
+                Ok(0) => return ChannelRead::Closed,
                 Ok(length) => self.incoming.extend_from_slice(&buffer[..length]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Received::Nothing,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ChannelRead::Nothing,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Received::Closed,
+                Err(_) => return ChannelRead::Closed,
             }
         }
     }
@@ -223,22 +225,22 @@ mod tests {
     use super::*;
     use std::os::unix::ffi::OsStringExt;
 
-    fn spawn() -> Order {
+    fn spawn() -> KeeperOrder {
         let argv = vec![OsString::from("true"), OsString::from_vec(vec![0xff, b'a'])];
-        Order::Spawn(Box::new(Spawn { argv, grace: Duration::from_secs(10), ..Spawn::default() }))
+        KeeperOrder::Spawn(Box::new(Spawn { argv, grace: Duration::from_secs(10), ..Spawn::default() }))
     }
 
     #[test]
     fn orders_arrive_whole_and_in_order_whatever_bytes_they_hold() {
         let (mut one, mut other) = Channel::pair().unwrap();
         one.push(&spawn()).unwrap();
-        one.push(&Order::Deadline(Boot(7))).unwrap();
+        one.push(&KeeperOrder::Deadline(Boot(7))).unwrap();
         one.flush().unwrap();
-        assert_eq!(other.receive(), Received::Message(spawn()));
-        assert_eq!(other.receive(), Received::Message(Order::Deadline(Boot(7))));
-        assert_eq!(other.receive::<Order>(), Received::Nothing);
+        assert_eq!(other.receive(), ChannelRead::Message(spawn()));
+        assert_eq!(other.receive(), ChannelRead::Message(KeeperOrder::Deadline(Boot(7))));
+        assert_eq!(other.receive::<KeeperOrder>(), ChannelRead::Nothing);
         drop(one);
-        assert_eq!(other.receive::<Order>(), Received::Closed);
+        assert_eq!(other.receive::<KeeperOrder>(), ChannelRead::Closed);
     }
 
     #[test]
@@ -250,11 +252,11 @@ mod tests {
         let received = loop {
             one.flush().unwrap();
             match other.receive::<Report>() {
-                Received::Nothing => rounds += 1,
+                ChannelRead::Nothing => rounds += 1,
                 received => break received,
             }
         };
-        assert_eq!(received, Received::Message(long));
+        assert_eq!(received, ChannelRead::Message(long));
         assert!(rounds > 1, "the message was meant not to fit");
     }
 
@@ -262,9 +264,9 @@ mod tests {
     fn nonsense_is_as_good_as_a_closed_channel() {
         let (mut one, mut other) = Channel::pair().unwrap();
         one.socket.write_all(&[0, 0, 0, 2, b'{', b'{']).unwrap();
-        assert_eq!(other.receive::<Order>(), Received::Closed);
+        assert_eq!(other.receive::<KeeperOrder>(), ChannelRead::Closed);
         let (mut one, mut other) = Channel::pair().unwrap();
         one.socket.write_all(&[0xff; 8]).unwrap();
-        assert_eq!(other.receive::<Order>(), Received::Closed);
+        assert_eq!(other.receive::<KeeperOrder>(), ChannelRead::Closed);
     }
 }

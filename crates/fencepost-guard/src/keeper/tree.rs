@@ -13,7 +13,7 @@ use fencepost_core::time::Boot;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getpid};
 
-use super::protocol::Process;
+use super::protocol::NamedProcess;
 use crate::sys;
 
 pub(crate) use system::{become_subreaper, children, die_with_parent, is_single_threaded, name_process};
@@ -42,7 +42,10 @@ impl Tree {
             inside.extend(found);
         }
         inside.remove(&getpid().as_raw());
-        Ok(all.into_iter().filter(|member| inside.contains(&member.pid) && member.state != State::Dead).collect())
+        Ok(all
+            .into_iter()
+            .filter(|member| inside.contains(&member.pid) && member.state != ProcessState::Dead)
+            .collect())
     }
 
     /// Whether the tree is empty, given whether the kernel reports children.
@@ -73,8 +76,8 @@ impl Tree {
     /// A shell whose child was stopped between vfork and exec is in uninterruptible sleep and stops only after it.
     pub(crate) fn is_stopped(&self) -> bool {
         let Ok(members) = self.members() else { return false };
-        members.iter().any(|member| member.state == State::Stopped)
-            && members.iter().all(|member| matches!(member.state, State::Stopped | State::Deep))
+        members.iter().any(|member| member.state == ProcessState::Stopped)
+            && members.iter().all(|member| matches!(member.state, ProcessState::Stopped | ProcessState::Deep))
     }
 
     /// Sends STOP to running processes. Returns the tree and whether all of it is stopped.
@@ -86,9 +89,9 @@ impl Tree {
             return (Vec::new(), true);
         };
         let mut still = true;
-        for member in members.iter().filter(|member| member.state != State::Stopped) {
+        for member in members.iter().filter(|member| member.state != ProcessState::Stopped) {
             let sent = sys::send(member.pid, Signal::SIGSTOP as i32).is_ok();
-            still &= !sent || member.state == State::Deep;
+            still &= !sent || member.state == ProcessState::Deep;
         }
         (members.into_iter().map(|member| member.pid).collect(), still)
     }
@@ -109,7 +112,9 @@ impl Tree {
 /// Whether these processes, all stopped when last seen, are still stopped. Stopped processes fork nothing, so there is
 /// no need to list every process of the machine.
 pub(crate) fn all_still_stopped(pids: &[i32]) -> bool {
-    pids.iter().all(|&pid| system::state_of(pid).is_none_or(|state| matches!(state, State::Stopped | State::Dead)))
+    pids.iter().all(|&pid| {
+        system::state_of(pid).is_none_or(|state| matches!(state, ProcessState::Stopped | ProcessState::Dead))
+    })
 }
 
 /// A process of the tree.
@@ -118,18 +123,18 @@ pub(crate) struct Member {
     pub(crate) pid: i32,
     parent: i32,
     group: i32,
-    pub(crate) state: State,
+    pub(crate) state: ProcessState,
     name: String,
 }
 
 impl Member {
-    pub(crate) fn describe(&self) -> Process {
-        Process { pid: self.pid, uid: system::uid_of(self.pid), name: self.name.clone() }
+    pub(crate) fn describe(&self) -> NamedProcess {
+        NamedProcess { pid: self.pid, uid: system::uid_of(self.pid), name: self.name.clone() }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ProcessState {
     Running,
     Stopped,
     /// In uninterruptible sleep: signals stay pending.
@@ -147,7 +152,7 @@ pub(crate) struct Killer {
 
 impl Killer {
     /// One round of KILL. Returns the remaining processes when further rounds are useless.
-    pub(crate) fn strike(&mut self, tree: &Tree, now: Boot) -> Option<Vec<Process>> {
+    pub(crate) fn strike(&mut self, tree: &Tree, now: Boot) -> Option<Vec<NamedProcess>> {
         let Ok(members) = tree.members() else {
             tree.signal_group(Signal::SIGKILL);
             return None;
@@ -165,7 +170,7 @@ impl Killer {
 }
 
 /// The most processes a report names.
-pub(crate) fn describe(members: &[Member]) -> Vec<Process> {
+pub(crate) fn describe(members: &[Member]) -> Vec<NamedProcess> {
     members.iter().take(NAMED_MAX).map(Member::describe).collect()
 }
 
@@ -189,7 +194,7 @@ mod system {
     use nix::sys::wait::{Id, WaitPidFlag, waitid};
     use nix::unistd::{Pid, getppid};
 
-    use super::{Member, State};
+    use super::{Member, ProcessState};
 
     /// The subreaper sees every descendant; the group adds none.
     pub(super) const GROUP_IS_TREE: bool = false;
@@ -233,7 +238,7 @@ mod system {
         Ok(names.filter_map(read).collect())
     }
 
-    pub(super) fn state_of(pid: i32) -> Option<State> {
+    pub(super) fn state_of(pid: i32) -> Option<ProcessState> {
         read(pid).map(|member| member.state)
     }
 
@@ -258,14 +263,14 @@ mod system {
         Some(Member { pid: pid.parse().ok()?, parent, group, state: state(letter, threads), name: name.into() })
     }
 
-    fn state(letter: &str, threads: u32) -> State {
+    fn state(letter: &str, threads: u32) -> ProcessState {
         match letter {
-            "T" | "t" => State::Stopped,
-            "D" => State::Deep,
+            "T" | "t" => ProcessState::Stopped,
+            "D" => ProcessState::Deep,
             // A process whose first thread has ended looks like a zombie while its other threads run.
-            "Z" if threads > 1 => State::Running,
-            "Z" | "X" => State::Dead,
-            _ => State::Running,
+            "Z" if threads > 1 => ProcessState::Running,
+            "Z" | "X" => ProcessState::Dead,
+            _ => ProcessState::Running,
         }
     }
 }
@@ -277,7 +282,7 @@ mod system {
 
     use nix::unistd::Pid;
 
-    use super::{Member, State};
+    use super::{Member, ProcessState};
 
     /// Orphans go to launchd; only the process group still links them to the job.
     pub(super) const GROUP_IS_TREE: bool = true;
@@ -306,7 +311,7 @@ mod system {
         list(&["-A"])
     }
 
-    pub(super) fn state_of(pid: i32) -> Option<State> {
+    pub(super) fn state_of(pid: i32) -> Option<ProcessState> {
         list(&["-p", &pid.to_string()]).ok()?.pop().map(|member| member.state)
     }
 
@@ -332,10 +337,10 @@ mod system {
         let mut number = || fields.next()?.parse().ok();
         let (pid, parent, group) = (number()?, number()?, number()?);
         let state = match fields.next()?.as_bytes().first()? {
-            b'T' => State::Stopped,
-            b'U' => State::Deep,
-            b'Z' => State::Dead,
-            _ => State::Running,
+            b'T' => ProcessState::Stopped,
+            b'U' => ProcessState::Deep,
+            b'Z' => ProcessState::Dead,
+            _ => ProcessState::Running,
         };
         Some(Member { pid, parent, group, state, name: fields.collect::<Vec<_>>().join(" ") })
     }
@@ -345,7 +350,7 @@ mod system {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::State;
+    use super::ProcessState;
     use super::system::parse;
 
     fn stat(name: &str, state: &str, threads: u32) -> String {
@@ -356,14 +361,14 @@ mod tests {
     fn a_name_with_parentheses_and_spaces_is_read() {
         let member = parse(&stat("a) R 1 (b", "S", 1)).unwrap();
         assert_eq!((member.pid, member.parent, member.group), (42, 7, 41));
-        assert_eq!((member.name.as_str(), member.state), ("a) R 1 (b", State::Running));
+        assert_eq!((member.name.as_str(), member.state), ("a) R 1 (b", ProcessState::Running));
     }
 
     #[test]
     fn a_zombie_is_dead_unless_other_threads_go_on() {
-        assert_eq!(parse(&stat("x", "Z", 1)).unwrap().state, State::Dead);
-        assert_eq!(parse(&stat("x", "Z", 3)).unwrap().state, State::Running);
-        assert_eq!(parse(&stat("x", "T", 1)).unwrap().state, State::Stopped);
-        assert_eq!(parse(&stat("x", "D", 1)).unwrap().state, State::Deep);
+        assert_eq!(parse(&stat("x", "Z", 1)).unwrap().state, ProcessState::Dead);
+        assert_eq!(parse(&stat("x", "Z", 3)).unwrap().state, ProcessState::Running);
+        assert_eq!(parse(&stat("x", "T", 1)).unwrap().state, ProcessState::Stopped);
+        assert_eq!(parse(&stat("x", "D", 1)).unwrap().state, ProcessState::Deep);
     }
 }

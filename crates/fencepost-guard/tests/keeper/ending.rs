@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use fencepost_guard::clock::boot_now;
-use fencepost_guard::keeper::{Exit, Order, Process, Report};
+use fencepost_guard::keeper::{JobExit, KeeperOrder, NamedProcess, Report};
 use fencepost_testkit::eventually;
 use fencepost_testkit::process::{children_of, is_alive, name, send};
 use nix::sys::signal::Signal;
@@ -35,7 +35,7 @@ pub const TESTS: &[fencepost_testkit::runner::Test] = &[
 ];
 
 fn expect_end(scene: &Scene, signal: Signal) {
-    assert_eq!(scene.report(), Report::ChildEnded { exit: Exit::Signal(signal as i32) });
+    assert_eq!(scene.report(), Report::ChildEnded { exit: JobExit::Signal(signal as i32) });
 }
 
 fn a_daemon_dies_at_the_deadline() {
@@ -89,13 +89,13 @@ fn what_comes_after_its_deadline_is_not_started() {
     let mut scene = Scene::new();
     let mut job = scene.job("touch started");
     job.deadline = deadline_in(Duration::ZERO);
-    scene.order(&Order::Spawn(Box::new(job)));
+    scene.order(&KeeperOrder::Spawn(Box::new(job)));
     assert_eq!(scene.report(), Report::Stale);
     assert!(!scene.path("started").exists());
     let mut confirmed = scene.job("touch started");
     confirmed.deadline = deadline_in(Duration::from_secs(60));
     scene.spawn(confirmed);
-    assert_eq!(scene.report(), Report::ChildEnded { exit: Exit::Code(0) });
+    assert_eq!(scene.report(), Report::ChildEnded { exit: JobExit::Code(0) });
     scene.expect_empty();
     assert!(scene.path("started").exists());
 }
@@ -106,8 +106,8 @@ fn a_renewal_moves_the_deadline() {
     job.deadline = deadline_in(Duration::from_secs(3));
     job.grace = Duration::from_secs(1);
     scene.spawn(job);
-    scene.order(&Order::Deadline(boot_now() + Duration::from_secs(60)));
-    assert_eq!(scene.report(), Report::ChildEnded { exit: Exit::Code(5) });
+    scene.order(&KeeperOrder::Deadline(boot_now() + Duration::from_secs(60)));
+    assert_eq!(scene.report(), Report::ChildEnded { exit: JobExit::Code(5) });
     scene.expect_empty();
 }
 
@@ -118,7 +118,7 @@ fn a_renewal_after_term_comes_too_late() {
     job.grace = Duration::from_secs(2);
     scene.spawn(job);
     assert_eq!(scene.report(), Report::DeadlineReached);
-    scene.order(&Order::Deadline(boot_now() + Duration::from_secs(60)));
+    scene.order(&KeeperOrder::Deadline(boot_now() + Duration::from_secs(60)));
     expect_end(&scene, Signal::SIGKILL);
     scene.expect_empty();
 }
@@ -130,8 +130,8 @@ fn stop_gives_the_job_its_grace() {
     job.grace = Duration::from_secs(20);
     scene.spawn(job);
     scene.text("ready");
-    scene.order(&Order::Stop);
-    assert_eq!(scene.report(), Report::ChildEnded { exit: Exit::Code(9) });
+    scene.order(&KeeperOrder::Stop);
+    assert_eq!(scene.report(), Report::ChildEnded { exit: JobExit::Code(9) });
     scene.expect_empty();
     assert_eq!(scene.text("cleaned"), "cleaned\n");
 }
@@ -141,7 +141,7 @@ fn kill_kills() {
     let job = tree_job(&scene, "trap '' TERM");
     scene.spawn(job);
     let tree = scene.tree();
-    scene.order(&Order::Kill);
+    scene.order(&KeeperOrder::Kill);
     expect_end(&scene, Signal::SIGKILL);
     scene.expect_empty();
     all_dead(&tree);
@@ -168,7 +168,7 @@ fn the_wrappers_death_during_spawn() {
         let mut scene = Scene::new();
         let mut job = tree_job(&scene, "");
         job.grace = Duration::from_millis(300);
-        scene.order(&Order::Spawn(Box::new(job)));
+        scene.order(&KeeperOrder::Spawn(Box::new(job)));
         std::thread::sleep(Duration::from_micros(delay * 500));
         send(scene.wrapper, Signal::SIGKILL);
         eventually("the keeper has gone", || !is_alive(scene.keeper));
@@ -192,7 +192,7 @@ fn the_wrapper_sweeps_after_a_dead_keeper() {
     for round in 0..20_u64 {
         let mut scene = Scene::new();
         let job = tree_job(&scene, "trap '' TERM");
-        scene.order(&Order::Spawn(Box::new(job)));
+        scene.order(&KeeperOrder::Spawn(Box::new(job)));
         // Scattered over the time in which the tree grows, and well beyond.
         std::thread::sleep(Duration::from_micros(round * round * 250));
         send(scene.keeper, Signal::SIGKILL);
@@ -243,9 +243,9 @@ fn what_cannot_be_killed_is_named() {
     let roots = || children_of(child).into_iter().find(|&pid| name(pid) == "sleep");
     eventually("root's process runs", || roots().is_some());
     let escaped = roots().unwrap();
-    scene.order(&Order::Kill);
+    scene.order(&KeeperOrder::Kill);
     expect_end(&scene, Signal::SIGKILL);
-    let process = Process { pid: escaped, uid: 0, name: "sleep".into() };
+    let process = NamedProcess { pid: escaped, uid: 0, name: "sleep".into() };
     assert_eq!(scene.report(), Report::Empty { escaped: vec![process] });
     send(escaped, Signal::SIGKILL);
 }
@@ -258,7 +258,7 @@ fn signals_do_not_move_the_keeper() {
         send(scene.keeper, signal);
     }
     fs::write(scene.path("go"), "").unwrap();
-    assert_eq!(scene.report(), Report::ChildEnded { exit: Exit::Code(6) });
+    assert_eq!(scene.report(), Report::ChildEnded { exit: JobExit::Code(6) });
     scene.expect_empty();
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fencepost_guard::clock::boot_now;
-use fencepost_guard::keeper::{Exit, Order, Report};
+use fencepost_guard::keeper::{JobExit, KeeperOrder, Report};
 use fencepost_testkit::eventually;
 use fencepost_testkit::process::{is_alive, is_stopped, send};
 use nix::libc::{SIGCONT, SIGSTOP, SIGTSTP};
@@ -25,10 +25,10 @@ fn freeze_and_thaw() {
     let mut scene = Scene::new();
     scene.spawn(tree_job(&scene, ""));
     let tree = scene.tree();
-    scene.order(&Order::Freeze);
+    scene.order(&KeeperOrder::Freeze);
     assert_eq!(scene.report(), Report::Frozen);
     assert!(tree.iter().all(|&pid| is_stopped(pid)));
-    scene.order(&Order::Thaw(boot_now() + Duration::from_secs(3600)));
+    scene.order(&KeeperOrder::Thaw(boot_now() + Duration::from_secs(3600)));
     eventually("all go on", || !tree.iter().any(|&pid| is_stopped(pid)));
     scene.stays_silent(Duration::from_millis(300));
     assert!(tree.iter().all(|&pid| is_alive(pid)));
@@ -38,10 +38,10 @@ fn frozen_and_killed() {
     let mut scene = Scene::new();
     scene.spawn(tree_job(&scene, ""));
     let tree = scene.tree();
-    scene.order(&Order::Freeze);
+    scene.order(&KeeperOrder::Freeze);
     assert_eq!(scene.report(), Report::Frozen);
-    scene.order(&Order::Kill);
-    assert_eq!(scene.report(), Report::ChildEnded { exit: Exit::Signal(Signal::SIGKILL as i32) });
+    scene.order(&KeeperOrder::Kill);
+    assert_eq!(scene.report(), Report::ChildEnded { exit: JobExit::Signal(Signal::SIGKILL as i32) });
     scene.expect_empty();
     all_dead(&tree);
 }
@@ -52,10 +52,10 @@ fn frozen_and_stopped() {
     job.grace = Duration::from_secs(20);
     scene.spawn(job);
     scene.text("ready");
-    scene.order(&Order::Freeze);
+    scene.order(&KeeperOrder::Freeze);
     assert_eq!(scene.report(), Report::Frozen);
-    scene.order(&Order::Stop);
-    assert_eq!(scene.report(), Report::ChildEnded { exit: Exit::Code(8) });
+    scene.order(&KeeperOrder::Stop);
+    assert_eq!(scene.report(), Report::ChildEnded { exit: JobExit::Code(8) });
     scene.expect_empty();
 }
 
@@ -63,10 +63,10 @@ fn a_job_that_stops_itself_is_reported() {
     let mut scene = Scene::new();
     scene.spawn(scene.job("kill -TSTP $$; while [ ! -e go ]; do sleep 0.05; done; exit 2"));
     assert_eq!(scene.report(), Report::ChildStopped { signal: SIGTSTP });
-    scene.order(&Order::Signal(SIGCONT));
+    scene.order(&KeeperOrder::Signal(SIGCONT));
     assert_eq!(scene.report(), Report::ChildContinued);
     std::fs::write(scene.path("go"), "").unwrap();
-    assert_eq!(scene.report(), Report::ChildEnded { exit: Exit::Code(2) });
+    assert_eq!(scene.report(), Report::ChildEnded { exit: JobExit::Code(2) });
     scene.expect_empty();
 }
 
@@ -88,10 +88,10 @@ fn a_stopped_tree_is_frozen_at_its_deadline() {
     }
     scene.stays_silent(Duration::from_millis(200));
     assert!(is_stopped(pid));
-    scene.order(&Order::Thaw(boot_now() + Duration::from_secs(3600)));
+    scene.order(&KeeperOrder::Thaw(boot_now() + Duration::from_secs(3600)));
     assert_eq!(scene.report(), Report::ChildContinued);
-    scene.order(&Order::Kill);
-    assert_eq!(scene.report(), Report::ChildEnded { exit: Exit::Signal(Signal::SIGKILL as i32) });
+    scene.order(&KeeperOrder::Kill);
+    assert_eq!(scene.report(), Report::ChildEnded { exit: JobExit::Signal(Signal::SIGKILL as i32) });
     scene.expect_empty();
 }
 
@@ -113,7 +113,7 @@ fn whoever_wakes_late_freezes_first() {
     };
     assert_eq!(frozen, Report::Frozen);
     assert!(tree.iter().all(|&pid| is_stopped(pid)));
-    scene.order(&Order::Thaw(boot_now() + Duration::from_secs(3600)));
+    scene.order(&KeeperOrder::Thaw(boot_now() + Duration::from_secs(3600)));
     eventually("all go on", || !tree.iter().any(|&pid| is_stopped(pid)));
     assert!(tree.iter().all(|&pid| is_alive(pid)));
 }
@@ -122,7 +122,7 @@ fn frozen_when_the_wrapper_dies() {
     let mut scene = Scene::new();
     scene.spawn(tree_job(&scene, "trap 'echo > heard' TERM"));
     let tree = scene.tree();
-    scene.order(&Order::Freeze);
+    scene.order(&KeeperOrder::Freeze);
     assert_eq!(scene.report(), Report::Frozen);
     send(scene.wrapper, Signal::SIGKILL);
     eventually("the tree is dead", || !tree.iter().any(|&pid| is_alive(pid)));

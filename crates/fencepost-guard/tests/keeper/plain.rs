@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 use std::time::Duration;
 
-use fencepost_guard::keeper::{Exit, Order, Report, Spawn, SpawnStep};
+use fencepost_guard::keeper::{JobExit, KeeperOrder, Report, Spawn, SpawnStep};
 use fencepost_testkit::eventually;
 use fencepost_testkit::process::{is_alive, send};
 use nix::libc::{EACCES, ENOENT, SIGUSR1};
@@ -44,7 +44,7 @@ fn without_us(command: &mut Command) -> String {
     String::from_utf8(command.output().unwrap().stdout).unwrap()
 }
 
-fn expect_end(scene: &Scene, exit: Exit) {
+fn expect_end(scene: &Scene, exit: JobExit) {
     assert_eq!(scene.report(), Report::ChildEnded { exit });
 }
 
@@ -53,7 +53,7 @@ fn the_exit_code_passes_through() {
     let mut job = scene.job("echo done; exit 7");
     job.deadline = deadline_in(Duration::from_secs(60));
     scene.spawn(job);
-    expect_end(&scene, Exit::Code(7));
+    expect_end(&scene, JobExit::Code(7));
     scene.expect_empty();
     assert_eq!(scene.text("stdout"), "done\n");
     scene.close();
@@ -65,7 +65,7 @@ fn a_fatal_signal_passes_through() {
     let mut scene = Scene::new();
     // Real-time signals have no names, and get lost easily.
     scene.spawn(scene.job("kill -36 $$"));
-    expect_end(&scene, Exit::Signal(36));
+    expect_end(&scene, JobExit::Signal(36));
     scene.expect_empty();
 }
 
@@ -73,7 +73,7 @@ fn a_command_that_is_not_there() {
     let mut scene = Scene::new();
     let mut job = scene.job("");
     job.argv = vec!["./no-such-command".into()];
-    scene.order(&Order::Spawn(Box::new(job)));
+    scene.order(&KeeperOrder::Spawn(Box::new(job)));
     let report = scene.report();
     assert!(
         matches!(report, Report::NotSpawned { step: SpawnStep::Command, errno: ENOENT, .. }),
@@ -87,7 +87,7 @@ fn a_command_that_cannot_be_executed() {
     fs::write(scene.path("script"), "#!/bin/sh\n").unwrap();
     let mut job = scene.job("");
     job.argv = vec!["./script".into()];
-    scene.order(&Order::Spawn(Box::new(job)));
+    scene.order(&KeeperOrder::Spawn(Box::new(job)));
     let report = scene.report();
     assert!(
         matches!(report, Report::NotSpawned { step: SpawnStep::Command, errno: EACCES, .. }),
@@ -99,7 +99,7 @@ fn a_directory_that_is_not_there() {
     let mut scene = Scene::new();
     let mut job = scene.job("true");
     job.cwd = Some(scene.path("nowhere").into());
-    scene.order(&Order::Spawn(Box::new(job)));
+    scene.order(&KeeperOrder::Spawn(Box::new(job)));
     let report = scene.report();
     assert!(
         matches!(report, Report::NotSpawned { step: SpawnStep::Directory, errno: ENOENT, .. }),
@@ -111,10 +111,10 @@ fn a_second_spawn_after_a_failed_one() {
     let mut scene = Scene::new();
     let mut job = scene.job("");
     job.argv.clear();
-    scene.order(&Order::Spawn(Box::new(job)));
+    scene.order(&KeeperOrder::Spawn(Box::new(job)));
     assert!(matches!(scene.report(), Report::NotSpawned { .. }));
     scene.spawn(scene.job("exit 3"));
-    expect_end(&scene, Exit::Code(3));
+    expect_end(&scene, JobExit::Code(3));
     scene.expect_empty();
 }
 
@@ -132,8 +132,8 @@ fn signals_reach_the_whole_group() {
         sh -c \"trap 'echo inner > inner; exit' USR1; echo > ready; while :; do sleep 0.05; done\" & wait";
     scene.spawn(scene.job(script));
     scene.text("ready");
-    scene.order(&Order::Signal(SIGUSR1));
-    expect_end(&scene, Exit::Code(4));
+    scene.order(&KeeperOrder::Signal(SIGUSR1));
+    expect_end(&scene, JobExit::Code(4));
     assert_eq!((scene.text("outer"), scene.text("inner")), ("outer\n".into(), "inner\n".into()));
 }
 
@@ -186,7 +186,7 @@ fn a_keeper_without_a_job_leaves_at_once() {
     for is_ready in [true, false] {
         let mut scene = Scene::new();
         if is_ready {
-            scene.order(&Order::GetReady);
+            scene.order(&KeeperOrder::GetReady);
             let comm = format!("/proc/{}/comm", scene.keeper);
             eventually("the keeper has its name", || fs::read_to_string(&comm).unwrap() == "fencepost-keep\n");
         }
@@ -200,24 +200,24 @@ fn a_keeper_whose_job_has_ended_leaves_by_itself_and_is_still_heard() {
     let mut scene = Scene::new();
     scene.spawn(scene.job("exit 3"));
     eventually("the keeper has left", || !is_alive(scene.keeper));
-    expect_end(&scene, Exit::Code(3));
+    expect_end(&scene, JobExit::Code(3));
     scene.expect_empty();
 }
 
 fn a_keeper_stays_for_what_is_to_come() {
     let mut scene = Scene::new();
     scene.spawn(Spawn { more_to_come: true, ..scene.job("exit 0") });
-    expect_end(&scene, Exit::Code(0));
+    expect_end(&scene, JobExit::Code(0));
     scene.expect_empty();
     scene.spawn(scene.job("exit 4"));
-    expect_end(&scene, Exit::Code(4));
+    expect_end(&scene, JobExit::Code(4));
     scene.expect_empty();
 }
 
 fn leftovers_are_ended_and_named() {
     let mut scene = Scene::new();
     scene.spawn(scene.job("setsid sh -c 'echo $$ > left; exec sleep 60' & while [ ! -s left ]; do sleep 0.01; done"));
-    expect_end(&scene, Exit::Code(0));
+    expect_end(&scene, JobExit::Code(0));
     let left: i32 = scene.text("left").trim().parse().unwrap();
     let Report::LeftOvers { processes } = scene.report() else { panic!("no leftovers reported") };
     assert_eq!(processes.iter().map(|process| process.pid).collect::<Vec<_>>(), [left]);
@@ -229,7 +229,7 @@ fn leftovers_are_ended_and_named() {
 fn the_end_of_a_pipeline_is_no_leftover() {
     let mut scene = Scene::new();
     scene.spawn(scene.job("(sleep 0.05; echo written) & exit 0"));
-    expect_end(&scene, Exit::Code(0));
+    expect_end(&scene, JobExit::Code(0));
     scene.expect_empty();
     assert_eq!(scene.text("stdout"), "written\n");
 }
@@ -239,7 +239,7 @@ fn leave_children_leaves_them() {
     let mut job = scene.job("sleep 60 & echo $! > left");
     job.leave_children = true;
     scene.spawn(job);
-    expect_end(&scene, Exit::Code(0));
+    expect_end(&scene, JobExit::Code(0));
     scene.expect_empty();
     scene.close();
     let left: i32 = scene.text("left").trim().parse().unwrap();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fencepost_core::time::Boot;
 use fencepost_guard::clock::boot_now;
-use fencepost_guard::keeper::{Order, Report, Spawn};
+use fencepost_guard::keeper::{KeeperOrder, Report, Spawn};
 use fencepost_testkit::process::{TREE, TREE_FILES, is_alive};
 use fencepost_testkit::{PATIENCE, eventually};
 use tempfile::TempDir;
@@ -70,14 +70,14 @@ impl Scene {
 
     /// Starts the job and returns its pid.
     pub fn spawn(&mut self, job: Spawn) -> i32 {
-        self.order(&Order::Spawn(Box::new(job)));
+        self.order(&KeeperOrder::Spawn(Box::new(job)));
         match self.report() {
             Report::Spawned { pid } => pid,
             other => panic!("not spawned: {other:?}"),
         }
     }
 
-    pub fn order(&mut self, order: &Order) {
+    pub fn order(&mut self, order: &KeeperOrder) {
         let mut line = serde_json::to_string(order).unwrap();
         line.push('\n');
         self.orders.as_mut().unwrap().write_all(line.as_bytes()).unwrap();

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use fencepost_guard::keeper::{Exit, Heard, Keeper, Order, Process, Report, Spawn};
+use fencepost_guard::keeper::{Heard, JobExit, Keeper, KeeperOrder, NamedProcess, Report, Spawn};
 use fencepost_guard::terminal::{Terminal, share};
 use nix::errno::Errno;
 use nix::libc::{SIGCONT, SIGTTIN, SIGTTOU};
@@ -24,7 +24,7 @@ pub enum Line {
     },
     Report(Report),
     /// The keeper died, and the wrapper has swept up.
-    Swept(Vec<Process>),
+    Swept(Vec<NamedProcess>),
 }
 
 pub fn run() {
@@ -59,7 +59,7 @@ pub fn run_on_terminal(script: &str) {
     let argv = ["sh", "-c", script].map(Into::into).to_vec();
     let job = Spawn { argv, foreground, grace: Duration::from_secs(5), ..Spawn::default() };
     println!("began");
-    keeper.send(&Order::Spawn(Box::new(job))).unwrap();
+    keeper.send(&KeeperOrder::Spawn(Box::new(job))).unwrap();
     let mut child = 0;
     loop {
         match keeper.receive() {
@@ -74,7 +74,7 @@ pub fn run_on_terminal(script: &str) {
             }
             Heard::Report(Report::ChildStopped { signal }) => follow(&mut keeper, &mut terminal, child, signal),
             Heard::Report(Report::ChildEnded { exit }) => {
-                terminal.take_back(matches!(exit, Exit::Signal(_))).unwrap();
+                terminal.take_back(matches!(exit, JobExit::Signal(_))).unwrap();
                 println!("ended {exit:?}");
             }
             Heard::Report(Report::Empty { .. }) => return keeper.close(),
@@ -97,7 +97,7 @@ fn follow(keeper: &mut Keeper, terminal: &mut Terminal, child: i32, signal: i32)
         }
         println!("continued");
     }
-    keeper.send(&Order::Signal(SIGCONT)).unwrap();
+    keeper.send(&KeeperOrder::Signal(SIGCONT)).unwrap();
 }
 
 /// Everything that the keeper has to say, and what comes after it.
@@ -122,7 +122,7 @@ fn pass_orders(keeper: &mut Keeper) -> bool {
             Err(error) => panic!("reading orders: {error}"),
         }
     }
-    let order: Order = serde_json::from_slice(&line).unwrap();
+    let order: KeeperOrder = serde_json::from_slice(&line).unwrap();
     // A keeper that has just been killed is noticed by reading.
     let _ = keeper.send(&order);
     true
