@@ -64,11 +64,11 @@ fn translate(text: &str, from: &str, with_user: bool) -> Translation {
     context(from, with_user).translate(text)
 }
 
-fn context(from: &str, with_user: bool) -> crontab::Context<'_> {
+fn context(from: &str, with_user: bool) -> crontab::CrontabContext<'_> {
     let user = User::current().map(|user| user.name.clone());
     let home = config::home().map(|home| home.display().to_string());
     let (zone, obeys_cron_tz) = (install::machine_zone(), install::obeys_cron_tz());
-    crontab::Context { from, with_user, user, home, zone, obeys_cron_tz }
+    crontab::CrontabContext { from, with_user, user, home, zone, obeys_cron_tz }
 }
 
 /// The jobs of the user's crontab that fencepost does not start, as they would be translated.

@@ -45,8 +45,8 @@ pub fn run(global: &Global, options: &InstallOptions) -> Result<Code, Failure> {
             "There is no configuration, and so nothing to install. Write one: fencepost init".to_string(),
         ));
     };
-    let setting = Setting::of(global, config)?;
-    let scope = Scope::of(options, config)?;
+    let setting = TriggerSetting::of(global, config)?;
+    let scope = InstallScope::of(options, config)?;
     let changes = match options.target {
         Target::Systemd => systemd::changes(&setting, &scope)?,
         Target::Launchd => launchd::changes(&setting, &scope)?,
@@ -59,9 +59,9 @@ pub fn run(global: &Global, options: &InstallOptions) -> Result<Code, Failure> {
         });
         return Ok(Code::DONE);
     }
-    let different: Vec<&Change> = changes.iter().filter(|change| change.old != change.new).collect();
+    let different: Vec<&TriggerChange> = changes.iter().filter(|change| change.old != change.new).collect();
     if global.json {
-        let change = |change: &&Change| InstallChange { place: change.name.clone(), action: change.action() };
+        let change = |change: &&TriggerChange| InstallChange { place: change.name.clone(), action: change.action() };
         let changes = different.iter().map(change).collect();
         show::json(&InstallAnswer { v: AnswerVersion, changes, done: !options.dry_run });
     }
@@ -89,7 +89,7 @@ pub fn run(global: &Global, options: &InstallOptions) -> Result<Code, Failure> {
 }
 
 /// What every trigger is told.
-pub struct Setting {
+pub struct TriggerSetting {
     pub program: String,
     pub config: String,
     /// The store of the command line.
@@ -100,7 +100,7 @@ pub struct Setting {
     pub stop_within: std::time::Duration,
 }
 
-impl Setting {
+impl TriggerSetting {
     fn of(global: &Global, config: &Config) -> Result<Self, Failure> {
         let program = called_by()?;
         if let Some(store) = global.store.as_ref().filter(|store| redacted(store) != **store) {
@@ -197,7 +197,7 @@ fn text(value: OsString, what: &str) -> Result<String, Failure> {
 }
 
 /// Which triggers are meant.
-pub struct Scope {
+pub struct InstallScope {
     pub per_job: bool,
     /// Those that were named; empty means all.
     pub named: Vec<Name>,
@@ -206,7 +206,7 @@ pub struct Scope {
     pub remove: bool,
 }
 
-impl Scope {
+impl InstallScope {
     fn of(options: &InstallOptions, config: &Config) -> Result<Self, Failure> {
         let per_job = options.per_job || options.target == Target::Crontab || !options.jobs.is_empty();
         let mut scope = Self { per_job, named: options.jobs.clone(), jobs: Vec::new(), remove: options.remove };
@@ -221,7 +221,7 @@ impl Scope {
                 Failure::Usage(format!("{} has no job {name}.{near}", config.path.display()))
             })?;
             if job.shown_schedule().is_none() {
-                return Err(Failure::Usage(format!("{name} has no schedule, so that nothing can start it by itself.")));
+                return Err(Failure::Usage(format!("{name} has no schedule: no trigger can be installed for it.")));
             }
         }
         scope.jobs = scheduled(config)?.into_iter().filter(|(name, _)| scope.covers(name)).collect();
@@ -253,7 +253,7 @@ fn scheduled(config: &Config) -> Result<Vec<(Name, Schedule)>, Failure> {
 
 /// A place that is, and as it should be.
 #[derive(Debug)]
-pub struct Change {
+pub struct TriggerChange {
     pub name: String,
     pub at: At,
     pub old: Option<String>,
@@ -268,7 +268,7 @@ pub enum At {
     Crontab,
 }
 
-impl Change {
+impl TriggerChange {
     fn action(&self) -> &'static str {
         match (&self.old, &self.new) {
             (None, _) => "Wrote",
@@ -293,7 +293,7 @@ impl Change {
 }
 
 /// The commands that remain to be typed.
-fn next_steps(options: &InstallOptions, changes: &[&Change]) -> Vec<String> {
+fn next_steps(options: &InstallOptions, changes: &[&TriggerChange]) -> Vec<String> {
     let files = changes.iter().filter_map(|change| match &change.at {
         At::File(path) => Some((path.file_name()?.to_string_lossy().into_owned(), change.new.is_some(), path)),
         At::Crontab => None,

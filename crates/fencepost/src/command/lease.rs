@@ -34,9 +34,9 @@ pub fn run(global: &Global, verb: &LeaseVerb) -> Result<Code, Failure> {
     match verb {
         LeaseVerb::Acquire { job, typed } => {
             let ttl = super::ttl(typed.0.ttl.value(), &place.store)?;
-            Desk::open(global, place, job)?.acquire(ttl, typed.0.wait.value())
+            LeaseDesk::open(global, place, job)?.acquire(ttl, typed.0.wait.value())
         }
-        LeaseVerb::Renew { job, token } => Desk::open(global, place, job)?.renew(*token),
+        LeaseVerb::Renew { job, token } => LeaseDesk::open(global, place, job)?.renew(*token),
         LeaseVerb::Release { job, token, outcome: Some(outcome), artifact, note, .. } => {
             let ended = RecordOptions {
                 words: vec![job.job.to_string(), outcome.clone()],
@@ -48,25 +48,25 @@ pub fn run(global: &Global, verb: &LeaseVerb) -> Result<Code, Failure> {
                 token: *token,
                 per_host: job.per_host,
             };
-            Desk::open(global, place, job)?.conclude(&ended, token.unwrap_or_default())
+            LeaseDesk::open(global, place, job)?.conclude(&ended, token.unwrap_or_default())
         }
         LeaseVerb::Release { job, token, force, .. } => {
-            let desk = Desk::open(global, place, job)?;
+            let desk = LeaseDesk::open(global, place, job)?;
             if *force { desk.force_release() } else { desk.release(token.unwrap_or_default()) }
         }
         LeaseVerb::Show { job } => {
             let store = place.open_to_read()?;
-            Desk::with(global, place, job, store)?.show()
+            LeaseDesk::with(global, place, job, store)?.show()
         }
         LeaseVerb::Hold { job, typed } => {
             let ttl = super::ttl(typed.0.ttl.value(), &place.store)?;
-            Desk::open(global, place, job)?.hold(ttl, typed.0.wait.value())
+            LeaseDesk::open(global, place, job)?.hold(ttl, typed.0.wait.value())
         }
     }
 }
 
 /// One job's lease, and the means to change it.
-struct Desk<'a> {
+struct LeaseDesk<'a> {
     global: &'a Global,
     place: Place,
     job: Job,
@@ -74,7 +74,7 @@ struct Desk<'a> {
     me: RunId,
 }
 
-impl<'a> Desk<'a> {
+impl<'a> LeaseDesk<'a> {
     fn open(global: &'a Global, place: Place, job: &JobArgument) -> Result<Self, Failure> {
         let store = place.open()?;
         Self::with(global, place, job, store)
@@ -157,7 +157,7 @@ impl<'a> Desk<'a> {
     fn force_release(&self) -> Result<Code, Failure> {
         match self.take_away(Intent::ForceRelease)? {
             Err(TransactError::Refused(Refusal::NobodyHolds)) => {
-                Voice::of(self.global).tell(&format!("Nobody holds {}.", self.job));
+                Voice::of(self.global).tell(&format!("{} is not held.", self.job));
                 self.show()
             }
             result => self.released(result, "released by force"),

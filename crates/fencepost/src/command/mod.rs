@@ -74,8 +74,7 @@ pub fn ttl(asked: Option<Duration>, store: &str) -> Result<Duration, Failure> {
         return Ok(asked);
     }
     Err(Failure::Usage(format!(
-        "A ttl of {} is too short for {}: its calls take their time and may not be made often, so that a lease lasts at \
-         least {} there.",
+        "A ttl of {} is too short for {}: its calls are slow or rate-limited. The shortest ttl for this store is {}.",
         duration::show(asked),
         redacted(store),
         duration::show(least)

@@ -83,9 +83,10 @@ impl Notifier {
     fn ended(&self, end: &RunEnd, news: &News) {
         let Brief { on_error, on_halt, on_recovered, on_skips, run, .. } = &self.brief;
         let (status, message) = (end.status, end.message.as_deref().unwrap_or_default());
-        let deliver = |way: Option<&Way>, event: &str, message: &str, known: Option<&Known>, in_a_row: Option<u64>| {
-            self.deliver(way, event, message, known, *run, status, in_a_row);
-        };
+        let deliver =
+            |way: Option<&Way>, event: &str, message: &str, known: Option<&NotifiedRecord>, in_a_row: Option<u64>| {
+                self.deliver(way, event, message, known, *run, status, in_a_row);
+            };
         match status {
             Status::Ok | Status::Empty => {
                 self.ping("", "");
@@ -122,12 +123,12 @@ impl Notifier {
     }
 
     /// The job's record. The store may be unavailable, and that may be what is to be told.
-    fn known(&self) -> Option<Known> {
+    fn known(&self) -> Option<NotifiedRecord> {
         let job = Job::parse(&self.brief.job).ok()?;
         let password = self.brief.password.clone().map(Secret::new);
         let store = place::handle(&self.brief.store, password, &self.brief.state).open_to_read().ok()?;
         let (record, _) = look(store.as_ref(), &job).ok()?;
-        Some(Known { record: record?, store })
+        Some(NotifiedRecord { record: record?, store })
     }
 
     fn ping(&self, suffix: &str, text: &str) {
@@ -140,13 +141,13 @@ impl Notifier {
         self.judge(&format!("ping {}", host_only(base)), told);
     }
 
-    #[allow(clippy::too_many_arguments, reason = "each is one field of what is told")]
+    #[allow(clippy::too_many_arguments, reason = "each is one field of the notification")]
     fn deliver(
         &self,
         way: Option<&Way>,
         event: &str,
         message: &str,
-        known: Option<&Known>,
+        known: Option<&NotifiedRecord>,
         run: RunId,
         status: Status,
         in_a_row: Option<u64>,
@@ -252,12 +253,12 @@ const VARIABLES: [(&str, &str); 10] = [
     ("FENCEPOST_CONFIG", "config"),
 ];
 
-struct Known {
+struct NotifiedRecord {
     record: Record,
     store: Arc<dyn Store>,
 }
 
-impl Known {
+impl NotifiedRecord {
     fn outcome(&self, run: RunId) -> Option<(&Record, Outcome)> {
         let outcome = self.record.ledger.of_run(run)?;
         let whole = whole(self.store.as_ref(), &self.record.job, outcome).unwrap_or_else(|_| outcome.clone());

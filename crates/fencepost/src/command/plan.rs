@@ -20,7 +20,7 @@ pub fn run(global: &Global, options: &PlanOptions) -> Result<Code, Failure> {
     let store = place.open_to_read()?;
     let Some(planner) = place.ask(store.as_ref(), |view| view.planner(query))? else {
         return Err(Failure::Usage(format!(
-            "{} has no schedule, so that there is nothing to plan. Give --schedule, or write it in fencepost.toml.",
+            "{} has no schedule: there is nothing to plan. Pass --schedule, or set one in fencepost.toml.",
             options.job
         )));
     };

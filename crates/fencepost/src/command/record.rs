@@ -274,8 +274,8 @@ fn artifacts(paths: &[String], base: &Base) -> Result<Vec<Artifact>, Failure> {
             }),
             Err(Unread::Missing) => Err(Failure::Usage(format!("--artifact {path}: there is no such file."))),
             Err(Unread::Unsteady) => Err(Failure::Other(format!(
-                "--artifact {path}: it changed while it was hashed, twice. Nothing was recorded; record it when nobody \
-                 writes it any more."
+                "--artifact {path}: it changed twice while it was hashed. Nothing was recorded. Repeat the command when no \
+                 process writes the file."
             ))),
             Err(Unread::Failed(error)) => Err(Failure::Usage(format!("--artifact {path}: it cannot be read: {error}"))),
         }

@@ -30,9 +30,9 @@ pub fn run(global: &Global, options: &ValidateOptions) -> Result<Code, Failure> 
     let path = &location.path;
     let now = clock::now().wall;
     let mut verdict = match Reading::of(&location) {
-        Ok(reading) => Verdict::of(reading, now),
+        Ok(reading) => ConfigVerdict::of(reading, now),
         // A file that is there, but cannot be trusted or read, is refused like one that is wrong.
-        Err(Failure::Usage(message)) if path.symlink_metadata().is_ok() => Verdict::refused(message),
+        Err(Failure::Usage(message)) if path.symlink_metadata().is_ok() => ConfigVerdict::refused(message),
         Err(failure) => return Err(failure),
     };
     if options.installed && verdict.mistakes.is_empty() {
@@ -48,7 +48,7 @@ pub fn run(global: &Global, options: &ValidateOptions) -> Result<Code, Failure> 
 
 /// What is to be said about a configuration.
 #[derive(Debug)]
-struct Verdict {
+struct ConfigVerdict {
     /// As far as it could be understood; `None` if it could not be read at all.
     config: Option<Config>,
     mistakes: Vec<Mistake>,
@@ -57,7 +57,7 @@ struct Verdict {
     drift: Option<Vec<InstalledDifference>>,
 }
 
-impl Verdict {
+impl ConfigVerdict {
     fn of(reading: Reading, now: Wall) -> Self {
         let Reading { config, mistakes } = reading;
         let mut warnings = config.warnings.clone();
@@ -210,7 +210,7 @@ fn schedule(config: &Config, job: &JobOptions) -> Option<Schedule> {
 
 fn none_found() -> Failure {
     let why = match std::env::var_os(config::VARIABLE) {
-        Some(_) => format!("{} is set to nothing, so that none is looked for.", config::VARIABLE),
+        Some(_) => format!("{} is set to nothing, which disables the search.", config::VARIABLE),
         None => {
             let looked: Vec<String> =
                 config::candidates().map(|candidate| candidate.path.display().to_string()).collect();

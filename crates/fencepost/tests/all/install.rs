@@ -165,7 +165,7 @@ fn units_are_written_checked_and_taken_away() {
     home.done(&["install", "systemd", "--remove"]);
     assert_eq!(names(), ["mine.service"]);
     fs::write(home.units().join("fencepost.service"), "[Unit]\n").unwrap();
-    contains(&home.say(&["install", "systemd", "--write"]).stderr, &["was written by somebody else"]);
+    contains(&home.say(&["install", "systemd", "--write"]).stderr, &["was not written by fencepost"]);
 }
 
 /// Whether the timer of an interval starts in each hour of a day, the repeated one included.

@@ -164,7 +164,7 @@ fn release_by_force_needs_no_token_and_says_if_there_was_nothing_to_release() {
     let site = Site::new();
     let said = site.say(&["lease", "release", "j", "--force", "-v"]);
     assert_eq!(said.code, 0);
-    contains(&said.stderr, &["Nobody holds j."]);
+    contains(&said.stderr, &["j is not held."]);
     let token = site.say(&["lease", "acquire", "j"]).stdout.trim().to_string();
     let released = site.json(&["lease", "release", "j", "--force"]);
     check_fields(&released);

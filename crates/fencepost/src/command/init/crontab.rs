@@ -9,7 +9,7 @@ use super::names::Names;
 use crate::command::install::is_replaced;
 
 /// What a crontab is read with.
-pub struct Context<'c> {
+pub struct CrontabContext<'c> {
     /// Where it is from, for people.
     pub from: &'c str,
     /// A column with the user stands before the command.
@@ -58,12 +58,12 @@ pub struct CronJob {
 
 /// Something that stands in the result in its turn.
 #[derive(Debug)]
-enum Entry {
+enum CrontabEntry {
     Job(CronJob),
     LeftOut(LeftOut),
 }
 
-impl Context<'_> {
+impl CrontabContext<'_> {
     pub fn translate(&self, text: &str) -> Translation {
         let (entries, mail, notes) = self.read(text);
         self.render(entries, &mail, notes)
@@ -72,14 +72,14 @@ impl Context<'_> {
     /// The jobs alone.
     pub fn jobs(&self, text: &str) -> Vec<CronJob> {
         let jobs = self.read(text).0.into_iter().filter_map(|entry| match entry {
-            Entry::Job(job) => Some(job),
-            Entry::LeftOut(_) => None,
+            CrontabEntry::Job(job) => Some(job),
+            CrontabEntry::LeftOut(_) => None,
         });
         jobs.collect()
     }
 
     /// Jobs and what was left out in their order, addresses of mail, and notes.
-    fn read(&self, text: &str) -> (Vec<Entry>, Vec<String>, Vec<String>) {
+    fn read(&self, text: &str) -> (Vec<CrontabEntry>, Vec<String>, Vec<String>) {
         let mut names = Names::default();
         let mut environment: BTreeMap<String, String> = BTreeMap::new();
         let (mut entries, mut comments, mut inside) = (Vec::new(), Vec::new(), false);
@@ -101,10 +101,10 @@ impl Context<'_> {
                     mail.push(value.clone());
                 }
                 if name.starts_with("FENCEPOST_") {
-                    let why = "it is about fencepost itself: the store is the key `store` of this file, and the rest belongs to \
-                               whatever starts fencepost"
+                    let why = "it is about fencepost itself: the store is the key `store` of this file, and the rest belongs in \
+                               the environment of the program that starts fencepost"
                         .to_string();
-                    entries.push(Entry::LeftOut(LeftOut { number, text: line.to_string(), why }));
+                    entries.push(CrontabEntry::LeftOut(LeftOut { number, text: line.to_string(), why }));
                 }
                 if name == "CRON_TZ" && !self.obeys_cron_tz {
                     notes.push(format!(
@@ -117,8 +117,8 @@ impl Context<'_> {
                 let comments = std::mem::take(&mut comments);
                 let read = self.job((number, line), &environment, comments, &mut names);
                 entries.push(match read {
-                    Ok(job) => Entry::Job(job),
-                    Err(why) => Entry::LeftOut(LeftOut { number, text: line.to_string(), why }),
+                    Ok(job) => CrontabEntry::Job(job),
+                    Err(why) => CrontabEntry::LeftOut(LeftOut { number, text: line.to_string(), why }),
                 });
             }
         }
@@ -202,12 +202,12 @@ impl Context<'_> {
         Ok((kept.map(|(name, value)| (name.clone(), value.clone())).collect(), zone))
     }
 
-    fn render(&self, entries: Vec<Entry>, mail: &[String], notes: Vec<String>) -> Translation {
+    fn render(&self, entries: Vec<CrontabEntry>, mail: &[String], notes: Vec<String>) -> Translation {
         let jobs: Vec<&CronJob> = entries
             .iter()
             .filter_map(|entry| match entry {
-                Entry::Job(job) => Some(job),
-                Entry::LeftOut(_) => None,
+                CrontabEntry::Job(job) => Some(job),
+                CrontabEntry::LeftOut(_) => None,
             })
             .collect();
         let zone = common(jobs.iter().map(|job| job.zone.name().to_string())).unwrap_or(self.zone.name().to_string());
@@ -249,11 +249,11 @@ impl Context<'_> {
         let (mut made, mut left_out) = (Vec::new(), Vec::new());
         for entry in entries {
             match entry {
-                Entry::Job(job) => {
+                CrontabEntry::Job(job) => {
                     out.push_str(&job.render(&zone, directory.as_deref(), &shared));
                     made.push(job.name);
                 }
-                Entry::LeftOut(left) => {
+                CrontabEntry::LeftOut(left) => {
                     out.push_str(&format!(
                         "\n# Left out, because {}:\n# {}\n",
                         comment(&left.why),

@@ -71,7 +71,7 @@ pub fn listed(members: &[u32]) -> String {
 
 /// One of the five fields of an expression that every cron understands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field {
+pub struct CronField {
     /// As it is written, names replaced by numbers.
     pub text: String,
     pub set: BTreeSet<u32>,
@@ -81,7 +81,7 @@ pub struct Field {
 }
 
 /// The fields of an expression without anything that only some implementations know.
-pub fn plain(text: &str) -> Option<[Field; 5]> {
+pub fn plain(text: &str) -> Option<[CronField; 5]> {
     let text = match text {
         "@hourly" => "0 * * * *",
         "@daily" | "@midnight" => "0 0 * * *",
@@ -93,11 +93,12 @@ pub fn plain(text: &str) -> Option<[Field; 5]> {
     };
     let words: Vec<&str> = text.split_whitespace().collect();
     let bounds = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 7)];
-    let fields: Vec<Field> = words.iter().zip(bounds).filter_map(|(word, (low, high))| read(word, low, high)).collect();
+    let fields: Vec<CronField> =
+        words.iter().zip(bounds).filter_map(|(word, (low, high))| read(word, low, high)).collect();
     if words.len() == 5 { fields.try_into().ok() } else { None }
 }
 
-fn read(word: &str, low: u32, high: u32) -> Option<Field> {
+fn read(word: &str, low: u32, high: u32) -> Option<CronField> {
     let text = numbers(word, high);
     let mut set = BTreeSet::new();
     for part in text.split(',') {
@@ -120,7 +121,7 @@ fn read(word: &str, low: u32, high: u32) -> Option<Field> {
     }
     let size = if high == 7 { 7 } else { high - low + 1 };
     let is_full = set.len() == size as usize;
-    Some(Field { is_star: text.starts_with('*'), text, set, is_full })
+    Some(CronField { is_star: text.starts_with('*'), text, set, is_full })
 }
 
 /// Names of months and weekdays as numbers. Sunday at the end of a range is 7.

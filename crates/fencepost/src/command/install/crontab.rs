@@ -13,7 +13,7 @@ use fencepost_guard::clock;
 
 use super::clockwork::{Poll, field, is_within_minutes, machine_zone, obeys_cron_tz, plain};
 use super::originals::{self, Original};
-use super::{At, Change, Scope, Setting};
+use super::{At, InstallScope, TriggerChange, TriggerSetting};
 use crate::calendar::YEAR;
 use crate::config::Config;
 use crate::exit::Failure;
@@ -31,7 +31,12 @@ const END: &str = "# END fencepost job ";
 
 /// The crontab as it is, and as it should be. If it is written, the lines that the jobs were made from are commented
 /// out. `--remove` restores them.
-pub fn change(setting: &Setting, scope: &Scope, config: &Config, is_written: bool) -> Result<Change, Failure> {
+pub fn change(
+    setting: &TriggerSetting,
+    scope: &InstallScope,
+    config: &Config,
+    is_written: bool,
+) -> Result<TriggerChange, Failure> {
     let old = listed()?;
     let text = old.as_deref().unwrap_or_default();
     let parts = parts(text)?;
@@ -45,13 +50,13 @@ pub fn change(setting: &Setting, scope: &Scope, config: &Config, is_written: boo
     let (mut new, mut number) = (String::new(), 0);
     for part in parts {
         match part {
-            Part::Other(text) => {
+            CrontabPart::Other(text) => {
                 for line in text.split_inclusive('\n') {
                     number += 1;
                     new.push_str(&rewritten(setting, scope, &originals, (number, line)));
                 }
             }
-            Part::Block { job, config, text } => {
+            CrontabPart::Block { job, config, text } => {
                 number += text.lines().count();
                 let is_ours = config == setting.config;
                 match wanted.iter().position(|(name, _)| is_ours && *name == job) {
@@ -67,11 +72,16 @@ pub fn change(setting: &Setting, scope: &Scope, config: &Config, is_written: boo
     }
     new.extend(wanted.into_iter().map(|(_, block)| block));
     let new = Some(new).filter(|new| old.is_some() || !new.is_empty());
-    Ok(Change { name: "your crontab".to_string(), at: At::Crontab, old, new, shown: Some(shown) })
+    Ok(TriggerChange { name: "your crontab".to_string(), at: At::Crontab, old, new, shown: Some(shown) })
 }
 
 /// The lines that the jobs replace. A line whose job is not certain is refused: started twice is as wrong as not at all.
-fn replaced_by(text: &str, scope: &Scope, config: &Config, setting: &Setting) -> Result<Vec<Original>, Failure> {
+fn replaced_by(
+    text: &str,
+    scope: &InstallScope,
+    config: &Config,
+    setting: &TriggerSetting,
+) -> Result<Vec<Original>, Failure> {
     let mut found = originals::find(text, config)?;
     found.retain(|original| scope.jobs.iter().any(|(name, _)| *name == original.job));
     let unclear: Vec<&Original> = found.iter().filter(|original| !original.is_certain).collect();
@@ -79,7 +89,12 @@ fn replaced_by(text: &str, scope: &Scope, config: &Config, setting: &Setting) ->
 }
 
 /// A line outside of our blocks, as it should be.
-fn rewritten(setting: &Setting, scope: &Scope, originals: &[Original], (number, line): (usize, &str)) -> String {
+fn rewritten(
+    setting: &TriggerSetting,
+    scope: &InstallScope,
+    originals: &[Original],
+    (number, line): (usize, &str),
+) -> String {
     if let Some(original) = originals.iter().find(|original| original.number == number) {
         return originals::replaced(&setting.config, &original.job, line);
     }
@@ -91,13 +106,13 @@ fn rewritten(setting: &Setting, scope: &Scope, originals: &[Original], (number, 
 
 /// A stretch of a crontab.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum CrontabPart {
     Other(String),
     Block { job: String, config: String, text: String },
 }
 
 /// A crontab, taken apart. One whose markers do not match was edited by hand, and is left to whoever did it.
-pub fn parts(text: &str) -> Result<Vec<Part>, Failure> {
+pub fn parts(text: &str) -> Result<Vec<CrontabPart>, Failure> {
     let damaged = |number: usize, what: &str| {
         Failure::Usage(format!(
             "Line {number} of your crontab {what}. Mend or remove these markers by crontab -e; nothing was changed."
@@ -112,14 +127,14 @@ pub fn parts(text: &str) -> Result<Vec<Part>, Failure> {
             (Some(_), Some(_), _) => return Err(damaged(number, "begins a job inside another")),
             (None, Some(head), _) => {
                 if !other.is_empty() {
-                    parts.push(Part::Other(std::mem::take(&mut other)));
+                    parts.push(CrontabPart::Other(std::mem::take(&mut other)));
                 }
                 open = Some((head.to_string(), line.to_string(), number));
             }
             (Some((head, text, _)), None, Some(tail)) if tail == head => {
                 text.push_str(line);
                 let (job, config) = head.split_once(" of ").ok_or_else(|| damaged(number, "names no configuration"))?;
-                parts.push(Part::Block { job: job.to_string(), config: config.to_string(), text: text.clone() });
+                parts.push(CrontabPart::Block { job: job.to_string(), config: config.to_string(), text: text.clone() });
                 open = None;
             }
             (_, None, Some(_)) => return Err(damaged(number, "ends a job that was not begun")),
@@ -131,21 +146,21 @@ pub fn parts(text: &str) -> Result<Vec<Part>, Failure> {
         return Err(damaged(number, "begins a job that never ends"));
     }
     if !other.is_empty() {
-        parts.push(Part::Other(other));
+        parts.push(CrontabPart::Other(other));
     }
     Ok(parts)
 }
 
 /// The zone that cron goes by; none if the crontab sets one and the installed cron obeys that. `TZ` is a variable of the
 /// jobs to every cron.
-fn cron_zone(parts: &[Part]) -> Option<Zone> {
+fn cron_zone(parts: &[CrontabPart]) -> Option<Zone> {
     let sets_zone = |line: &str| line.split_once('=').is_some_and(|(name, _)| name.trim() == "CRON_TZ");
-    let is_set = parts.iter().any(|part| matches!(part, Part::Other(text) if text.lines().any(sets_zone)));
+    let is_set = parts.iter().any(|part| matches!(part, CrontabPart::Other(text) if text.lines().any(sets_zone)));
     if is_set && obeys_cron_tz() { None } else { Some(machine_zone()) }
 }
 
 /// A job's lines with their markers.
-fn block(setting: &Setting, name: &Name, schedule: &Schedule, zone: Option<&Zone>) -> Result<String, Failure> {
+fn block(setting: &TriggerSetting, name: &Name, schedule: &Schedule, zone: Option<&Zone>) -> Result<String, Failure> {
     let (expression, remark) = expression(schedule, zone, setting.now);
     let mut words = vec!["/usr/bin/env".to_string()];
     words.extend(setting.environment.iter().map(|(name, value)| quoted(&format!("{name}={value}"))));
@@ -280,11 +295,11 @@ mod tests {
         let text = "MAILTO=a\n# BEGIN fencepost job a of /x y.toml\n* * * * * a\n# END fencepost job a of /x y.toml\nz";
         let parts = parts(text).unwrap();
         assert_eq!(parts.len(), 3);
-        assert!(matches!(&parts[1], Part::Block { job, config, .. } if job == "a" && config == "/x y.toml"));
+        assert!(matches!(&parts[1], CrontabPart::Block { job, config, .. } if job == "a" && config == "/x y.toml"));
         let again: String = parts
             .iter()
             .map(|part| match part {
-                Part::Other(text) | Part::Block { text, .. } => text.as_str(),
+                CrontabPart::Other(text) | CrontabPart::Block { text, .. } => text.as_str(),
             })
             .collect();
         assert_eq!(again, text);

@@ -22,18 +22,18 @@ const SLOTS: usize = 50;
 
 /// A trigger that is installed here.
 #[derive(Clone, Debug)]
-struct Trigger {
+struct InstalledTrigger {
     /// Where it was found, for people.
     place: String,
     /// Nothing if it is for `up`.
     job: Option<String>,
     /// Nothing if it does not say.
     config: Option<String>,
-    when: When,
+    when: TriggerTime,
 }
 
 #[derive(Clone, Debug)]
-enum When {
+enum TriggerTime {
     Always,
     /// The fields of a crontab line.
     Cron(String),
@@ -57,7 +57,7 @@ pub fn drift(global: &Global, now: Wall) -> Result<Vec<InstalledDifference>, Fai
             message: format!("{name}{message}"),
         };
         let of_job = triggers.iter().filter(|trigger| trigger.job.as_deref().is_none_or(|job| job == name));
-        let (mine, others): (Vec<&Trigger>, Vec<&Trigger>) =
+        let (mine, others): (Vec<&InstalledTrigger>, Vec<&InstalledTrigger>) =
             of_job.partition(|trigger| trigger.config.as_ref().is_none_or(|config| *config == path));
         if mine.is_empty() {
             let other = others.iter().find(|trigger| trigger.job.is_some());
@@ -92,7 +92,7 @@ pub fn drift(global: &Global, now: Wall) -> Result<Vec<InstalledDifference>, Fai
 }
 
 /// Triggers of this configuration for jobs that it does not have, or no longer starts.
-fn gone(config: &Config, triggers: &[Trigger], path: &str) -> Vec<InstalledDifference> {
+fn gone(config: &Config, triggers: &[InstalledTrigger], path: &str) -> Vec<InstalledDifference> {
     let mine = triggers.iter().filter(|trigger| trigger.config.as_deref() == Some(path));
     let judged = mine.filter_map(|trigger| {
         let name = trigger.job.clone()?;
@@ -158,13 +158,13 @@ fn idle(
     }))
 }
 
-impl Trigger {
+impl InstalledTrigger {
     /// Whether it fires for every slot, in time.
     fn serves(&self, schedule: &Schedule, terms: &Terms, now: Wall) -> bool {
         match &self.when {
-            When::Always => true,
-            When::Cron(_) if is_finer_than_cron(schedule, terms, now) => false,
-            When::Cron(fields) => {
+            TriggerTime::Always => true,
+            TriggerTime::Cron(_) if is_finer_than_cron(schedule, terms, now) => false,
+            TriggerTime::Cron(fields) => {
                 let zone = machine_zone();
                 if crontab::expression(schedule, Some(&zone), now).0 == *fields {
                     return true;
@@ -175,11 +175,11 @@ impl Trigger {
                 };
                 schedule.forward(now).take(SLOTS).all(fires)
             }
-            When::Unit(text) if self.place.ends_with(".plist") => {
+            TriggerTime::Unit(text) if self.place.ends_with(".plist") => {
                 // What it is told depends on the time of the year only where the clocks change.
                 text.contains(&launchd::calendar(now, schedule))
             }
-            When::Unit(text) => {
+            TriggerTime::Unit(text) => {
                 let (wanted, _) = systemd::on_calendar(schedule, now);
                 let told: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("OnCalendar=")).collect();
                 told == wanted
@@ -196,12 +196,12 @@ fn is_finer_than_cron(schedule: &Schedule, terms: &Terms, now: Wall) -> bool {
 }
 
 /// Every trigger of fencepost that is installed for this user. Without a crontab there are none in it.
-fn found() -> Result<Vec<Trigger>, Failure> {
+fn found() -> Result<Vec<InstalledTrigger>, Failure> {
     let mut triggers = Vec::new();
     let text = crontab::listed().unwrap_or_default().unwrap_or_default();
     for part in crontab::parts(&text)? {
         let lines = match &part {
-            crontab::Part::Other(text) | crontab::Part::Block { text, .. } => text,
+            crontab::CrontabPart::Other(text) | crontab::CrontabPart::Block { text, .. } => text,
         };
         triggers.extend(lines.lines().filter_map(in_crontab));
     }
@@ -211,15 +211,20 @@ fn found() -> Result<Vec<Trigger>, Failure> {
         let path = kind.directory.join(&name).display().to_string();
         let is_timer = name.ends_with(".timer");
         if let Some(config) = systemd::config_of(&text).filter(|_| is_timer || name == systemd::UP) {
-            let when = if is_timer { When::Unit(text.clone()) } else { When::Always };
-            triggers.push(Trigger { place: path, job: systemd::job_of(&name), config: Some(config.to_string()), when });
+            let when = if is_timer { TriggerTime::Unit(text.clone()) } else { TriggerTime::Always };
+            triggers.push(InstalledTrigger {
+                place: path,
+                job: systemd::job_of(&name),
+                config: Some(config.to_string()),
+                when,
+            });
         } else if name.ends_with(".service") && systemd::config_of(&text).is_none() {
             let started = text.lines().filter_map(|line| line.strip_prefix("ExecStart=")).filter_map(called);
-            triggers.extend(started.map(|(job, config)| Trigger {
+            triggers.extend(started.map(|(job, config)| InstalledTrigger {
                 place: path.clone(),
                 job,
                 config,
-                when: When::Always,
+                when: TriggerTime::Always,
             }));
         }
     }
@@ -227,16 +232,16 @@ fn found() -> Result<Vec<Trigger>, Failure> {
     for (name, text) in units::texts(&kind.directory) {
         if (kind.is_ours)(&name, &text) {
             let job = launchd::job_of(&name);
-            let when = if job.is_some() { When::Unit(text.clone()) } else { When::Always };
+            let when = if job.is_some() { TriggerTime::Unit(text.clone()) } else { TriggerTime::Always };
             let place = kind.directory.join(&name).display().to_string();
-            triggers.push(Trigger { place, job, config: launchd::config_of(&text), when });
+            triggers.push(InstalledTrigger { place, job, config: launchd::config_of(&text), when });
         }
     }
     Ok(triggers)
 }
 
 /// A line of a crontab that calls fencepost.
-fn in_crontab(line: &str) -> Option<Trigger> {
+fn in_crontab(line: &str) -> Option<InstalledTrigger> {
     let line = line.trim_start();
     let fields = if line.starts_with('@') { 1 } else { 5 };
     if line.starts_with('#') || line.split_whitespace().count() <= fields {
@@ -250,8 +255,8 @@ fn in_crontab(line: &str) -> Option<Trigger> {
         rest = after.trim_start();
     }
     let (job, config) = called(&rest.replace(r"\%", "%"))?;
-    let when = if when == ["@reboot"] { When::Always } else { When::Cron(when.join(" ")) };
-    Some(Trigger { place: "your crontab".to_string(), job, config, when })
+    let when = if when == ["@reboot"] { TriggerTime::Always } else { TriggerTime::Cron(when.join(" ")) };
+    Some(InstalledTrigger { place: "your crontab".to_string(), job, config, when })
 }
 
 /// The job that a command runs through fencepost, or none if it is `up`, and the configuration it names.
@@ -320,7 +325,7 @@ mod tests {
         assert_eq!(call("./report.sh run x"), None);
         let trigger = in_crontab("*/5 * * * * cd /x && fencepost run report").unwrap();
         assert_eq!(trigger.job.as_deref(), Some("report"));
-        assert!(matches!(trigger.when, When::Cron(fields) if fields == "*/5 * * * *"));
+        assert!(matches!(trigger.when, TriggerTime::Cron(fields) if fields == "*/5 * * * *"));
         assert!(in_crontab("# 0 7 * * * fencepost run x").is_none());
         assert!(in_crontab("MAILTO=x").is_none());
     }

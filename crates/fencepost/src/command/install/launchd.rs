@@ -6,8 +6,8 @@ use fencepost_core::schedule::Schedule;
 use fencepost_core::time::Wall;
 
 use super::clockwork::{Poll, machine_zone};
-use super::units::Kind;
-use super::{Change, Scope, Setting, home};
+use super::units::TriggerFiles;
+use super::{InstallScope, TriggerChange, TriggerSetting, home};
 use crate::exit::Failure;
 
 /// The most times of day that are listed one by one.
@@ -17,7 +17,7 @@ const UP: &str = "fencepost.up";
 const JOB: &str = "fencepost.job.";
 
 /// The files as they are, and as they should be.
-pub fn changes(setting: &Setting, scope: &Scope) -> Result<Vec<Change>, Failure> {
+pub fn changes(setting: &TriggerSetting, scope: &InstallScope) -> Result<Vec<TriggerChange>, Failure> {
     let mut wanted = BTreeMap::new();
     if !scope.remove && !scope.per_job {
         let keys = "\t<key>RunAtLoad</key>\n\t<true/>\n\t<key>KeepAlive</key>\n\t<true/>\n";
@@ -32,8 +32,8 @@ pub fn changes(setting: &Setting, scope: &Scope) -> Result<Vec<Change>, Failure>
     kind(&|text| text.contains(&mark))?.changes(scope, wanted)
 }
 
-pub fn kind(is_for: &dyn Fn(&str) -> bool) -> Result<Kind<'_>, Failure> {
-    Ok(Kind {
+pub fn kind(is_for: &dyn Fn(&str) -> bool) -> Result<TriggerFiles<'_>, Failure> {
+    Ok(TriggerFiles {
         directory: home()?.join("Library/LaunchAgents"),
         is_ours: |name, text| name.starts_with("fencepost.") && text.contains("<string>--config</string>"),
         is_for,
@@ -59,7 +59,7 @@ pub fn config_of(text: &str) -> Option<String> {
     Some(plain.replace("&amp;", "&"))
 }
 
-fn agent(setting: &Setting, label: &str, verb: &[&str], keys: &str) -> String {
+fn agent(setting: &TriggerSetting, label: &str, verb: &[&str], keys: &str) -> String {
     let words: String =
         setting.argv(verb).iter().map(|word| format!("\t\t<string>{}</string>\n", escaped(word))).collect();
     let variable = |(name, value): &(String, String)| {

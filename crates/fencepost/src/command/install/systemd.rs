@@ -8,9 +8,9 @@ use fencepost_core::schedule::Schedule;
 use fencepost_core::time::Wall;
 use fencepost_core::zone::Zone;
 
-use super::clockwork::{Field, Poll, listed, plain};
-use super::units::Kind;
-use super::{At, Change, Scope, Setting, home};
+use super::clockwork::{CronField, Poll, listed, plain};
+use super::units::TriggerFiles;
+use super::{At, InstallScope, TriggerChange, TriggerSetting, home};
 use crate::calendar::YEAR;
 use crate::exit::Failure;
 use crate::report::Voice;
@@ -24,7 +24,7 @@ const MARK: &str = "# Written by `fencepost install` for ";
 const JOB: &str = "fencepost-job-";
 
 /// The files as they are, and as they should be.
-pub fn changes(setting: &Setting, scope: &Scope) -> Result<Vec<Change>, Failure> {
+pub fn changes(setting: &TriggerSetting, scope: &InstallScope) -> Result<Vec<TriggerChange>, Failure> {
     let mut wanted = BTreeMap::new();
     if !scope.remove && !scope.per_job {
         wanted.insert(UP.to_string(), up(setting));
@@ -38,8 +38,8 @@ pub fn changes(setting: &Setting, scope: &Scope) -> Result<Vec<Change>, Failure>
     kind(&|text| text.starts_with(&mark))?.changes(scope, wanted)
 }
 
-pub fn kind(is_for: &dyn Fn(&str) -> bool) -> Result<Kind<'_>, Failure> {
-    Ok(Kind { directory: directory()?, is_ours: |_, text| text.starts_with(MARK), is_for, job: job_of })
+pub fn kind(is_for: &dyn Fn(&str) -> bool) -> Result<TriggerFiles<'_>, Failure> {
+    Ok(TriggerFiles { directory: directory()?, is_ours: |_, text| text.starts_with(MARK), is_for, job: job_of })
 }
 
 /// The configuration that a unit of ours is for.
@@ -69,7 +69,7 @@ pub fn is_started(name: &str) -> bool {
 }
 
 /// Stops a unit and disables it, before its file goes. Without it, systemd would go on starting what it has loaded.
-pub fn disable(change: &Change, voice: Voice) {
+pub fn disable(change: &TriggerChange, voice: Voice) {
     let At::File(path) = &change.at else { return };
     let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|name| is_started(name)) else { return };
     let mut command = Command::new("systemctl");
@@ -89,7 +89,7 @@ pub fn disable(change: &Change, voice: Voice) {
     ));
 }
 
-fn up(setting: &Setting) -> String {
+fn up(setting: &TriggerSetting) -> String {
     let stop = setting.stop_within.as_secs().saturating_add(30);
     format!(
         "{MARK}{config}\n[Unit]\nDescription=fencepost: the jobs of {shown}\n\n[Service]\nType=exec\n\
@@ -103,7 +103,7 @@ fn up(setting: &Setting) -> String {
     )
 }
 
-fn service(setting: &Setting, job: &str) -> String {
+fn service(setting: &TriggerSetting, job: &str) -> String {
     format!(
         "{MARK}{config}\n[Unit]\nDescription=fencepost: {job}\n\n[Service]\nType=oneshot\nExecStart={command}\n{environment}\
          # What fencepost tells others after the run is a process that may still be going.\nKillMode=process\n",
@@ -113,7 +113,7 @@ fn service(setting: &Setting, job: &str) -> String {
     )
 }
 
-fn timer(setting: &Setting, job: &str, schedule: &Schedule) -> String {
+fn timer(setting: &TriggerSetting, job: &str, schedule: &Schedule) -> String {
     let (calendar, is_exact) = on_calendar(schedule, setting.now);
     let lines: String = calendar.iter().map(|line| format!("OnCalendar={line}\n")).collect();
     let remark = if is_exact { "" } else { "# Started more often than that; `run` does only what is due.\n" };
@@ -139,7 +139,7 @@ pub fn on_calendar(schedule: &Schedule, now: Wall) -> (Vec<String>, bool) {
     (vec![format!("*-*-* {time} {}", zone.name())], false)
 }
 
-fn exactly([minute, hour, day, month, week]: &[Field; 5], zone: &Zone) -> Vec<String> {
+fn exactly([minute, hour, day, month, week]: &[CronField; 5], zone: &Zone) -> Vec<String> {
     const WEEK: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
     let time = format!("{}:{}:00 {}", set(&hour.set, 24), set(&minute.set, 60), zone.name());
     let months = set(&month.set, 12);
@@ -160,7 +160,7 @@ fn set(members: &BTreeSet<u32>, size: usize) -> String {
     }
 }
 
-fn environment(setting: &Setting) -> String {
+fn environment(setting: &TriggerSetting) -> String {
     let line = |(name, value): &(String, String)| {
         format!(
             "Environment=\"{}\"\n",

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::{At, Change, Scope};
+use super::{At, InstallScope, TriggerChange};
 use crate::exit::Failure;
 
 /// A kind of files in one directory.
-pub struct Kind<'k> {
+pub struct TriggerFiles<'k> {
     pub directory: PathBuf,
     /// Whether fencepost wrote a file by this name with this text, for whichever configuration.
     pub is_ours: fn(&str, &str) -> bool,
@@ -17,9 +17,13 @@ pub struct Kind<'k> {
     pub job: fn(&str) -> Option<String>,
 }
 
-impl Kind<'_> {
+impl TriggerFiles<'_> {
     /// What is there, and what should be.
-    pub fn changes(&self, scope: &Scope, mut wanted: BTreeMap<String, String>) -> Result<Vec<Change>, Failure> {
+    pub fn changes(
+        &self,
+        scope: &InstallScope,
+        mut wanted: BTreeMap<String, String>,
+    ) -> Result<Vec<TriggerChange>, Failure> {
         let mut changes = Vec::new();
         for (name, old) in texts(&self.directory) {
             let new = wanted.remove(&name);
@@ -30,10 +34,12 @@ impl Kind<'_> {
                 (Some(_), true) => {}
                 (Some(_), false) => {
                     let path = self.directory.join(&name);
-                    let why =
-                        if (self.is_ours)(&name, &old) { "for another configuration" } else { "by somebody else" };
+                    let why = match (self.is_ours)(&name, &old) {
+                        true => "was written for another configuration",
+                        false => "was not written by fencepost",
+                    };
                     let hint = "Remove it first, or rename the job.";
-                    return Err(Failure::Usage(format!("{} was written {why}. {hint}", path.display())));
+                    return Err(Failure::Usage(format!("{} {why}. {hint}", path.display())));
                 }
             }
             changes.push(self.change(&name, Some(old), new));
@@ -43,17 +49,17 @@ impl Kind<'_> {
         Ok(changes)
     }
 
-    fn change(&self, name: &str, old: Option<String>, new: Option<String>) -> Change {
+    fn change(&self, name: &str, old: Option<String>, new: Option<String>) -> TriggerChange {
         let path = self.directory.join(name);
         let shown = new.as_ref().map(|new| match name.ends_with(".plist") {
             true => new.clone(),
             false => format!("# {}\n{new}\n", path.display()),
         });
-        Change { name: path.display().to_string(), at: At::File(path), old, new, shown }
+        TriggerChange { name: path.display().to_string(), at: At::File(path), old, new, shown }
     }
 
     /// Whether a file that is no longer wanted is to go.
-    fn is_meant(&self, name: &str, scope: &Scope) -> bool {
+    fn is_meant(&self, name: &str, scope: &InstallScope) -> bool {
         match (self.job)(name) {
             None => scope.remove && !scope.per_job,
             Some(job) => {

@@ -17,14 +17,14 @@ use fencepost_view::answer::{AnswerVersion, HoldEvent, HoldLine};
 use fencepost_view::summary::Summary;
 use fencepost_view::time::UtcTime;
 
-use super::Desk;
+use super::LeaseDesk;
 use crate::backlog::{Backlog, PATIENCE};
 use crate::exit::{Code, Failure};
 use crate::report::Voice;
 use crate::show;
 use crate::summary::RunContext;
 
-impl Desk<'_> {
+impl LeaseDesk<'_> {
     pub fn hold(&self, ttl: Duration, wait: Option<Duration>) -> Result<Code, Failure> {
         let mut claim = self.claim(ttl);
         claim.holder = self.place.host.holder_for_another();
@@ -82,7 +82,7 @@ impl Desk<'_> {
 
 /// The lines about a held lease. A reader that stops reading must not delay the renewals.
 struct Lines<'a> {
-    desk: &'a Desk<'a>,
+    desk: &'a LeaseDesk<'a>,
     ttl: Duration,
     granted: Option<(Token, u64)>,
     output: File,
@@ -90,7 +90,7 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    fn new(desk: &'a Desk<'a>, ttl: Duration) -> std::io::Result<Self> {
+    fn new(desk: &'a LeaseDesk<'a>, ttl: Duration) -> std::io::Result<Self> {
         Ok(Self { desk, ttl, granted: None, output: descriptor::for_writing(1)?, backlog: Backlog::new() })
     }
 

@@ -4,7 +4,7 @@ use fencepost_guard::keeper::Keeper;
 use fencepost_guard::publish::PublishError;
 use fencepost_guard::publish::exec::{self, FencedCommand, Ran};
 
-use super::Desk;
+use super::PublishDesk;
 use crate::args::Global;
 use crate::args::publish::exec::ExecOptions;
 use crate::exit::{Code, Failure};
@@ -18,7 +18,7 @@ const GRACES_PER_TTL: u32 = 3;
 pub fn run(global: &Global, options: &ExecOptions) -> Result<Code, Failure> {
     let Some(resource) = options.common.resource.clone() else {
         return Err(Failure::Usage(
-            "publish exec needs --resource R: what the command touches, by the same name for everybody who does."
+            "publish exec needs --resource R: the name of what the command changes. Every job that changes it must use the same name."
                 .to_string(),
         ));
     };
@@ -28,7 +28,7 @@ pub fn run(global: &Global, options: &ExecOptions) -> Result<Code, Failure> {
         true => None,
         false => Some(Keeper::start().map_err(|error| Failure::Other(format!("Cannot start the keeper: {error}")))?),
     };
-    let desk = Desk::open(global, &options.common)?;
+    let desk = PublishDesk::open(global, &options.common)?;
     let by_hand = desk.said.is_none();
     let task = FencedCommand {
         resource: resource.clone(),

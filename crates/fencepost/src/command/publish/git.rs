@@ -3,7 +3,7 @@
 use fencepost_guard::publish::git::{Outgoing, Wish, hook, publish};
 use fencepost_view::answer::{AnswerVersion, GitHookAnswer};
 
-use super::Desk;
+use super::PublishDesk;
 use crate::args::Global;
 use crate::args::publish::GitOptions;
 use crate::exit::{Code, Failure};
@@ -14,7 +14,7 @@ pub fn run(global: &Global, options: &GitOptions) -> Result<Code, Failure> {
     if options.hook {
         return set_hook(global, options);
     }
-    let desk = Desk::open(global, &options.common)?;
+    let desk = PublishDesk::open(global, &options.common)?;
     let wish = Wish {
         remote: &options.remote,
         branches: &options.branch,

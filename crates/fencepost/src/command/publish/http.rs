@@ -6,7 +6,7 @@ use std::io::stdin;
 use fencepost_guard::publish::PublishError;
 use fencepost_guard::publish::http::{self, BearerToken, Endpoint, EndpointUrl, Payload};
 
-use super::Desk;
+use super::PublishDesk;
 use crate::args::Global;
 use crate::args::publish::http::HttpOptions;
 use crate::exit::{Code, Failure};
@@ -15,7 +15,7 @@ use crate::inside::variable;
 pub fn run(global: &Global, options: &HttpOptions) -> Result<Code, Failure> {
     let url = EndpointUrl::new(&options.url)?;
     let resource = options.common.resource.clone().unwrap_or_else(|| url.shown());
-    let desk = Desk::open(global, &options.common)?;
+    let desk = PublishDesk::open(global, &options.common)?;
     let endpoint = Endpoint {
         url,
         method: options.method.as_str(),

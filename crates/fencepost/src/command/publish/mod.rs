@@ -31,7 +31,7 @@ use crate::report::Voice;
 use crate::show;
 
 pub fn run(global: &Global, verb: &PublishVerb) -> Result<Code, Failure> {
-    let desk = |common| Desk::open(global, common);
+    let desk = |common| PublishDesk::open(global, common);
     match verb {
         PublishVerb::File(FileOptions { path, patience, payload, common }) => {
             let mut payload = open_payload(payload)?;
@@ -51,7 +51,7 @@ pub fn run(global: &Global, verb: &PublishVerb) -> Result<Code, Failure> {
 }
 
 /// Who publishes, and where it is noted down.
-pub struct Desk<'a> {
+pub struct PublishDesk<'a> {
     global: &'a Global,
     common: &'a PublishOptions,
     place: Place,
@@ -60,7 +60,7 @@ pub struct Desk<'a> {
     said: Option<PathBuf>,
 }
 
-impl<'a> Desk<'a> {
+impl<'a> PublishDesk<'a> {
     pub fn open(global: &'a Global, common: &'a PublishOptions) -> Result<Self, Failure> {
         let place = Place::find(global)?;
         let (writer, said) = match (&common.job, common.token) {

@@ -2,7 +2,7 @@
 
 use fencepost_guard::publish::redis::{self, RedisDestination, VALUE_BYTES_MAX};
 
-use super::{Desk, TargetUrl, read_payload};
+use super::{PublishDesk, TargetUrl, read_payload};
 use crate::args::Global;
 use crate::args::publish::RedisOptions;
 use crate::exit::{Code, Failure};
@@ -10,7 +10,7 @@ use crate::exit::{Code, Failure};
 pub fn run(global: &Global, options: &RedisOptions) -> Result<Code, Failure> {
     let url = TargetUrl::find(options.url.as_ref(), "FENCEPOST_REDIS_URL", "redis://host:6379")?;
     let server = RedisDestination::parse(&url.url).map_err(|error| Failure::Usage(error.to_string()))?;
-    Desk::open(global, &options.common)?.publish("redis", format!("redis:{}", options.key), |request| {
+    PublishDesk::open(global, &options.common)?.publish("redis", format!("redis:{}", options.key), |request| {
         let value = read_payload(&options.payload, VALUE_BYTES_MAX)?;
         url.warn(redis::publish(request, &server, &options.key, &value)?)
     })

@@ -3,7 +3,7 @@
 use fencepost_guard::publish::sql::install::{Action, Installation};
 use fencepost_guard::publish::sql::{self, Database, STATEMENTS_BYTES_MAX};
 
-use super::{Desk, TargetUrl, read_payload};
+use super::{PublishDesk, TargetUrl, read_payload};
 use crate::args::Global;
 use crate::args::publish::SqlOptions;
 use crate::exit::{Code, Failure};
@@ -26,7 +26,7 @@ fn write(global: &Global, options: &SqlOptions, database: &Database, url: Target
         return Err(Failure::Usage("--protect goes with --install or --uninstall.".to_string()));
     }
     let resource = options.common.resource.as_deref();
-    Desk::open(global, &options.common)?.publish("sql", database.resource(), |request| {
+    PublishDesk::open(global, &options.common)?.publish("sql", database.resource(), |request| {
         let statements = read_payload(&options.payload, STATEMENTS_BYTES_MAX)?;
         url.warn(sql::publish(request, database, resource, &statements)?)
     })

@@ -30,7 +30,7 @@ use super::again::{Again, Before, Next};
 use super::capture::{Capture, keep_files};
 use super::environment::environment;
 use super::listener::{ClaimedSlot, Listener};
-use super::output::Output;
+use super::output::RunOutput;
 use super::{check, opened, terms};
 use crate::args::Global;
 use crate::config;
@@ -76,7 +76,7 @@ struct Prepared {
     begun: Instant,
     signals: Signals,
     store: Arc<dyn Store>,
-    output: Option<Output>,
+    output: Option<RunOutput>,
     capture: Option<Capture>,
     /// Holds the copies of the inputs until the run has ended.
     _pins: Option<Pins>,
@@ -118,7 +118,7 @@ impl RunAttempt<'_> {
         let signals =
             Signals::listen().map_err(|error| Failure::Other(format!("Cannot listen to signals: {error}")))?;
         let store = opened(place, settings)?;
-        let output = Output::prepare(settings, place, *run)?;
+        let output = RunOutput::prepare(settings, place, *run)?;
         let capture = Capture::prepare(settings, place, job, *run).unwrap_or_else(|error| {
             self.voice().warn(&format!("{job}: what it prints cannot be kept: {error}. It runs all the same."));
             None
@@ -140,13 +140,13 @@ impl RunAttempt<'_> {
     fn plan(
         &self,
         store: &Arc<dyn Store>,
-        output: Option<&Output>,
+        output: Option<&RunOutput>,
         capture: Option<&Capture>,
         pins: Option<&Pins>,
     ) -> Result<Plan, Failure> {
         let Self { settings, place, job, run, .. } = self;
         let kept = |path: fn(&Capture) -> &PathBuf| capture.map(|capture| OsString::from(path(capture)));
-        let held_back = |path: fn(&Output) -> &PathBuf| output.map(|output| OsString::from(path(output)));
+        let held_back = |path: fn(&RunOutput) -> &PathBuf| output.map(|output| OsString::from(path(output)));
         Ok(Plan {
             argv: settings.argv.clone(),
             prepare: settings.options.prepare.as_ref().map(|prepare| prepare.value.argv()),

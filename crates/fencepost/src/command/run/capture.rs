@@ -44,7 +44,7 @@ pub struct Capture {
 }
 
 /// One of the job's streams.
-struct Stream {
+struct CapturedStream {
     pipe: File,
     /// Where it is printed as well.
     target: Option<Box<dyn Write + Send>>,
@@ -80,10 +80,11 @@ impl Capture {
         let stdout = directory.join(format!("{run}.stdout.pipe"));
         // Under `up` both go to one log, and in one pipe they keep their order.
         let stderr = if settings.by_up { stdout.clone() } else { directory.join(format!("{run}.stderr.pipe")) };
-        let mut streams = vec![Stream::make(&stdout, (!settings.by_up).then(|| Box::new(io::stdout()) as Box<_>))?];
+        let mut streams =
+            vec![CapturedStream::make(&stdout, (!settings.by_up).then(|| Box::new(io::stdout()) as Box<_>))?];
         let mut writers = vec![OpenOptions::new().write(true).open(&stdout)?];
         if stderr != stdout {
-            streams.push(Stream::make(&stderr, Some(Box::new(io::stderr())))?);
+            streams.push(CapturedStream::make(&stderr, Some(Box::new(io::stderr())))?);
             writers.push(OpenOptions::new().write(true).open(&stderr)?);
         }
         let log = Arc::new(Mutex::new(Log { max_bytes: shelf.max_bytes, ends_in_line: true, ..Log::default() }));
@@ -148,7 +149,7 @@ pub fn keep_files(settings: &Settings, place: &Place, job: &Job, run: RunId, slo
     }
 }
 
-impl Stream {
+impl CapturedStream {
     fn make(path: &Path, target: Option<Box<dyn Write + Send>>) -> io::Result<Self> {
         mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR)?;
         let pipe = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
@@ -178,7 +179,7 @@ impl Stream {
 }
 
 /// Copies until it is told that nothing more will come, and everything that has come is copied.
-fn copy(mut streams: Vec<Stream>, rope: &UnixStream, log: &Mutex<Log>) {
+fn copy(mut streams: Vec<CapturedStream>, rope: &UnixStream, log: &Mutex<Log>) {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let is_last = {

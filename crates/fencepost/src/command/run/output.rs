@@ -15,12 +15,12 @@ use crate::settings::Settings;
 
 /// The command's output, held back until it is known whether anybody needs it.
 #[derive(Debug)]
-pub struct Output {
+pub struct RunOutput {
     pub stdout: PathBuf,
     pub stderr: PathBuf,
 }
 
-impl Output {
+impl RunOutput {
     pub fn prepare(settings: &Settings, place: &Place, run: RunId) -> Result<Option<Self>, Failure> {
         if !settings.options.output_on_failure() {
             return Ok(None);
@@ -45,7 +45,7 @@ impl Output {
     }
 }
 
-impl Drop for Output {
+impl Drop for RunOutput {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.stdout);
         let _ = std::fs::remove_file(&self.stderr);

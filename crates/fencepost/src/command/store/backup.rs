@@ -26,20 +26,20 @@ use crate::{file, show};
 const LAYOUT: u32 = 1;
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Header {
+struct BackupHeader {
     fencepost_export: u32,
     store: StoreId,
     exported: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Line {
+struct BackupLine {
     key: String,
     value: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct End {
+struct BackupEnd {
     entries: usize,
     /// Of all lines before this one.
     digest: String,
@@ -54,7 +54,8 @@ pub fn export(global: &Global, place: &Place, path: Option<&Path>) -> Result<Cod
     if let Some(seal) = identity.sealed {
         return Err(Failure::Usage(format!("{shown} is not exported: {seal}.")));
     }
-    let header = Header { fencepost_export: LAYOUT, store: identity.store, exported: show::time(clock::wall_now()) };
+    let header =
+        BackupHeader { fencepost_export: LAYOUT, store: identity.store, exported: show::time(clock::wall_now()) };
     let mut text = line(&header)?;
     let mut entries = 0;
     for key in keys(store.as_ref())? {
@@ -63,10 +64,10 @@ pub fn export(global: &Global, place: &Place, path: Option<&Path>) -> Result<Cod
             let detail = format!("The entry {key} of {shown} is not text. Nothing was exported.");
             StoreError::not_done(Trouble::Corrupt, detail)
         })?;
-        text.push_str(&line(&Line { key: key.to_string(), value })?);
+        text.push_str(&line(&BackupLine { key: key.to_string(), value })?);
         entries += 1;
     }
-    let end = End { entries, digest: digest::of(text.as_bytes()) };
+    let end = BackupEnd { entries, digest: digest::of(text.as_bytes()) };
     text.push_str(&line(&end)?);
     let Some(path) = path else {
         show::text(&text);
@@ -142,13 +143,13 @@ impl Backup {
     fn parse(text: &str) -> Result<Self, String> {
         let last = text.trim_end_matches('\n').rfind('\n').map_or(0, |at| at + 1);
         let (lines, end) = text.split_at(last);
-        let end: End =
+        let end: BackupEnd =
             serde_json::from_str(end).map_err(|_| "its last line is missing, as if it had been cut short")?;
         if digest::of(lines.as_bytes()) != end.digest {
             return Err("its content was changed or damaged (the digest does not fit)".to_string());
         }
         let mut lines = lines.lines();
-        let header: Header = serde_json::from_str(lines.next().unwrap_or_default())
+        let header: BackupHeader = serde_json::from_str(lines.next().unwrap_or_default())
             .map_err(|_| "its first line does not name a store")?;
         if header.fencepost_export != LAYOUT {
             return Err(format!("it was written by a newer fencepost (layout {})", header.fencepost_export));
@@ -164,7 +165,7 @@ impl Backup {
 
 /// An entry that a store can have: its key, its size, and what has to be read to be imported.
 fn entry(text: &str) -> Result<(Key, String), String> {
-    let Line { key: name, value } =
+    let BackupLine { key: name, value } =
         serde_json::from_str(text).map_err(|error| format!("a line is damaged ({error})"))?;
     let key = Key::from_stored(&name).filter(|key| !is_in(key, &OURS));
     let key = key.ok_or_else(|| format!("{name:?} is not the key of an entry"))?;

@@ -38,7 +38,7 @@ pub fn run(global: &Global, place: &Place) -> Result<StoreCheckAnswer, Failure> 
 pub fn examine(global: &Global, place: &Place) -> Result<StoreCheckAnswer, Failure> {
     let handle = place.handle()?;
     let mut checks = Vec::new();
-    let progress = Progress::of(global);
+    let progress = CheckProgress::of(global);
     match handle.check() {
         Err(OpenError::Usage(text)) => return Err(Failure::Usage(text)),
         // A store that this host does not know is not created again by a check.
@@ -57,7 +57,7 @@ pub fn examine(global: &Global, place: &Place) -> Result<StoreCheckAnswer, Failu
 }
 
 /// What comes of using the store.
-fn tried(handle: &StoreHandle, progress: &Progress) -> Result<Vec<CheckLine>, Failure> {
+fn tried(handle: &StoreHandle, progress: &CheckProgress) -> Result<Vec<CheckLine>, Failure> {
     let open = || match handle.open_unchecked() {
         Ok(store) => Ok(Box::new(store) as Box<dyn Store>),
         Err(OpenError::Store(error)) => Err(error),
@@ -157,7 +157,7 @@ fn resolution(store: &dyn Store, key: &Key, has_clock: bool) -> Result<CheckLine
 }
 
 /// Runs the conformance suite in its short form. A store that fails is not asked again and again.
-fn prove(open: conformance::Opener<'_>, progress: &Progress) -> Vec<CheckLine> {
+fn prove(open: conformance::Opener<'_>, progress: &CheckProgress) -> Vec<CheckLine> {
     let mut lines = Vec::new();
     for check in conformance::checks().filter(|check| !LEFT_OUT.contains(&check.name)) {
         progress.say(check.name);
@@ -290,9 +290,9 @@ fn milliseconds(time: Duration) -> String {
 }
 
 /// Which check is being made, on a terminal.
-struct Progress(bool);
+struct CheckProgress(bool);
 
-impl Progress {
+impl CheckProgress {
     fn of(global: &Global) -> Self {
         Self(!global.quiet && !global.json && std::io::stderr().is_terminal())
     }

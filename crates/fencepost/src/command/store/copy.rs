@@ -38,12 +38,12 @@ pub(super) const RESOURCES: [&str; 2] = ["resource/", "resource-text/"];
 pub(super) const OURS: [&str; 2] = ["meta/", "probe/"];
 
 #[derive(Debug, Default)]
-struct Counts {
+struct CopyCounts {
     jobs: usize,
     others: usize,
 }
 
-impl Counts {
+impl CopyCounts {
     fn answer(&self, from: &str, to: &str, dry_run: bool) -> StoreMoveAnswer {
         let (from, to) = (from.to_string(), to.to_string());
         StoreMoveAnswer { v: AnswerVersion, from, to, jobs: self.jobs, entries: self.others, dry_run }
@@ -103,7 +103,7 @@ fn told(global: &Global, stopped: Stopped) -> Result<Code, Failure> {
 }
 
 /// Makes every check of a move, and counts what it would move. Neither store is created or changed.
-fn preview(from: &Place, to: &Place) -> Result<Counts, Stopped> {
+fn preview(from: &Place, to: &Place) -> Result<CopyCounts, Stopped> {
     let open = |place: &Place| place.open_to_read().map_err(Stopped::Failed);
     let (source, target) = (open(from)?, open(to)?);
     let copy = Copy { from, to, source: source.as_ref(), target: target.as_ref(), by: crate::command::mint_run() };
@@ -112,10 +112,10 @@ fn preview(from: &Place, to: &Place) -> Result<Counts, Stopped> {
     copy.check_leases()?;
     let keys = keys(source.as_ref())?;
     let jobs = keys.iter().filter(|key| is_in(key, &RECORDS)).count();
-    Ok(Counts { jobs, others: keys.len() - jobs })
+    Ok(CopyCounts { jobs, others: keys.len() - jobs })
 }
 
-fn tell_preview(global: &Global, from: &str, to: &str, counts: &Counts) {
+fn tell_preview(global: &Global, from: &str, to: &str, counts: &CopyCounts) {
     if global.json {
         return show::json(&counts.answer(from, to, true));
     }
@@ -126,7 +126,7 @@ fn tell_preview(global: &Global, from: &str, to: &str, counts: &Counts) {
 }
 
 /// Asks on a terminal. Off a terminal nothing is asked: a script means what it says.
-fn is_confirmed(from: &str, to: &str, counts: &Counts) -> bool {
+fn is_confirmed(from: &str, to: &str, counts: &CopyCounts) -> bool {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return true;
     }
@@ -177,13 +177,13 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    fn run(&self) -> Result<Counts, Stopped> {
+    fn run(&self) -> Result<CopyCounts, Stopped> {
         let id = self.check_source()?;
         self.check_target(id)?;
         self.check_leases()?;
         self.take_target(id)?;
         self.seal_source()?;
-        let (mut seen, mut counts) = (BTreeSet::new(), Counts::default());
+        let (mut seen, mut counts) = (BTreeSet::new(), CopyCounts::default());
         loop {
             let before = seen.len();
             for key in keys(self.source)? {
@@ -204,7 +204,7 @@ impl Copy<'_> {
     /// The identity of the source, which must not have moved elsewhere.
     fn check_source(&self) -> Result<StoreId, Stopped> {
         let Some((identity, _)) = identity(self.source)? else {
-            return Err(usage(format!("{} has no jobs, so that there is nothing to move.", self.from.shown_store())));
+            return Err(usage(format!("{} has no jobs: there is nothing to move.", self.from.shown_store())));
         };
         match identity.sealed {
             Some(Seal::MovedTo(to)) if to != self.named() => {
@@ -329,7 +329,7 @@ impl Copy<'_> {
         bare(&self.to.store)
     }
 
-    fn copy(&self, key: &Key, counts: &mut Counts) -> Result<(), Stopped> {
+    fn copy(&self, key: &Key, counts: &mut CopyCounts) -> Result<(), Stopped> {
         if is_in(key, &RECORDS) {
             self.copy_record(key)?;
             counts.jobs += 1;

@@ -1,10 +1,12 @@
 //! `fencepost store recover`: raises a job's token above what targets have seen, after the store lost some of it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use fencepost_core::lease::{Intent, Refusal};
 use fencepost_core::name::Job;
-use fencepost_core::token::Token;
+use fencepost_core::record::Record;
+use fencepost_core::token::{StoreId, Token};
 use fencepost_guard::clock;
 use fencepost_guard::publish::file::fence_of;
 use fencepost_guard::transact::{TransactError, transact};
@@ -17,6 +19,7 @@ use crate::place::Place;
 use crate::report::{self, Voice};
 use crate::show;
 
+/// Raises the token above every fence named, and prints the new one.
 pub fn run(
     global: &Global,
     place: &Place,
@@ -24,29 +27,11 @@ pub fn run(
     fences: &[String],
     above: Option<Token>,
 ) -> Result<Code, Failure> {
-    let voice = Voice::of(global);
     let mut highest = above.unwrap_or_default();
     let mut lineages = Vec::new();
     for target in fences {
-        let token = match target.parse::<u64>() {
-            Ok(number) => Token::new(number)
-                .ok_or_else(|| Failure::Usage(format!("--fence {target} is not a token: it is 2^53 or more.")))?,
-            Err(_) => {
-                let fence = fence_of(Path::new(target)).map_err(|error| Failure::Usage(error.to_string()))?;
-                let fence = fence.ok_or_else(|| {
-                    let text = format!("--fence {target}: nothing was ever published there, so that it has no fence.");
-                    Failure::Usage(text)
-                })?;
-                if fence.job != *job {
-                    return Err(Failure::Usage(format!(
-                        "--fence {target}: it is written by the job {}, not by {job}.",
-                        fence.job
-                    )));
-                }
-                lineages.push((target, fence.store));
-                fence.token
-            }
-        };
+        let (token, lineage) = fence(job, target)?;
+        lineages.extend(lineage.map(|lineage| (target, lineage)));
         highest = highest.max(token);
     }
     if highest == Token::MAX {
@@ -57,26 +42,16 @@ pub fn run(
     let record = match transact(store.as_ref(), &place.local(), job, intent, crate::command::mint_run()) {
         Ok(done) => done.held.map(|known| known.record),
         Err(TransactError::Refused(Refusal::Held { record, remaining })) => {
-            let holder = record.lease.as_ref().map(|lease| show::holder(lease, remaining, clock::now().wall));
-            let message = format!(
-                "{job} is held by {}, and the token under a lease stays what it is. Wait for its end, or end it by: fencepost \
-                 lease release {job} --force",
-                holder.unwrap_or_default()
-            );
-            if global.json {
-                report::error_json(Code::HELD, ReasonCode::Held, &message);
-            }
-            voice.warn(&message);
-            return Ok(Code::HELD);
+            return Ok(held(global, job, &record, remaining));
         }
         Err(TransactError::Refused(refusal)) => return Err(Failure::Other(format!("{job}: {refusal}"))),
         Err(TransactError::Store(error)) => return Err(Failure::Store(error)),
     };
     let Some(record) = record else { return Err(Failure::Other(format!("{job} has no record."))) };
     for (target, lineage) in lineages.iter().filter(|(_, lineage)| *lineage != record.store) {
-        voice.warn(&format!(
-            "{target} was written under another store ({lineage}; this one is {}): its fence refuses every token of this \
-             one until it is taken over once, by publish … --adopt.",
+        Voice::of(global).warn(&format!(
+            "{target} was written under another store ({lineage}; this one is {}). Its fence refuses every token of this \
+             store until one publish … --adopt takes it over.",
             record.store
         ));
     }
@@ -87,4 +62,38 @@ pub fn run(
         show::line(&format!("The next token of {job} is above {}.", record.token));
     }
     Ok(Code::DONE)
+}
+
+/// Reads the token of one `--fence`: a number, or the fence beside a published file, with the store that issued it.
+fn fence(job: &Job, target: &str) -> Result<(Token, Option<StoreId>), Failure> {
+    if let Ok(number) = target.parse::<u64>() {
+        let token = Token::new(number);
+        let token =
+            token.ok_or_else(|| Failure::Usage(format!("--fence {target} is not a token: it is 2^53 or more.")))?;
+        return Ok((token, None));
+    }
+    let fence = fence_of(Path::new(target)).map_err(|error| Failure::Usage(error.to_string()))?;
+    let fence = fence.ok_or_else(|| {
+        Failure::Usage(format!("--fence {target} has no fence: no fencepost publish has written it."))
+    })?;
+    if fence.job != *job {
+        let text = format!("--fence {target}: the job {} writes it, not {job}.", fence.job);
+        return Err(Failure::Usage(text));
+    }
+    Ok((fence.token, Some(fence.store)))
+}
+
+/// Reports that a run holds the job: a lease keeps its token until it ends.
+fn held(global: &Global, job: &Job, record: &Record, remaining: Option<Duration>) -> Code {
+    let holder = record.lease.as_ref().map(|lease| show::holder(lease, remaining, clock::now().wall));
+    let message = format!(
+        "{job} is held by {}, and a held lease keeps its token. Wait until it ends, or end it with: fencepost lease \
+         release {job} --force",
+        holder.unwrap_or_default()
+    );
+    if global.json {
+        report::error_json(Code::HELD, ReasonCode::Held, &message);
+    }
+    Voice::of(global).warn(&message);
+    Code::HELD
 }

@@ -21,7 +21,7 @@ use fencepost_store::Store;
 use crate::place::Place;
 
 /// A record that is to be read, and what for.
-pub struct Request {
+pub struct LookRequest {
     pub name: Name,
     pub job: Job,
     pub claim: Claim,
@@ -32,22 +32,22 @@ pub struct Request {
 }
 
 /// What was seen of a job, and how long it is to its next slot.
-pub type Answer = (Name, Look, Option<Duration>);
+pub type LookAnswer = (Name, Look, Option<Duration>);
 
 pub struct Lookout {
-    requests: Sender<Request>,
-    answers: Receiver<Answer>,
+    requests: Sender<LookRequest>,
+    answers: Receiver<LookAnswer>,
     bell: UnixStream,
 }
 
 impl Lookout {
     pub fn start() -> io::Result<Self> {
-        let (requests, inbox) = channel::<Request>();
+        let (requests, inbox) = channel::<LookRequest>();
         let (outbox, answers) = channel();
         let (bell, mut rope) = UnixStream::pair()?;
         bell.set_nonblocking(true)?;
         std::thread::Builder::new().name("lookout".to_string()).spawn(move || {
-            let mut reader = Reader::default();
+            let mut reader = LookReader::default();
             for request in inbox {
                 let (look, next_in) = reader.look(&request);
                 let answer = (request.name, look, next_in);
@@ -59,13 +59,13 @@ impl Lookout {
         Ok(Self { requests, answers, bell })
     }
 
-    pub fn look(&self, request: Option<Request>) {
+    pub fn look(&self, request: Option<LookRequest>) {
         if let Some(request) = request {
             let _ = self.requests.send(request);
         }
     }
 
-    pub fn answers(&mut self) -> Vec<Answer> {
+    pub fn answers(&mut self) -> Vec<LookAnswer> {
         while let Ok(1..) = self.bell.read(&mut [0; 256]) {}
         self.answers.try_iter().collect()
     }
@@ -77,12 +77,12 @@ impl Lookout {
 
 /// The store, once it is open.
 #[derive(Default)]
-struct Reader {
+struct LookReader {
     store: Option<(Arc<Place>, Arc<dyn Store>)>,
 }
 
-impl Reader {
-    fn look(&mut self, request: &Request) -> (Look, Option<Duration>) {
+impl LookReader {
+    fn look(&mut self, request: &LookRequest) -> (Look, Option<Duration>) {
         match self.try_look(request) {
             Ok(seen) => seen,
             Err(message) => {
@@ -92,7 +92,7 @@ impl Reader {
         }
     }
 
-    fn try_look(&mut self, request: &Request) -> Result<(Look, Option<Duration>), String> {
+    fn try_look(&mut self, request: &LookRequest) -> Result<(Look, Option<Duration>), String> {
         if request.anew {
             self.store = None;
         }

@@ -12,7 +12,7 @@ use fencepost_core::name::Name;
 use fencepost_core::zone::Zone;
 
 use super::line::{UpEvent, UpLine};
-use super::lookout::Request;
+use super::lookout::LookRequest;
 use super::tasks::{self, Scheduling};
 use crate::args::Global;
 use crate::calendar;
@@ -26,7 +26,7 @@ pub struct Program {
     place: Arc<Place>,
     scheduling: Scheduling,
     pub zone: Zone,
-    stamp: Option<Stamp>,
+    stamp: Option<ConfigStamp>,
     sections: Sections,
     /// Where the excerpts for the runs are.
     directory: PathBuf,
@@ -34,7 +34,7 @@ pub struct Program {
 
 /// Tells one state of a file from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+struct ConfigStamp {
     inode: (u64, u64),
     size: u64,
     changed: (i64, i64),
@@ -61,19 +61,19 @@ impl Program {
     /// The configuration as it is now, if nothing in it is wrong.
     pub fn reloaded(&mut self, global: &Global, jobs: &[Name]) -> Result<Self, Failure> {
         // This state of the file was seen, even if it is refused.
-        self.stamp = Stamp::of(self.path());
+        self.stamp = ConfigStamp::of(self.path());
         Self::of(Place::find(global)?, jobs, self.directory.clone())
     }
 
     fn of(place: Place, jobs: &[Name], directory: PathBuf) -> Result<Self, Failure> {
         let Some(config) = place.config.as_ref() else {
             return Err(Failure::Usage(
-                "There is no fencepost.toml here or above, so that there is nothing to schedule. Write one, or name it \
-                 by --config."
+                "There is no fencepost.toml in this directory or above it: nothing to schedule. Write one with fencepost \
+                 init, or name one with --config."
                     .to_string(),
             ));
         };
-        let stamp = Stamp::of(&config.path);
+        let stamp = ConfigStamp::of(&config.path);
         let zone = calendar::zone_of_all(None, Some(config))?;
         let scheduling = tasks::scheduling(&place, config, jobs)?;
         let sections = config.sections();
@@ -106,7 +106,7 @@ impl Program {
 
     /// Whether the file is another than the one that was last read.
     pub fn is_changed(&self) -> bool {
-        Stamp::of(self.path()) != self.stamp
+        ConfigStamp::of(self.path()) != self.stamp
     }
 
     pub fn tasks(&self) -> Vec<Task> {
@@ -122,9 +122,9 @@ impl Program {
         self.config().up.stop_within.value()
     }
 
-    pub fn request(&self, job: &Name, anew: bool) -> Option<Request> {
+    pub fn request(&self, job: &Name, anew: bool) -> Option<LookRequest> {
         let scheduled = self.scheduling.get(job)?;
-        Some(Request {
+        Some(LookRequest {
             name: job.clone(),
             job: scheduled.job.clone(),
             claim: scheduled.claim(),
@@ -153,7 +153,7 @@ impl Program {
     }
 }
 
-impl Stamp {
+impl ConfigStamp {
     fn of(path: &Path) -> Option<Self> {
         std::fs::metadata(path).ok().map(|file: Metadata| Self {
             inode: (file.dev(), file.ino()),
