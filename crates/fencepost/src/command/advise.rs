@@ -1,4 +1,4 @@
-//! `fencepost advise`: how long runs take, which terms suit, and why.
+//! `fencepost advise`: shows how long runs take, and suggests settings with their reasons.
 
 use fencepost_core::advice::RUNS_MIN;
 use fencepost_view::advise::JobAdvice;

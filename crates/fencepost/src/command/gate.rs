@@ -1,4 +1,4 @@
-//! `fencepost gate`: the barrier by hand.
+//! `fencepost gate`: checks the barrier by hand.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -54,7 +54,7 @@ pub fn run(global: &Global, options: &GateOptions) -> Result<Code, Failure> {
             inspection
         }
         Err(Failure::Usage(message)) => return Err(Failure::Usage(message)),
-        // A ledger that cannot be read is a halt, never "no record".
+        // An unreadable ledger is a halt, never "no record".
         Err(failure) => Inspection {
             verdicts: needs.iter().map(|need| Verdict::unreadable(need, failure.message())).collect(),
             inputs: Vec::new(),
@@ -74,7 +74,7 @@ pub fn run(global: &Global, options: &GateOptions) -> Result<Code, Failure> {
     }
 }
 
-/// The slot that asks: the one that was given, the run's around us, or now.
+/// Returns the slot to check for: the one given, that of the surrounding run, or now.
 fn asker(options: &GateOptions, place: &Place, inside: Option<&Inside>) -> Result<Asker, Failure> {
     let zone = match (&options.tz, inside, variable("FENCEPOST_TZ")) {
         (None, Some(_), Some(name)) => Zone::parse(&name).map_err(|error| Failure::Usage(error.to_string()))?,
@@ -115,7 +115,7 @@ fn needs(options: &GateOptions, place: &Place, base: &Base) -> Result<Vec<Need>,
     Ok(needs)
 }
 
-/// Inside a run, what was let through and what was not is committed with its last swap.
+/// Inside a run, the run's last swap commits the gate's result.
 fn note(global: &Global, inside: &Inside, inspection: &Inspection, needs: &[Need]) {
     let gated = match inspection.passage(needs) {
         Passage::Proceed { upstreams } => Gated { upstreams, barred: Vec::new() },
@@ -126,7 +126,7 @@ fn note(global: &Global, inside: &Inside, inspection: &Inspection, needs: &[Need
     }
 }
 
-/// Says why: a halt always, a skip and a pass only with `-v` or on a terminal.
+/// Prints the reason: of a halt always, of a skip or a pass only with `-v` or on a terminal.
 fn report(global: &Global, answer: &GateAnswer) {
     let GateAnswer { decision, reason, .. } = answer;
     let (voice, text) = (Voice::of(global), format!("{}: {reason}", decision.as_str()));
@@ -139,7 +139,7 @@ fn report(global: &Global, answer: &GateAnswer) {
     }
 }
 
-/// Runs the command on what was let through.
+/// Runs the command with the paths of the pinned inputs in its environment.
 fn run_command(command: &[OsString], inspection: &Inspection) -> Result<Code, Failure> {
     let mut child = Command::new(&command[0]);
     child.args(&command[1..]);

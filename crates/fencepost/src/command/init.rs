@@ -1,4 +1,4 @@
-//! `fencepost init`: a configuration to begin with, from a crontab if asked. The crontab itself is never touched.
+//! `fencepost init`: writes a first configuration, from a crontab if asked. The crontab itself is never changed.
 
 mod crontab;
 mod names;
@@ -20,10 +20,10 @@ use crate::config::{self, FILE_NAME, Reading, Source};
 use crate::exit::{Code, Failure};
 use crate::show;
 
-/// Only the owner may write it: it says what runs in the owner's name.
+/// Writable only by its owner: its commands run with the owner's rights.
 const MODE: u32 = 0o644;
 
-/// What the user's own crontab is called.
+/// Name of the user's own crontab in messages.
 const YOURS: &str = "your crontab";
 
 pub fn run(global: &Global, options: &InitOptions) -> Result<Code, Failure> {
@@ -71,12 +71,12 @@ fn context(from: &str, with_user: bool) -> crontab::CrontabContext<'_> {
     crontab::CrontabContext { from, with_user, user, home, zone, obeys_cron_tz }
 }
 
-/// The jobs of the user's crontab that fencepost does not start, as they would be translated.
+/// Translates the lines of the user's crontab that do not start fencepost.
 pub fn jobs_of_crontab(text: &str) -> Vec<CronJob> {
     context(YOURS, false).jobs(text)
 }
 
-/// What is written must be right, whatever it was made from.
+/// Validates the configuration before it is written.
 fn check(path: &Path, text: &str) -> Result<(), Failure> {
     let source = Source::new(path.to_path_buf(), text.to_string());
     match Reading::of_source(source).accepted() {
@@ -138,7 +138,7 @@ fn report(global: &Global, path: &Path, translation: Option<&Translation>) {
     show::line("Check it: fencepost validate");
 }
 
-/// A configuration to begin with.
+/// The configuration written without a crontab.
 const BEGINNING: &str = r#"# fencepost.toml: which jobs there are, when they are due and what they need.
 # Check it by `fencepost validate`, run a job by `fencepost run hello`, and have them all started by
 # `fencepost install systemd --write` (or launchd, or crontab).

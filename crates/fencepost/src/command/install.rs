@@ -1,4 +1,4 @@
-//! `fencepost install`: have the jobs started by systemd, launchd or cron, and take that away again.
+//! `fencepost install`: writes triggers for the jobs into systemd, launchd or cron, and removes them.
 
 mod clockwork;
 mod crontab;
@@ -35,7 +35,7 @@ pub use crontab::listed as crontab_listed;
 pub use drift::{drift, words};
 pub use originals::is_replaced;
 
-/// Variables that decide where a job's lease is kept: a trigger that lacks them would guard nothing.
+/// Variables that decide where a job's lease is kept. A trigger without them would use another store.
 const PLACES: [&str; 2] = ["FENCEPOST_STATE_DIR", "FENCEPOST_STORE"];
 
 pub fn run(global: &Global, options: &InstallOptions) -> Result<Code, Failure> {
@@ -88,15 +88,15 @@ pub fn run(global: &Global, options: &InstallOptions) -> Result<Code, Failure> {
     Ok(Code::DONE)
 }
 
-/// What every trigger is told.
+/// What every trigger needs to start fencepost.
 pub struct TriggerSetting {
     pub program: String,
     pub config: String,
-    /// The store of the command line.
+    /// The store given on the command line.
     pub store: Option<String>,
     pub environment: Vec<(String, String)>,
     pub now: Wall,
-    /// The longest that `up` waits for its jobs when it is asked to end.
+    /// How long `up` waits at most for running jobs when it is stopped.
     pub stop_within: std::time::Duration,
 }
 
@@ -133,7 +133,7 @@ impl TriggerSetting {
         })
     }
 
-    /// The command that runs a job, or `up`.
+    /// Returns the command that runs a job, or `up`.
     pub fn argv(&self, verb: &[&str]) -> Vec<String> {
         let mut argv = vec![self.program.clone(), "--config".to_string(), self.config.clone()];
         if let Some(store) = &self.store {
@@ -144,7 +144,7 @@ impl TriggerSetting {
     }
 }
 
-/// Warns of lines of the crontab that start the jobs as well. Without a crontab there are none.
+/// Warns about crontab lines that start the same jobs. Without a crontab there are none.
 fn still_in_crontab(config: &Config, voice: Voice) {
     let Ok(Some(crontab)) = crontab::listed() else { return };
     let Ok(lines) = originals::find(&crontab, config) else { return };
@@ -158,7 +158,7 @@ fn still_in_crontab(config: &Config, voice: Voice) {
     }
 }
 
-/// The path that this program was called by. Links are kept: they outlive the version that they lead to today.
+/// The path this program was called by. Symbolic links are kept: they survive an upgrade that moves their target.
 fn called_by() -> Result<PathBuf, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::Other(format!("Cannot tell where this program is: {error}")))?;
@@ -176,7 +176,7 @@ fn called_by() -> Result<PathBuf, Failure> {
     Ok(absolute.unwrap_or(program))
 }
 
-/// What the triggers find programs by: the one of whoever installs them, each place once.
+/// The `PATH` of the triggers: that of the installing user, without duplicates.
 fn search_path() -> Result<String, Failure> {
     let whole = text(std::env::var_os("PATH").unwrap_or_default(), "PATH")?;
     let mut places: Vec<&str> = Vec::new();
@@ -188,7 +188,7 @@ fn search_path() -> Result<String, Failure> {
     Ok(if places.is_empty() { "/usr/local/bin:/usr/bin:/bin".to_string() } else { places.join(":") })
 }
 
-/// A text that can stand in a line.
+/// Returns a value as text that fits on one line.
 fn text(value: OsString, what: &str) -> Result<String, Failure> {
     match value.into_string() {
         Ok(text) if !text.contains(|c: char| c.is_control()) => Ok(text),
@@ -196,10 +196,10 @@ fn text(value: OsString, what: &str) -> Result<String, Failure> {
     }
 }
 
-/// Which triggers are meant.
+/// Which triggers to install or remove.
 pub struct InstallScope {
     pub per_job: bool,
-    /// Those that were named; empty means all.
+    /// The jobs named on the command line; empty means all.
     pub named: Vec<Name>,
     /// Jobs that get a trigger.
     pub jobs: Vec<(Name, Schedule)>,
@@ -211,7 +211,7 @@ impl InstallScope {
         let per_job = options.per_job || options.target == Target::Crontab || !options.jobs.is_empty();
         let mut scope = Self { per_job, named: options.jobs.clone(), jobs: Vec::new(), remove: options.remove };
         if options.remove {
-            // Whatever is there is taken away, jobs that are gone included.
+            // Removal covers every trigger found, also those of jobs that the configuration no longer has.
             scope.per_job = options.per_job || !options.jobs.is_empty();
             return Ok(scope);
         }
@@ -236,13 +236,13 @@ impl InstallScope {
         self.names(name.as_str())
     }
 
-    /// The same for a job that the configuration may not have any more.
+    /// The same for a job that the configuration may no longer have.
     pub fn names(&self, job: &str) -> bool {
         self.named.is_empty() || self.named.iter().any(|name| name.as_str() == job)
     }
 }
 
-/// The jobs of a configuration that something is to start.
+/// The scheduled jobs of a configuration.
 fn scheduled(config: &Config) -> Result<Vec<(Name, Schedule)>, Failure> {
     let mut jobs = Vec::new();
     for name in config.jobs.iter().filter(|(_, job)| job.enabled()).map(|(name, _)| name) {
@@ -251,14 +251,14 @@ fn scheduled(config: &Config) -> Result<Vec<(Name, Schedule)>, Failure> {
     Ok(jobs)
 }
 
-/// A place that is, and as it should be.
+/// One file or crontab, before and after.
 #[derive(Debug)]
 pub struct TriggerChange {
     pub name: String,
     pub at: At,
     pub old: Option<String>,
     pub new: Option<String>,
-    /// What is printed of it, where that is not all of it.
+    /// What is printed, if not all of it.
     pub shown: Option<String>,
 }
 
@@ -292,7 +292,7 @@ impl TriggerChange {
     }
 }
 
-/// The commands that remain to be typed.
+/// The commands that the user still has to run.
 fn next_steps(options: &InstallOptions, changes: &[&TriggerChange]) -> Vec<String> {
     let files = changes.iter().filter_map(|change| match &change.at {
         At::File(path) => Some((path.file_name()?.to_string_lossy().into_owned(), change.new.is_some(), path)),
@@ -317,7 +317,7 @@ fn next_steps(options: &InstallOptions, changes: &[&TriggerChange]) -> Vec<Strin
     }
 }
 
-/// The home directory in which systemd and launchd look. They go by `$HOME`.
+/// The home directory in which systemd and launchd look: `$HOME`.
 fn home() -> Result<PathBuf, Failure> {
     let named = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     named.or_else(crate::config::home).ok_or_else(|| Failure::Other("Cannot find your home directory.".to_string()))

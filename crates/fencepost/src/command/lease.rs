@@ -1,4 +1,4 @@
-//! `fencepost lease …`: a lease by hand, for scripts and other languages.
+//! `fencepost lease …`: manages a lease by hand, for scripts and other languages.
 
 mod hold;
 
@@ -26,7 +26,7 @@ use crate::place::Place;
 use crate::report::{self, Voice};
 use crate::show;
 
-/// How long a waiting `acquire` pauses between two tries.
+/// Pause between two attempts of a waiting `acquire`.
 const PAUSE: Duration = Duration::from_millis(250);
 
 pub fn run(global: &Global, verb: &LeaseVerb) -> Result<Code, Failure> {
@@ -65,7 +65,7 @@ pub fn run(global: &Global, verb: &LeaseVerb) -> Result<Code, Failure> {
     }
 }
 
-/// One job's lease, and the means to change it.
+/// The lease of one job, and the store it is changed in.
 struct LeaseDesk<'a> {
     global: &'a Global,
     place: Place,
@@ -89,7 +89,7 @@ impl<'a> LeaseDesk<'a> {
         transact(self.store.as_ref(), &self.place.local(), &self.job, intent, self.me)
     }
 
-    /// Claims or renews, confirmed at the moment it returns.
+    /// Claims or renews. The lease is confirmed valid on return.
     fn take(&self, intent: Intent) -> Result<Held, TakeError> {
         take(self.store.as_ref(), &self.place.local(), &self.job, intent, self.me)
     }
@@ -141,7 +141,7 @@ impl<'a> LeaseDesk<'a> {
         self.released(result, "released")
     }
 
-    /// Records an outcome and releases, in one swap.
+    /// Records an outcome and releases the lease, in one swap.
     fn conclude(&self, ended: &RecordOptions, token: Token) -> Result<Code, Failure> {
         let (_, word) = record::what(ended)?;
         let (intent, _) = record::conclusion(ended, &self.place, self.store.as_ref(), &self.job, word, token)?;
@@ -164,7 +164,7 @@ impl<'a> LeaseDesk<'a> {
         }
     }
 
-    /// A holder on this host hears of it at once, so that another run need not start beside it.
+    /// Ends a lease and notifies a holder on this host at once, so another run does not start beside it.
     fn take_away(&self, intent: Intent) -> Result<Result<Box<Done>, TransactError>, Failure> {
         let (before, _) = look(self.store.as_ref(), &self.job)?;
         let result = self.transact(intent);
@@ -226,7 +226,7 @@ impl<'a> LeaseDesk<'a> {
         }
     }
 
-    /// Prints what was granted, with the time that its holder may rely on, which is a little less than the store's.
+    /// Prints the granted lease with the time that its holder may rely on, slightly less than the store's.
     fn granted(&self, held: &Held, text: impl Fn(&Record) -> String) {
         if self.global.json {
             show::json(&LeaseAnswer::new(&held.record, Some(held.remaining()), clock::now().wall));
@@ -235,7 +235,7 @@ impl<'a> LeaseDesk<'a> {
         }
     }
 
-    /// What a refusal means by hand: held is 11, lost is 12, everything else is a failure.
+    /// Maps a refusal to an exit code: held is 11, lost is 12, everything else is a failure.
     fn refused(&self, error: TransactError) -> Result<Code, Failure> {
         let (code, reason, message) = match error {
             TransactError::Store(error) => return Err(Failure::Store(error)),
@@ -287,7 +287,7 @@ impl<'a> LeaseDesk<'a> {
     }
 }
 
-/// Says that a token no longer holds the lease, and how the lease stands instead.
+/// Explains that a token no longer holds the lease, and the lease's current state.
 pub(super) fn lost(job: &Job, record: Option<&Record>) -> String {
     let now = match record {
         None => "it was never held".to_string(),

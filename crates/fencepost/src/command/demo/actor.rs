@@ -1,8 +1,8 @@
-//! One process of an incident, with all that it starts. It says where it is on standard output and waits for its cues on
-//! standard input, so the order of events never depends on how fast the machine is.
+//! One process of an incident, with all its descendants. It reports its progress on standard output and waits for cues
+//! on standard input, so the order of events does not depend on the machine's speed.
 //!
-//! The cues also bound its life: if the demo dies by SIGKILL, the next read of the script meets the end of its input. For
-//! processes that are stopped then, see [`Waker`].
+//! The cues also bound its life: if the demo is killed by SIGKILL, the script's next read returns end of file.
+//! [`Waker`] handles processes that are stopped at that time.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -19,13 +19,13 @@ use nix::unistd::Pid;
 use super::DemoError;
 use super::sandbox::{Scenery, failed};
 
-/// How long a process has between TERM and KILL, when the demo ends early.
+/// Grace period between SIGTERM and SIGKILL when the demo ends early.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Limit for one step, on the slowest machine. A step waits for a process, never for a time to pass.
+/// Timeout of one step, for the slowest machine. A step waits for a process, never for time to pass.
 const STEP_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long a step sleeps at most while it waits for a process.
+/// Longest sleep between two checks of a process.
 const TICK: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct Actor<'a> {
 }
 
 impl<'a> Actor<'a> {
-    /// Starts a process in a group of its own: ctrl-C reaches the demo alone, which then ends its processes.
+    /// Starts a process in its own process group: ctrl-C reaches only the demo, which then ends its processes.
     pub fn start(scenery: &'a Scenery<'a>, who: &'static str, mut command: Command) -> Result<Self, DemoError> {
         let errors = scenery.directory.join(format!("stderr-{}", uuid::Uuid::now_v7()));
         let file = File::create(&errors).map_err(failed(errors.display()))?;
@@ -67,7 +67,7 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// Lets it go on.
+    /// Sends the cue to continue.
     pub fn cue(&mut self) -> Result<(), DemoError> {
         match self.cues.as_mut().map(|cues| cues.write_all(b"go\n")) {
             // A process that has ended takes no cue; its exit code says how it ended.
@@ -76,8 +76,8 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// Waits until it and all that it started have ended: their standard output ends with the last of them.
-    /// Shows how it ended, and returns its exit code as a shell shows it.
+    /// Waits until the process and its descendants have ended: end of file on their shared standard output. Shows how
+    /// it ended, and returns its exit code as a shell reports it.
     pub fn end(mut self) -> Result<i32, DemoError> {
         let until = Instant::now() + STEP_LIMIT;
         while self.fill()? {
@@ -99,7 +99,8 @@ impl<'a> Actor<'a> {
         Pid::from_raw(i32::try_from(self.child.id()).expect("a pid is an i32"))
     }
 
-    /// Stops processes with SIGSTOP, as a machine that falls asleep does. They continue at the latest when the actor goes.
+    /// Stops processes with SIGSTOP, like a machine that goes to sleep. Dropping the actor continues them at the
+    /// latest.
     pub fn freeze(&mut self, pids: &[Pid]) -> Result<(), DemoError> {
         self.waker = Some(Waker::start(pids).map_err(failed("/bin/sh"))?);
         for &pid in pids {
@@ -134,13 +135,13 @@ impl<'a> Actor<'a> {
         Err(DemoError::Failed(format!("a process ({}) did not go on within {limit} s. {}", self.who, self.said()?)))
     }
 
-    /// Takes its next output, if some comes within a tick. False at the end of it.
+    /// Reads its next output, if any comes within a tick. False at end of file.
     fn fill(&mut self) -> Result<bool, DemoError> {
         self.scenery.sandbox.wait(Some(self.output.as_fd()), TICK)?;
         self.take().map_err(failed(self.who))
     }
 
-    /// Takes the output that is there already. False at the end of it.
+    /// Reads the output that is available. False at end of file.
     fn take(&mut self) -> std::io::Result<bool> {
         let mut fds = [PollFd::new(self.output.as_fd(), PollFlags::POLLIN)];
         if poll(&mut fds, PollTimeout::ZERO)? == 0 {
@@ -158,7 +159,7 @@ impl<'a> Actor<'a> {
         Ok(self.scenery.lines(&name)?.pop().unwrap_or_default())
     }
 
-    /// Waits until it and all that it started have ended, at most so long. A signal does not shorten this wait.
+    /// Waits until the process and its descendants have ended, up to `time`. A signal does not shorten this wait.
     fn is_gone_within(&mut self, time: Duration) -> bool {
         let until = Instant::now() + time;
         while Instant::now() < until {
@@ -172,7 +173,7 @@ impl<'a> Actor<'a> {
     }
 }
 
-/// Ends the process if the demo ends before it: TERM, which `fencepost run` passes on to its job, then KILL.
+/// Ends the process if the demo ends first: SIGTERM, which `fencepost run` forwards to its job, then SIGKILL.
 impl Drop for Actor<'_> {
     fn drop(&mut self) {
         self.cues = None;
@@ -190,7 +191,7 @@ impl Drop for Actor<'_> {
     }
 }
 
-/// A process that continues stopped processes if the demo dies by SIGKILL: then its input ends without a line.
+/// A process that continues the stopped processes if the demo is killed by SIGKILL: its input then ends without a line.
 #[derive(Debug)]
 struct Waker {
     child: Child,

@@ -69,7 +69,7 @@ fn play(incident: &Incident, sandbox: &Sandbox, narrator: &Narrator) -> Result<I
     Ok(IncidentAnswer::new(incident.number, incident.name, incident.title, without, with))
 }
 
-/// Whether the guard is there.
+/// Whether the guard is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Without,
@@ -79,7 +79,7 @@ pub enum Side {
 /// Why the demo ended early.
 #[derive(Debug)]
 pub enum DemoError {
-    /// A signal asked the demo to end.
+    /// A signal asked the demo to stop.
     Interrupted(i32),
     Failed(String),
 }

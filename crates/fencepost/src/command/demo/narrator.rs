@@ -1,4 +1,4 @@
-//! What people read of the demo: plain text, at most 78 columns wide, with colours and pauses on a terminal only.
+//! The demo's output for people: plain text, at most 78 columns wide, with colours and pauses only on a terminal.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -14,12 +14,12 @@ use crate::show;
 
 const COLUMNS: usize = 78;
 
-/// Pauses for reading. All of them together leave the demo under 40 seconds.
+/// Pauses for reading. With all of them the demo takes less than 40 seconds.
 const AFTER_STORY: Duration = Duration::from_secs(1);
 const AFTER_STEP: Duration = Duration::from_millis(200);
 const AFTER_SIDE: Duration = Duration::from_millis(600);
 
-/// How far each kind of line is indented.
+/// Indentation of each kind of line.
 const STORY: &str = "   ";
 const STEP: &str = "     ";
 const DETAIL: &str = "       ";
@@ -68,7 +68,7 @@ impl Narrator {
         self.say(BOLD, STORY, heading);
     }
 
-    /// A command that is started, as it can be typed.
+    /// Shows a command that is started, ready to be copied.
     pub fn command(&self, sandbox: &Sandbox, line: &str) -> Result<(), DemoError> {
         let room = COLUMNS - STEP.len() - " \\".len();
         let lines = wrapped(&format!("$ {}", show::flat(line)), room, "    ");
@@ -76,13 +76,13 @@ impl Narrator {
         self.pause(sandbox, AFTER_STEP)
     }
 
-    /// What happens next.
+    /// Shows the next step.
     pub fn step(&self, sandbox: &Sandbox, text: &str) -> Result<(), DemoError> {
         self.say("", STEP, text);
         self.pause(sandbox, AFTER_STEP)
     }
 
-    /// How a process ended, with its last words.
+    /// Shows how a process ended, with its last line of output.
     pub fn end(&self, who: &str, code: i32, said: &str) {
         let who = if who.is_empty() { String::new() } else { format!("{who}: ") };
         let said = if said.is_empty() { String::new() } else { format!(". {said}") };
@@ -103,7 +103,7 @@ impl Narrator {
         self.pause(sandbox, AFTER_SIDE)
     }
 
-    /// The last lines.
+    /// Prints the last lines.
     pub fn close(&self, answer: &DemoAnswer) {
         self.gap();
         let prevented = answer.incidents.iter().filter(|incident| incident.prevented).count();
@@ -117,7 +117,7 @@ impl Narrator {
         }
     }
 
-    /// Where the kept files are.
+    /// Prints where the kept files are.
     pub fn kept(&self, directory: Option<&str>) {
         if let Some(directory) = directory {
             self.say("", "", &format!("Kept: {directory}"));
@@ -130,7 +130,7 @@ impl Narrator {
         }
     }
 
-    /// Prints a paragraph, wrapped, with its further lines indented a little more.
+    /// Prints a wrapped paragraph with a hanging indent.
     fn say(&self, colour: &str, indent: &str, text: &str) {
         let hanging = if indent == STORY { "" } else { "  " };
         let lines = wrapped(&show::flat(text), COLUMNS - indent.len(), hanging);
@@ -154,7 +154,7 @@ impl Narrator {
     }
 }
 
-/// Breaks a text at its spaces. A word longer than a line stays whole, so that a path can be copied.
+/// Wraps a text at its spaces. A word longer than a line stays whole, so a path can be copied.
 fn wrapped(text: &str, columns: usize, hanging: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {

@@ -1,4 +1,4 @@
-//! The place of the demo: one temporary directory, the environment of its processes, and the signals that end it early.
+//! The demo's sandbox: one temporary directory, the environment of its processes, and the signals that end it early.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -19,18 +19,18 @@ use super::incident::Incident;
 use super::narrator::Narrator;
 use super::{DemoError, Side};
 
-/// The temporary directory. Dropping it removes the directory, unless it is kept.
+/// The temporary directory. Dropping it removes the directory unless it is kept.
 #[derive(Debug)]
 pub struct Sandbox {
     directory: PathBuf,
     signals: RefCell<Signals>,
-    /// Whether the directory is kept, or removed already.
+    /// Whether the directory is kept or already removed.
     is_settled: bool,
 }
 
 impl Sandbox {
     pub fn create() -> Result<Self, DemoError> {
-        // The signals first: from here on one of them lets the directory be removed.
+        // Signals are handled first: from here on, a signal still removes the directory.
         let signals = Signals::of_daemon().map_err(failed("Cannot listen for signals"))?;
         let parent = std::env::temp_dir();
         let no_place = |error: std::io::Error| {
@@ -44,7 +44,7 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// Lets the scripts call this very binary as `fencepost`.
+    /// Makes this binary available to the scripts as `fencepost`.
     fn install_binary(&self) -> Result<(), DemoError> {
         let binary = std::env::current_exe().map_err(failed("Cannot find this program"))?;
         let bin = self.directory.join("bin");
@@ -56,7 +56,7 @@ impl Sandbox {
         &self.directory
     }
 
-    /// An empty directory for one side of an incident, with its scripts in it.
+    /// Creates an empty directory for one side of an incident and writes its scripts.
     pub fn scenery<'a>(
         &'a self,
         narrator: &'a Narrator,
@@ -76,7 +76,8 @@ impl Sandbox {
         Ok(scenery)
     }
 
-    /// Waits until `fd` can be read, a child has ended, or the time is over; at once if a signal asks the demo to end.
+    /// Waits until `fd` is readable, a child has ended, or the timeout. Returns at once if a signal asks the demo to
+    /// stop.
     pub fn wait(&self, fd: Option<BorrowedFd<'_>>, time: Duration) -> Result<(), DemoError> {
         let mut signals = self.signals.borrow_mut();
         {
@@ -92,7 +93,7 @@ impl Sandbox {
         signals.asked_to_end().map_or(Ok(()), |signal| Err(DemoError::Interrupted(signal)))
     }
 
-    /// Pauses for so long.
+    /// Sleeps for `time`.
     pub fn pause(&self, time: Duration) -> Result<(), DemoError> {
         let until = Instant::now() + time;
         loop {
@@ -125,7 +126,7 @@ impl Drop for Sandbox {
     }
 }
 
-/// One side of an incident: its directory, its processes, and what is told about them.
+/// One side of an incident: its directory, its processes, and its narrator.
 #[derive(Debug)]
 pub struct Scenery<'a> {
     pub sandbox: &'a Sandbox,
@@ -135,7 +136,7 @@ pub struct Scenery<'a> {
 }
 
 impl Scenery<'_> {
-    /// The command, with `fencepost …` in front of it on the guarded side.
+    /// Returns the command, prefixed with `fencepost …` on the guarded side.
     pub fn guarded(&self, guard: &str, command: &str) -> String {
         match self.side {
             Side::Without => command.to_string(),
@@ -147,7 +148,7 @@ impl Scenery<'_> {
         self.side == Side::With
     }
 
-    /// Says what happens next.
+    /// Shows the next step.
     pub fn tell(&self, text: &str) -> Result<(), DemoError> {
         self.narrator.step(self.sandbox, text)
     }
@@ -157,7 +158,7 @@ impl Scenery<'_> {
         self.start_on("state", who, line)
     }
 
-    /// Starts a command on a machine of its own. For `fencepost`, a machine is a state directory.
+    /// Starts a command on its own machine. For `fencepost`, a machine is a state directory.
     pub fn start_on(&self, state: &str, who: &'static str, line: &str) -> Result<Actor<'_>, DemoError> {
         self.narrator.command(self.sandbox, line)?;
         let mut command = Command::new("/bin/sh");
@@ -166,12 +167,12 @@ impl Scenery<'_> {
         Actor::start(self, who, command)
     }
 
-    /// Shows a command, runs it to its end and returns its exit code.
+    /// Shows a command, runs it and returns its exit code.
     pub fn run(&self, line: &str) -> Result<i32, DemoError> {
         self.start("", line)?.end()
     }
 
-    /// Gives a process the environment of the demo: its own state directory, no configuration, and nothing of a run that the
+    /// Sets the environment of a process: its own state directory, no configuration, and no variables of a run that the
     /// demo itself may be part of.
     fn equip(&self, command: &mut Command, state: &str) {
         let ours = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b"FENCEPOST_");
@@ -197,7 +198,7 @@ impl Scenery<'_> {
         fs::remove_file(&path).map_err(failed(path.display()))
     }
 
-    /// The lines of a file. A file that is not there has none.
+    /// Reads the lines of a file. A missing file has none.
     pub fn lines(&self, name: &str) -> Result<Vec<String>, DemoError> {
         let path = self.directory.join(name);
         match fs::read_to_string(&path) {
@@ -208,7 +209,7 @@ impl Scenery<'_> {
     }
 }
 
-/// Says what an operation was about when it fails.
+/// Adds what was attempted to an I/O error.
 pub fn failed(about: impl Display) -> impl Fn(std::io::Error) -> DemoError {
     move |error| DemoError::Failed(format!("{about}: {error}"))
 }

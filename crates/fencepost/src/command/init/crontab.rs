@@ -1,4 +1,4 @@
-//! From a crontab to a configuration. What cannot be translated is kept as a comment, with the reason.
+//! Translates a crontab into a configuration. A line that cannot be translated is kept as a comment, with the reason.
 
 use std::collections::BTreeMap;
 
@@ -8,27 +8,27 @@ use fencepost_core::zone::Zone;
 use super::names::Names;
 use crate::command::install::is_replaced;
 
-/// What a crontab is read with.
+/// What the translation depends on besides the crontab's text.
 pub struct CrontabContext<'c> {
-    /// Where it is from, for people.
+    /// Where the crontab is from, for messages.
     pub from: &'c str,
-    /// A column with the user stands before the command.
+    /// Whether a column with the user precedes the command, as in /etc/crontab.
     pub with_user: bool,
     pub user: Option<String>,
     pub home: Option<String>,
-    /// The zone that cron goes by.
+    /// The time zone that cron uses.
     pub zone: Zone,
-    /// Whether the installed cron takes `CRON_TZ` for the zone of the lines after it.
+    /// Whether the installed cron applies `CRON_TZ` to the lines after it.
     pub obeys_cron_tz: bool,
 }
 
-/// A configuration, and what did not make it into it.
+/// A configuration, and the lines that were left out of it.
 #[derive(Debug)]
 pub struct Translation {
     pub text: String,
     pub jobs: Vec<String>,
     pub left_out: Vec<LeftOut>,
-    /// What a reader of the crontab would not expect.
+    /// Notes about differences that the crontab's author would not expect.
     pub notes: Vec<String>,
 }
 
@@ -39,15 +39,15 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// A job as a crontab has it.
+/// A job as the crontab defines it.
 #[derive(Debug)]
 pub struct CronJob {
-    /// The number of its line, counted from 1.
+    /// Its line number, counted from 1.
     pub number: usize,
     pub line: String,
     pub schedule: String,
     pub zone: Zone,
-    /// For `sh -c`, or for the shell.
+    /// The command, for `sh -c` or for the given shell.
     pub command: String,
     pub shell: Option<String>,
     name: String,
@@ -56,7 +56,7 @@ pub struct CronJob {
     environment: BTreeMap<String, String>,
 }
 
-/// Something that stands in the result in its turn.
+/// One entry of the configuration, in the order of the crontab.
 #[derive(Debug)]
 enum CrontabEntry {
     Job(CronJob),
@@ -69,7 +69,7 @@ impl CrontabContext<'_> {
         self.render(entries, &mail, notes)
     }
 
-    /// The jobs alone.
+    /// Returns only the jobs.
     pub fn jobs(&self, text: &str) -> Vec<CronJob> {
         let jobs = self.read(text).0.into_iter().filter_map(|entry| match entry {
             CrontabEntry::Job(job) => Some(job),
@@ -78,7 +78,7 @@ impl CrontabContext<'_> {
         jobs.collect()
     }
 
-    /// Jobs and what was left out in their order, addresses of mail, and notes.
+    /// Reads jobs and left-out lines in order, mail addresses, and notes.
     fn read(&self, text: &str) -> (Vec<CrontabEntry>, Vec<String>, Vec<String>) {
         let mut names = Names::default();
         let mut environment: BTreeMap<String, String> = BTreeMap::new();
@@ -177,8 +177,8 @@ impl CrontabContext<'_> {
         Ok(CronJob { number, line, schedule, zone, command, shell, name, comments, directory, environment })
     }
 
-    /// The variables that the job gets, and the zone its times are meant in. `TZ` is a variable like any other: no cron
-    /// goes by it.
+    /// Splits the crontab's variables into those of the job and the zone of its schedule. `TZ` is an ordinary variable:
+    /// no cron reads it for the schedule.
     fn split(&self, environment: &BTreeMap<String, String>) -> Result<(BTreeMap<String, String>, Zone), String> {
         let named = environment.get("CRON_TZ").filter(|_| self.obeys_cron_tz);
         let zone = match named.map(|name| name.trim_start_matches(':')).filter(|name| !name.is_empty()) {
@@ -267,7 +267,7 @@ impl CrontabContext<'_> {
     }
 }
 
-/// What ends the input of a command that its line gives: a line that is not in it.
+/// Chooses a here-document delimiter that does not occur in the input.
 fn end_of(input: &str) -> String {
     let mut end = "END_OF_INPUT".to_string();
     while input.lines().any(|line| line == end) {
@@ -303,12 +303,12 @@ impl CronJob {
     }
 }
 
-/// Why something is not understood, as the end of a sentence.
+/// Shows an error as the end of a sentence.
 fn reason(error: &impl ToString) -> String {
     error.to_string().trim_end_matches('.').to_string()
 }
 
-/// The value that all have.
+/// Returns the value that all items share.
 fn common<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Option<T> {
     let first = values.next()?;
     values.all(|value| value == first).then_some(first)
@@ -323,7 +323,7 @@ fn variables(environment: &BTreeMap<String, String>) -> String {
     format!("environment = {{ {} }}\n", each.join(", "))
 }
 
-/// A line of the kind NAME = VALUE, quotes removed.
+/// Parses a line `NAME = VALUE`, without quotes.
 fn assignment(line: &str) -> Option<(String, String)> {
     let unquoted = |text: &str| {
         let text = text.trim();
@@ -337,7 +337,7 @@ fn assignment(line: &str) -> Option<(String, String)> {
     is_name.then(|| (name, unquoted(value)))
 }
 
-/// The command of a line, and its input: percent signs are new lines there, the first of them begins it.
+/// Splits a crontab line into command and input: the first `%` begins the input, each further one is a newline in it.
 fn percent(line: &str) -> (String, Option<String>) {
     let (mut parts, mut escaped) = (vec![String::new()], false);
     for c in line.chars() {
@@ -356,7 +356,7 @@ fn percent(line: &str) -> (String, Option<String>) {
     (command, (!parts.is_empty()).then(|| parts.join("\n")))
 }
 
-/// A text as TOML writes it.
+/// Quotes a text for TOML.
 fn text(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
@@ -373,13 +373,13 @@ fn text(text: &str) -> String {
     out
 }
 
-/// A key, in quotes if it needs them.
+/// Writes a TOML key, quoted if necessary.
 fn key(name: &str) -> String {
     let is_bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     if is_bare { name.to_string() } else { text(name) }
 }
 
-/// What may stand behind a #.
+/// Makes a text safe for a comment after `#`.
 pub fn comment(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\t' { ' ' } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! What a job could be called, from the command that it runs.
+//! Derives a job's name from its command.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use fencepost_core::name::Name;
 
 use crate::command::install::words;
 
-/// Programs that run another, whose name says more.
+/// Programs that run another program, which gives the better name.
 const WRAPPERS: [&str; 18] = [
     "nice",
     "ionice",
@@ -33,17 +33,17 @@ const INTERPRETERS: [&str; 12] =
 
 const ENDINGS: [&str; 9] = [".sh", ".bash", ".py", ".pl", ".rb", ".js", ".ts", ".php", ".mjs"];
 
-/// The longest name that is made up.
+/// Maximum length of a derived name.
 const NAME_BYTES_MAX: usize = 60;
 
-/// The names that are taken.
+/// The names already in use.
 #[derive(Debug, Default)]
 pub struct Names {
     taken: BTreeSet<String>,
 }
 
 impl Names {
-    /// A name of its own for a job with this command.
+    /// Returns an unused name for a job with this command.
     pub fn of(&mut self, command: &str) -> String {
         let base = guess(command).unwrap_or_else(|| "job".to_string());
         let numbered = (2..).map(|number| format!("{base}-{number}"));
@@ -55,7 +55,7 @@ impl Names {
 }
 
 fn guess(command: &str) -> Option<String> {
-    // What stands before the last of several commands is mostly a cd or a test.
+    // Of several commands the last counts: those before it are mostly `cd` or a test.
     let parts = parts(command);
     let own = parts.iter().find(|part| {
         let first = words(part).first().cloned().unwrap_or_default();
@@ -72,7 +72,7 @@ fn guess(command: &str) -> Option<String> {
         });
         program = next.next()?;
         if is_flock {
-            // The first is the file that is locked.
+            // The first argument is the lock file.
             program = next.next().unwrap_or(program);
         }
     }
@@ -91,7 +91,7 @@ fn guess(command: &str) -> Option<String> {
     sound(program)
 }
 
-/// The commands of a line, apart from what is quoted.
+/// Splits a line into its commands, outside quotes.
 fn parts(command: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut quote) = (0, None);
@@ -111,12 +111,12 @@ fn parts(command: &str) -> Vec<&str> {
     parts
 }
 
-/// The last part of a path.
+/// The file name of a path.
 fn stem(path: &str) -> &str {
     path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path)
 }
 
-/// A name that a job may have.
+/// Turns a path into a valid job name.
 fn sound(path: &str) -> Option<String> {
     let name = stem(path);
     let name = ENDINGS.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);

@@ -1,4 +1,5 @@
-//! Schedules in the words of other schedulers. What they cannot say they ask often enough: `run` finds what is due.
+//! Translates schedules for other schedulers. What those cannot express they poll often enough: `run` finds what is
+//! due.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -8,16 +9,16 @@ use fencepost_core::schedule::Schedule;
 use fencepost_core::time::Wall;
 use fencepost_core::zone::Zone;
 
-/// How far ahead slots are looked at: more than a year, so that the clocks have changed both ways.
+/// How far ahead slots are examined: more than a year, to include both clock changes.
 const AHEAD: Duration = Duration::from_secs(400 * 24 * 3600);
 
-/// The most slots that are looked at.
+/// Maximum number of slots examined.
 const SLOTS_MAX: usize = 300_000;
 
-/// The most members of a list that people still read.
+/// Longest list that is still readable.
 const LISTED_MAX: usize = 12;
 
-/// When to ask whether something is due: every combination of these.
+/// When to poll whether a slot is due: every combination of these.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Poll {
     pub hours: BTreeSet<u32>,
@@ -26,7 +27,8 @@ pub struct Poll {
 }
 
 impl Poll {
-    /// The times of day of all coming slots, in a zone. In whole minutes, a slot within a minute is asked for after it.
+    /// Returns the times of day of all coming slots in a zone. With whole minutes, a slot within a minute is polled
+    /// after it.
     pub fn of(schedule: &Schedule, zone: &Zone, now: Wall, in_minutes: bool) -> Self {
         let mut poll = Self::default();
         for slot in schedule.forward(now).take_while(|slot| *slot <= now + AHEAD).take(SLOTS_MAX) {
@@ -51,7 +53,7 @@ pub fn is_within_minutes(schedule: &Schedule, now: Wall) -> bool {
     slots.windows(2).any(|pair| pair[1].since(pair[0]) < Duration::from_secs(60))
 }
 
-/// A set as cron writes it.
+/// Shows a set as a cron field.
 pub fn field(set: &BTreeSet<u32>, size: u32) -> String {
     let members: Vec<u32> = set.iter().copied().collect();
     if members.len() == size as usize || members.len() > LISTED_MAX {
@@ -69,18 +71,18 @@ pub fn listed(members: &[u32]) -> String {
     members.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// One of the five fields of an expression that every cron understands.
+/// One of the five fields of a portable cron expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CronField {
-    /// As it is written, names replaced by numbers.
+    /// The field with names replaced by numbers.
     pub text: String,
     pub set: BTreeSet<u32>,
-    /// Begins with a star, so that it does not count as given beside the other field of days.
+    /// Begins with a star: cron then ignores it beside the other field of days.
     pub is_star: bool,
     pub is_full: bool,
 }
 
-/// The fields of an expression without anything that only some implementations know.
+/// Parses the five fields. None if the expression uses an extension that only some implementations support.
 pub fn plain(text: &str) -> Option<[CronField; 5]> {
     let text = match text {
         "@hourly" => "0 * * * *",
@@ -115,7 +117,7 @@ fn read(word: &str, low: u32, high: u32) -> Option<CronField> {
         if first < low || last > high || first > last {
             return None;
         }
-        // Sunday is 0 as well as 7, and a star means each day once.
+        // Sunday is both 0 and 7; a star means each day once.
         let last = if range == "*" && high == 7 { 6 } else { last };
         set.extend((first..=last).step_by(step as usize).map(|member| if high == 7 { member % 7 } else { member }));
     }
@@ -124,7 +126,7 @@ fn read(word: &str, low: u32, high: u32) -> Option<CronField> {
     Some(CronField { is_star: text.starts_with('*'), text, set, is_full })
 }
 
-/// Names of months and weekdays as numbers. Sunday at the end of a range is 7.
+/// Replaces names of months and weekdays by numbers. Sunday at the end of a range is 7.
 fn numbers(word: &str, high: u32) -> String {
     const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
     const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
@@ -140,8 +142,8 @@ fn numbers(word: &str, high: u32) -> String {
     text
 }
 
-/// Whether the installed cron takes `CRON_TZ=` of a crontab for the zone of the lines after it. cronie and systemd-cron
-/// do. Debian's cron and others hand it to the jobs as a variable.
+/// Whether the installed cron applies `CRON_TZ=` of a crontab to the lines after it. cronie and systemd-cron do.
+/// Debian's cron and others pass it to the jobs as a variable.
 pub fn obeys_cron_tz() -> bool {
     const SYSTEMD_CRON: &str = "/usr/lib/systemd/system-generators/systemd-crontab-generator";
     let version = Command::new("crontab").arg("-V").stdin(Stdio::null()).output();
@@ -151,7 +153,7 @@ pub fn obeys_cron_tz() -> bool {
     is_cronie || std::path::Path::new(SYSTEMD_CRON).exists()
 }
 
-/// The zone that the machine's own schedulers go by, as far as it can be told.
+/// The time zone of the machine's own schedulers, as far as it can be detected.
 pub fn machine_zone() -> Zone {
     let link = std::fs::read_link("/etc/localtime").ok().and_then(|target| {
         let target = target.to_str()?.to_string();
@@ -193,9 +195,9 @@ mod tests {
             ("every 7m", "UTC", "*", "*"),
             ("30 0 7 * * *", "UTC", "1", "7"),
             ("0 7 * * *", "Asia/Tokyo", "0", "22"),
-            // Summer and winter.
+            // Summer time and standard time.
             ("0 7 * * *", "America/New_York", "0", "11,12"),
-            // The gap: 02:30 is 03:00 on one day.
+            // The gap: on one day 02:30 becomes 03:00.
             ("30 2 * * *", "America/New_York", "0,30", "6,7"),
         ] {
             let schedule = Schedule::parse(schedule, &Zone::parse(zone).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Lines of the user's crontab, each job's between markers of its own. Of the other lines only those that the jobs
+//! Installs jobs in the user's crontab, each between its own markers. Of the other lines, only those that the jobs
 //! replace are commented out.
 
 use std::io::Write;
@@ -20,7 +20,7 @@ use crate::exit::Failure;
 use crate::place::Place;
 use crate::show;
 
-/// The longest line that every cron takes.
+/// The longest line that every cron accepts.
 const LINE_BYTES_MAX: usize = 990;
 
 /// How many old crontabs are kept.
@@ -29,8 +29,8 @@ const BACKUPS_MAX: usize = 10;
 const BEGIN: &str = "# BEGIN fencepost job ";
 const END: &str = "# END fencepost job ";
 
-/// The crontab as it is, and as it should be. If it is written, the lines that the jobs were made from are commented
-/// out. `--remove` restores them.
+/// Returns the crontab before and after. When it is written, the lines that the jobs were translated from are commented
+/// out; `--remove` restores them.
 pub fn change(
     setting: &TriggerSetting,
     scope: &InstallScope,
@@ -75,7 +75,7 @@ pub fn change(
     Ok(TriggerChange { name: "your crontab".to_string(), at: At::Crontab, old, new, shown: Some(shown) })
 }
 
-/// The lines that the jobs replace. A line whose job is not certain is refused: started twice is as wrong as not at all.
+/// Finds the lines that the jobs replace. Refuses a line whose job is not certain: the job would run twice, or never.
 fn replaced_by(
     text: &str,
     scope: &InstallScope,
@@ -88,7 +88,7 @@ fn replaced_by(
     if unclear.is_empty() { Ok(found) } else { Err(originals::unclear(&unclear, &setting.config)) }
 }
 
-/// A line outside of our blocks, as it should be.
+/// Rewrites a line outside fencepost's blocks.
 fn rewritten(
     setting: &TriggerSetting,
     scope: &InstallScope,
@@ -104,14 +104,14 @@ fn rewritten(
     }
 }
 
-/// A stretch of a crontab.
+/// A section of a crontab.
 #[derive(Debug, PartialEq, Eq)]
 pub enum CrontabPart {
     Other(String),
     Block { job: String, config: String, text: String },
 }
 
-/// A crontab, taken apart. One whose markers do not match was edited by hand, and is left to whoever did it.
+/// Splits a crontab into its sections. Mismatched markers are an error: they were edited by hand.
 pub fn parts(text: &str) -> Result<Vec<CrontabPart>, Failure> {
     let damaged = |number: usize, what: &str| {
         Failure::Usage(format!(
@@ -151,15 +151,15 @@ pub fn parts(text: &str) -> Result<Vec<CrontabPart>, Failure> {
     Ok(parts)
 }
 
-/// The zone that cron goes by; none if the crontab sets one and the installed cron obeys that. `TZ` is a variable of the
-/// jobs to every cron.
+/// The time zone that cron uses; none if the crontab sets one that the installed cron obeys. Every cron treats `TZ` as
+/// a variable of the jobs.
 fn cron_zone(parts: &[CrontabPart]) -> Option<Zone> {
     let sets_zone = |line: &str| line.split_once('=').is_some_and(|(name, _)| name.trim() == "CRON_TZ");
     let is_set = parts.iter().any(|part| matches!(part, CrontabPart::Other(text) if text.lines().any(sets_zone)));
     if is_set && obeys_cron_tz() { None } else { Some(machine_zone()) }
 }
 
-/// A job's lines with their markers.
+/// Writes a job's lines with their markers.
 fn block(setting: &TriggerSetting, name: &Name, schedule: &Schedule, zone: Option<&Zone>) -> Result<String, Failure> {
     let (expression, remark) = expression(schedule, zone, setting.now);
     let mut words = vec!["/usr/bin/env".to_string()];
@@ -178,7 +178,7 @@ fn block(setting: &TriggerSetting, name: &Name, schedule: &Schedule, zone: Optio
     Ok(format!("{BEGIN}{head}\n# {}\n{remark}{expression} {command}\n{END}{head}\n", show::flat(&schedule.describe())))
 }
 
-/// The five fields, and why they are not the schedule itself.
+/// Returns the five fields, and the reason if they only poll for the schedule.
 pub fn expression(schedule: &Schedule, zone: Option<&Zone>, now: Wall) -> (String, Option<String>) {
     let fields = plain(schedule.text());
     let is_here = zone.is_some_and(|zone| zone.name() == schedule.zone().name());
@@ -195,7 +195,7 @@ pub fn expression(schedule: &Schedule, zone: Option<&Zone>, now: Wall) -> (Strin
         },
     };
     let poll = Poll::of(schedule, zone.unwrap_or(schedule.zone()), now, true);
-    // cron starts a listed hour that the clocks show twice once. An interval comes twice.
+    // cron starts a listed hour once when the clocks repeat it. An interval is due in both.
     let is_any_hour = zone.is_none() || (schedule.is_interval() && schedule.dst_within(now, YEAR).is_some());
     let hours = if is_any_hour { "*".to_string() } else { field(&poll.hours, 24) };
     let remark = match is_within_minutes(schedule, now) {
@@ -207,14 +207,14 @@ pub fn expression(schedule: &Schedule, zone: Option<&Zone>, now: Wall) -> (Strin
     (format!("{} {hours} * * *", field(&poll.minutes, 60)), Some(remark))
 }
 
-/// A word for the shell, in a line in which cron takes a percent sign for a new one.
+/// Quotes a word for the shell, and escapes `%`, which cron reads as a newline.
 fn quoted(word: &str) -> String {
     let is_plain = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_-./:=,+@".contains(c));
     let text = if is_plain { word.to_string() } else { format!("'{}'", word.replace('\'', r"'\''")) };
     text.replace('%', r"\%")
 }
 
-/// The user's crontab, if there is one.
+/// Reads the user's crontab, if there is one.
 pub fn listed() -> Result<Option<String>, Failure> {
     let output = Command::new("crontab")
         .arg("-l")
@@ -234,7 +234,7 @@ pub fn listed() -> Result<Option<String>, Failure> {
     }
 }
 
-/// Hands a new crontab to cron, and keeps the old one.
+/// Installs a new crontab and keeps a backup of the old one.
 pub fn write(place: &Place, old: Option<&str>, new: &str) -> Result<(), Failure> {
     if let Some(old) = old {
         back_up(place, old)?;

@@ -1,6 +1,6 @@
-//! What changes from one text to another, line by line.
+//! The line-by-line difference between two texts.
 
-/// The lines that go and come, with those around them left out.
+/// Shows one hunk of removed and added lines, without the equal lines before and after it.
 pub fn unified(name: &str, old: Option<&str>, new: Option<&str>) -> String {
     let mark = |text: Option<&str>| if text.is_some() { name.to_string() } else { "/dev/null".to_string() };
     let mut out = format!("--- {}\n+++ {}\n", mark(old), mark(new));
@@ -17,7 +17,7 @@ pub fn unified(name: &str, old: Option<&str>, new: Option<&str>) -> String {
     out
 }
 
-/// The longest lines in common stay. Where there are too many, everything goes and comes.
+/// Keeps the longest common subsequence of lines. For texts that are too long, removes and adds every line.
 fn changes<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(char, &'t str)> {
     if old.len().saturating_mul(new.len()) > 4_000_000 {
         return old.iter().map(|line| ('-', *line)).chain(new.iter().map(|line| ('+', *line))).collect();

@@ -1,4 +1,4 @@
-//! How what is installed, and what really ran, differ from the configuration.
+//! Compares the installed triggers and the actual runs with the configuration.
 
 use fencepost_core::overdue::overdue;
 use fencepost_core::plan::{Mode, Terms};
@@ -17,17 +17,17 @@ use crate::exit::Failure;
 use crate::place::Place;
 use crate::show;
 
-/// How many slots a trigger is tried on.
+/// How many slots a trigger is compared on.
 const SLOTS: usize = 50;
 
-/// A trigger that is installed here.
+/// A trigger installed for this user.
 #[derive(Clone, Debug)]
 struct InstalledTrigger {
-    /// Where it was found, for people.
+    /// Where it was found, for messages.
     place: String,
-    /// Nothing if it is for `up`.
+    /// None if it starts `up`.
     job: Option<String>,
-    /// Nothing if it does not say.
+    /// None if the trigger does not name one.
     config: Option<String>,
     when: TriggerTime,
 }
@@ -37,7 +37,7 @@ enum TriggerTime {
     Always,
     /// The fields of a crontab line.
     Cron(String),
-    /// The text of a timer or an agent.
+    /// The text of a systemd timer or launchd agent.
     Unit(String),
 }
 
@@ -91,7 +91,7 @@ pub fn drift(global: &Global, now: Wall) -> Result<Vec<InstalledDifference>, Fai
     Ok(differences)
 }
 
-/// Triggers of this configuration for jobs that it does not have, or no longer starts.
+/// Finds triggers of this configuration for jobs that it no longer has or no longer schedules.
 fn gone(config: &Config, triggers: &[InstalledTrigger], path: &str) -> Vec<InstalledDifference> {
     let mine = triggers.iter().filter(|trigger| trigger.config.as_deref() == Some(path));
     let judged = mine.filter_map(|trigger| {
@@ -109,7 +109,7 @@ fn gone(config: &Config, triggers: &[InstalledTrigger], path: &str) -> Vec<Insta
     judged.collect()
 }
 
-/// Lines of the crontab that run what a job runs, without fencepost. Without a crontab there are none.
+/// Finds crontab lines that run a job's command without fencepost. Without a crontab there are none.
 fn unguarded(config: &Config) -> Result<Vec<InstalledDifference>, Failure> {
     let text = crontab::listed().unwrap_or_default().unwrap_or_default();
     let of_line = |line: originals::Original| InstalledDifference {
@@ -126,7 +126,7 @@ fn unguarded(config: &Config) -> Result<Vec<InstalledDifference>, Failure> {
     Ok(originals::find(&text, config)?.into_iter().map(of_line).collect())
 }
 
-/// A job that has a trigger, and does not run all the same.
+/// Finds a job that has a trigger and still does not run.
 fn idle(
     place: &Place,
     config: &Config,
@@ -159,7 +159,7 @@ fn idle(
 }
 
 impl InstalledTrigger {
-    /// Whether it fires for every slot, in time.
+    /// Whether the trigger fires for every slot, in time.
     fn serves(&self, schedule: &Schedule, terms: &Terms, now: Wall) -> bool {
         match &self.when {
             TriggerTime::Always => true,
@@ -176,7 +176,7 @@ impl InstalledTrigger {
                 schedule.forward(now).take(SLOTS).all(fires)
             }
             TriggerTime::Unit(text) if self.place.ends_with(".plist") => {
-                // What it is told depends on the time of the year only where the clocks change.
+                // The calendar depends on the time of year only where the clocks change.
                 text.contains(&launchd::calendar(now, schedule))
             }
             TriggerTime::Unit(text) => {
@@ -188,14 +188,14 @@ impl InstalledTrigger {
     }
 }
 
-/// Whether more slots pass in the minute between two triggers of cron than one of them runs.
+/// Whether more slots pass in the minute between two cron triggers than one of them runs.
 fn is_finer_than_cron(schedule: &Schedule, terms: &Terms, now: Wall) -> bool {
     let minute = Wall(now.0 - now.0.rem_euclid(60_000));
     let slots = schedule.count(minute, Wall(minute.0 + 60_000));
     terms.mode == Mode::Each && slots > u64::from(terms.catch_up.max(1))
 }
 
-/// Every trigger of fencepost that is installed for this user. Without a crontab there are none in it.
+/// Finds every fencepost trigger installed for this user.
 fn found() -> Result<Vec<InstalledTrigger>, Failure> {
     let mut triggers = Vec::new();
     let text = crontab::listed().unwrap_or_default().unwrap_or_default();
@@ -240,7 +240,7 @@ fn found() -> Result<Vec<InstalledTrigger>, Failure> {
     Ok(triggers)
 }
 
-/// A line of a crontab that calls fencepost.
+/// Parses a crontab line that calls fencepost.
 fn in_crontab(line: &str) -> Option<InstalledTrigger> {
     let line = line.trim_start();
     let fields = if line.starts_with('@') { 1 } else { 5 };
@@ -259,7 +259,7 @@ fn in_crontab(line: &str) -> Option<InstalledTrigger> {
     Some(InstalledTrigger { place: "your crontab".to_string(), job, config, when })
 }
 
-/// The job that a command runs through fencepost, or none if it is `up`, and the configuration it names.
+/// Returns the job that a command runs through fencepost (none for `up`) and the configuration it names.
 fn called(command: &str) -> Option<(Option<String>, Option<String>)> {
     let words = words(command);
     let at = words.iter().position(|word| word == "fencepost" || word.ends_with("/fencepost"))?;
@@ -281,7 +281,7 @@ fn called(command: &str) -> Option<(Option<String>, Option<String>)> {
     None
 }
 
-/// The words of a command, as a shell would see them, as far as plain quotes go.
+/// Splits a command into words like a shell, for plain quotes only.
 pub fn words(command: &str) -> Vec<String> {
     let (mut words, mut word, mut quote, mut is_open) = (Vec::new(), String::new(), None, false);
     let mut characters = command.chars();

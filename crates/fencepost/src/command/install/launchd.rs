@@ -10,13 +10,13 @@ use super::units::TriggerFiles;
 use super::{InstallScope, TriggerChange, TriggerSetting, home};
 use crate::exit::Failure;
 
-/// The most times of day that are listed one by one.
+/// Maximum number of times of day listed one by one.
 const TIMES_MAX: usize = 96;
 
 const UP: &str = "fencepost.up";
 const JOB: &str = "fencepost.job.";
 
-/// The files as they are, and as they should be.
+/// Returns the agents' files before and after.
 pub fn changes(setting: &TriggerSetting, scope: &InstallScope) -> Result<Vec<TriggerChange>, Failure> {
     let mut wanted = BTreeMap::new();
     if !scope.remove && !scope.per_job {
@@ -41,17 +41,17 @@ pub fn kind(is_for: &dyn Fn(&str) -> bool) -> Result<TriggerFiles<'_>, Failure> 
     })
 }
 
-/// The job of an agent, by its file's name.
+/// The job of an agent, from its file name.
 pub fn job_of(name: &str) -> Option<String> {
     Some(name.strip_prefix(JOB)?.strip_suffix(".plist")?.replace('\u{2215}', "/"))
 }
 
-/// How an agent of ours names its configuration.
+/// The line by which an agent of fencepost names its configuration.
 pub fn configured(config: &str) -> String {
     format!("<string>--config</string>\n\t\t<string>{}</string>", escaped(config))
 }
 
-/// The configuration that an agent of ours is for.
+/// The configuration that an agent of fencepost names.
 pub fn config_of(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("<string>--config</string>")?;
     let (config, _) = rest.split_once("<string>")?.1.split_once("</string>")?;
@@ -76,7 +76,7 @@ fn agent(setting: &TriggerSetting, label: &str, verb: &[&str], keys: &str) -> St
     )
 }
 
-/// When launchd is to ask: it knows neither zones nor intervals that do not fit into a day, and `run` finds what is due.
+/// When launchd polls. launchd supports neither zones nor intervals that do not divide a day; `run` finds what is due.
 pub fn calendar(now: Wall, schedule: &Schedule) -> String {
     let poll = Poll::of(schedule, &machine_zone(), now, true);
     let number = |key: &str, value: u32| format!("<key>{key}</key><integer>{value}</integer>");

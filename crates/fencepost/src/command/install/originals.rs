@@ -1,4 +1,4 @@
-//! Lines of the user's crontab that do the work of a job without fencepost: mostly those that `init` made jobs from.
+//! Crontab lines that run a job's command without fencepost: mostly the lines that `init` translated.
 
 use std::collections::BTreeSet;
 
@@ -10,22 +10,22 @@ use crate::command::init::{self, CronJob};
 use crate::config::{CommandLine, Config};
 use crate::exit::Failure;
 
-/// How a line begins that a job replaced. `--remove` restores what follows.
+/// Prefix of a line that a job replaced. `--remove` restores the rest of it.
 const REPLACED: &str = "# REPLACED by fencepost job ";
 
-/// A line of the crontab that runs what a job runs.
+/// A crontab line that runs a job's command.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Original {
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub number: usize,
     pub line: String,
     pub job: Name,
-    /// Whether the line starts the same command at the same times, or `init` wrote it above the job.
+    /// Whether the line starts the same command at the same times, or `init` copied it above the job.
     pub is_certain: bool,
 }
 
-/// The lines of a crontab that start jobs of the configuration, each with its job. No two lines have the same job, but
-/// for those that cannot be told apart, which are not certain.
+/// Finds the crontab lines that start jobs of the configuration, each with its job. Two lines share a job only if they
+/// cannot be told apart; those are not certain.
 pub fn find(crontab: &str, config: &Config) -> Result<Vec<Original>, Failure> {
     let written = std::fs::read_to_string(&config.path).unwrap_or_default();
     let written: Vec<&str> = written.lines().collect();
@@ -39,7 +39,7 @@ pub fn find(crontab: &str, config: &Config) -> Result<Vec<Original>, Failure> {
             is_above(&job.line, config, name, &written) || (runs(&job, config, name) && is_due(&job, schedule))
         };
         let mut certain: Vec<&Name> = jobs.iter().filter(|(name, due)| same(name, due)).map(|(name, _)| name).collect();
-        // Of jobs with the same line, one that has replaced its line already comes last.
+        // Of jobs with the same line, one that already replaced its line comes last.
         certain.sort_by_key(|name| replaced.contains(name.as_str()));
         let free = certain.iter().find(|name| !taken.contains(**name)).copied();
         let alike = || jobs.iter().map(|(name, _)| name).find(|name| runs(&job, config, name));
@@ -55,7 +55,7 @@ pub fn find(crontab: &str, config: &Config) -> Result<Vec<Original>, Failure> {
     Ok(originals)
 }
 
-/// Whether `init` wrote the line as a comment above the job.
+/// Whether `init` copied the line as a comment above the job.
 fn is_above(line: &str, config: &Config, name: &Name, written: &[&str]) -> bool {
     let Some(job) = config.jobs.get(name) else { return false };
     let above = written.iter().take(job.at.line.saturating_sub(1) as usize).rev();
@@ -78,7 +78,7 @@ fn is_due(job: &CronJob, schedule: &Schedule) -> bool {
     Schedule::parse(&job.schedule, &job.zone).is_ok_and(|due| due.fingerprint() == schedule.fingerprint())
 }
 
-/// The refusal of lines whose job is not certain.
+/// The error about lines whose job is not certain.
 pub fn unclear(originals: &[&Original], config: &str) -> Failure {
     let lines: String = originals
         .iter()
@@ -91,18 +91,18 @@ pub fn unclear(originals: &[&Original], config: &str) -> Failure {
     ))
 }
 
-/// A line as a comment that names the job which replaced it.
+/// Comments a line out and names the job that replaced it.
 pub fn replaced(config: &str, job: &Name, line: &str) -> String {
     format!("{REPLACED}{job} of {config}: {line}")
 }
 
-/// The job and the line that stood there before, of a line that a job of this configuration replaced.
+/// Returns the job and the original line, if a job of this configuration replaced it.
 pub fn restored<'l>(config: &str, line: &'l str) -> Option<(&'l str, &'l str)> {
     let (job, rest) = line.strip_prefix(REPLACED)?.split_once(" of ")?;
     Some((job, rest.strip_prefix(config)?.strip_prefix(": ")?))
 }
 
-/// Whether a job replaced the line, for whichever configuration.
+/// Whether a job of any configuration replaced the line.
 pub fn is_replaced(line: &str) -> bool {
     line.starts_with(REPLACED)
 }

@@ -20,10 +20,10 @@ pub const UP: &str = "fencepost.service";
 
 const MARK: &str = "# Written by `fencepost install` for ";
 
-/// How the units of one job begin.
+/// Prefix of a job's units.
 const JOB: &str = "fencepost-job-";
 
-/// The files as they are, and as they should be.
+/// Returns the units' files before and after.
 pub fn changes(setting: &TriggerSetting, scope: &InstallScope) -> Result<Vec<TriggerChange>, Failure> {
     let mut wanted = BTreeMap::new();
     if !scope.remove && !scope.per_job {
@@ -42,18 +42,18 @@ pub fn kind(is_for: &dyn Fn(&str) -> bool) -> Result<TriggerFiles<'_>, Failure> 
     Ok(TriggerFiles { directory: directory()?, is_ours: |_, text| text.starts_with(MARK), is_for, job: job_of })
 }
 
-/// The configuration that a unit of ours is for.
+/// The configuration that a unit of fencepost names.
 pub fn config_of(text: &str) -> Option<&str> {
     text.strip_prefix(MARK)?.lines().next()
 }
 
-/// The job of a unit, by its file's name.
+/// The job of a unit, from its file name.
 pub fn job_of(name: &str) -> Option<String> {
     let (stem, _) = name.strip_prefix(JOB)?.rsplit_once('.')?;
     Some(stem.replace(r"\x2f", "/"))
 }
 
-/// Everything that a job's name may have, but for a slash, may stand in a unit's.
+/// Every character of a job's name except the slash is valid in a unit's name.
 fn unit_name(job: &str) -> String {
     format!("{JOB}{}", job.replace('/', r"\x2f"))
 }
@@ -63,12 +63,12 @@ fn directory() -> Result<PathBuf, Failure> {
     Ok(configured.map_or_else(|| home().map(|home| home.join(".config")), Ok)?.join("systemd/user"))
 }
 
-/// Whether a unit is enabled and started by its name. The services of jobs are started by their timers.
+/// Whether a unit is enabled and started by name. Timers start the services of jobs.
 pub fn is_started(name: &str) -> bool {
     name.ends_with(".timer") || name == UP
 }
 
-/// Stops a unit and disables it, before its file goes. Without it, systemd would go on starting what it has loaded.
+/// Stops and disables a unit before its file is removed. Otherwise systemd would keep starting the loaded unit.
 pub fn disable(change: &TriggerChange, voice: Voice) {
     let At::File(path) = &change.at else { return };
     let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|name| is_started(name)) else { return };
@@ -79,7 +79,7 @@ pub fn disable(change: &TriggerChange, voice: Voice) {
         Ok(output) => crate::show::flat(String::from_utf8_lossy(&output.stderr).trim()),
         Err(error) => error.to_string(),
     };
-    // What `disable` does without a manager to ask: the links go that have the unit started.
+    // Without a manager to call, removes the links that enable the unit, as `disable` does.
     for target in ["default.target.wants", "timers.target.wants"] {
         let _ = std::fs::remove_file(path.with_file_name(target).join(name));
     }
@@ -125,14 +125,14 @@ fn timer(setting: &TriggerSetting, job: &str, schedule: &Schedule) -> String {
     )
 }
 
-/// What systemd is told, and whether that is the schedule itself.
+/// Returns the `OnCalendar` lines, and whether they express the schedule exactly.
 pub fn on_calendar(schedule: &Schedule, now: Wall) -> (Vec<String>, bool) {
     let zone = schedule.zone();
     let exact = plain(schedule.text()).filter(|_| schedule.dst_within(now, YEAR).is_none());
     if let Some(fields) = exact {
         return (exactly(&fields, zone), true);
     }
-    // systemd starts a local time that the clocks show twice once. An interval comes twice, so it is asked for in UTC.
+    // systemd starts a repeated local time once. An interval is due twice then, so it is written in UTC.
     let zone = if schedule.is_interval() { Zone::utc() } else { zone.clone() };
     let poll = Poll::of(schedule, &zone, now, false);
     let time = format!("{}:{}:{}", set(&poll.hours, 24), set(&poll.minutes, 60), set(&poll.seconds, 60));
@@ -174,7 +174,7 @@ fn command(argv: &[String]) -> String {
     argv.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// A word of a command line: neither specifiers nor variables are replaced in it.
+/// Quotes a word of a command line: systemd replaces neither specifiers nor variables in it.
 fn quoted(word: &str) -> String {
     let is_plain = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_-./:=,+@".contains(c));
     if is_plain {

@@ -1,4 +1,4 @@
-//! Files of our own among those of others: which are there, and which should be.
+//! Trigger files in a directory shared with other programs: which exist, and which should.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use super::{At, InstallScope, TriggerChange};
 use crate::exit::Failure;
 
-/// A kind of files in one directory.
+/// The trigger files of one scheduler, in one directory.
 pub struct TriggerFiles<'k> {
     pub directory: PathBuf,
-    /// Whether fencepost wrote a file by this name with this text, for whichever configuration.
+    /// Whether fencepost wrote a file with this name and text, for any configuration.
     pub is_ours: fn(&str, &str) -> bool,
-    /// Whether it is for this configuration.
+    /// Whether the file is for this configuration.
     pub is_for: &'k dyn Fn(&str) -> bool,
-    /// The job of a file, by its name; nothing if it is for `up`.
+    /// The job of a file, from its name; none if it starts `up`.
     pub job: fn(&str) -> Option<String>,
 }
 
 impl TriggerFiles<'_> {
-    /// What is there, and what should be.
+    /// Compares the existing files with the wanted ones.
     pub fn changes(
         &self,
         scope: &InstallScope,
@@ -58,7 +58,7 @@ impl TriggerFiles<'_> {
         TriggerChange { name: path.display().to_string(), at: At::File(path), old, new, shown }
     }
 
-    /// Whether a file that is no longer wanted is to go.
+    /// Whether a file that is no longer wanted is removed.
     fn is_meant(&self, name: &str, scope: &InstallScope) -> bool {
         match (self.job)(name) {
             None => scope.remove && !scope.per_job,
@@ -70,7 +70,7 @@ impl TriggerFiles<'_> {
     }
 }
 
-/// The text files of a directory, by their names.
+/// Reads the text files of a directory, by name.
 pub fn texts(directory: &Path) -> BTreeMap<String, String> {
     let Ok(entries) = directory.read_dir() else { return BTreeMap::new() };
     let text = |path: PathBuf| Some((path.file_name()?.to_str()?.to_string(), std::fs::read_to_string(&path).ok()?));

@@ -1,4 +1,4 @@
-//! Yesterday's leftovers: the refresh dies half-way, its old file stays in place, and the next job publishes it as today's.
+//! Yesterday's leftovers: the refresh dies half-way and leaves its old file, which the next job publishes as today's.
 
 use super::{Aftermath, DemoError, Incident, Scenery, labelled, today, yesterday};
 

@@ -1,4 +1,4 @@
-//! The five incidents. Each is played by one function on either side: the same steps, with and without the guard.
+//! The five incidents. One function plays each on both sides: the same steps, with and without the guard.
 
 mod half_done;
 mod leftovers;
@@ -20,11 +20,11 @@ const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 #[derive(Debug)]
 pub struct Incident {
     pub number: u8,
-    /// A word for programs and file names.
+    /// Identifier in JSON answers and file names.
     pub name: &'static str,
     pub title: &'static str,
     pub story: &'static str,
-    /// The files that the processes find, by name.
+    /// The scripts of the processes, by file name.
     pub scripts: &'static [(&'static str, &'static str)],
     pub play: fn(&Scenery<'_>) -> Result<Aftermath, DemoError>,
 }
@@ -32,7 +32,7 @@ pub struct Incident {
 pub const INCIDENTS: [Incident; 5] =
     [overtaking::INCIDENT, two_machines::INCIDENT, zombie::INCIDENT, leftovers::INCIDENT, half_done::INCIDENT];
 
-/// How often something was done, in words.
+/// Shows a count in words.
 fn times(count: usize) -> String {
     match count {
         1 => "once".into(),
@@ -41,7 +41,7 @@ fn times(count: usize) -> String {
     }
 }
 
-/// Lines of a file behind its name.
+/// Prefixes the lines of a file with its name.
 fn labelled(name: &str, lines: &[String]) -> Vec<String> {
     lines.iter().map(|line| format!("{name}: {line}")).collect()
 }

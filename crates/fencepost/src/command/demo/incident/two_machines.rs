@@ -1,6 +1,6 @@
 //! Two machines: both fire the same job in the same minute, and one overwrites the other.
 //!
-//! Both are this machine here. For `fencepost` a machine is a state directory, and the two share a store.
+//! This machine plays both. For `fencepost` a machine is a state directory; the two share a store.
 
 use super::{Aftermath, DemoError, Incident, Scenery, labelled, times, today};
 

@@ -33,7 +33,7 @@ fn play(scenery: &Scenery<'_>) -> Result<Aftermath, DemoError> {
     successor.cue()?;
     successor.end()?;
     scenery.tell("Run 2 took over and finished. Run 1 continues (SIGCONT) and writes.")?;
-    // The job continues before its keeper, which would kill it: nothing but the fence stands between it and the page.
+    // The job continues before its keeper, which would kill it: only the fence protects the page.
     zombie.cue()?;
     zombie.thaw(job);
     let write = zombie.hear()?;
@@ -50,8 +50,8 @@ fn play(scenery: &Scenery<'_>) -> Result<Aftermath, DemoError> {
     Ok(Aftermath { happened, done, result, seen: labelled("writes.log", &scenery.lines("writes.log")?) })
 }
 
-/// The job, and all processes of its run in the order in which they are stopped: the keeper, the job, the wrapper. Without
-/// the guard, the job is alone.
+/// Returns the job, and all processes of its run in the order in which they are stopped: keeper, job, wrapper. Without
+/// the guard there is only the job.
 fn family(line: &str, started: Pid) -> Result<(Pid, Vec<Pid>), DemoError> {
     let mut pids = pids(line);
     let &job = pids.first().ok_or_else(|| DemoError::Failed(format!("run 1 did not say its pid: {line}")))?;
