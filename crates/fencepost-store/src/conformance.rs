@@ -1,8 +1,8 @@
 //! The suite that proves a store: every sentence of the contract is a check.
 //!
-//! A store's test is one call of [`run`]. `fencepost store check` goes through [`checks`] by itself, because it reports
-//! each of them. All keys are probes under a random name of their own and are removed afterwards, so that the suite
-//! may be run against a store that is in use.
+//! A store's test is one call of [`run`]. `fencepost store check` goes through [`checks`] itself, because it reports
+//! each of them. All keys are probes under a random name and are removed afterwards, so the suite may run against a
+//! store that is in use.
 
 mod canary;
 mod clock;
@@ -23,7 +23,7 @@ pub use canary::canary;
 
 use crate::{Answer, Entry, Fate, Key, Store, StoreError, Swapped, Trouble, Version};
 
-/// Opens a handle. Each call must give an independent handle of the same store, as another process would have it.
+/// Opens a handle. Each call must return an independent handle of the same store, as another process would have.
 pub type Opener<'a> = &'a (dyn Fn() -> Result<Box<dyn Store>, StoreError> + Sync);
 
 /// Runs every check, up to the first that fails.
@@ -37,24 +37,24 @@ pub fn checks() -> impl Iterator<Item = &'static Check> {
     chapters.into_iter().chain([races::CHECKS]).flatten()
 }
 
-/// One sentence of the contract and how it is tried.
+/// One sentence of the contract and the test for it.
 #[derive(Debug)]
 pub struct Check {
     /// A short name for reports.
     pub name: &'static str,
     /// The sentence of the contract.
     pub sentence: &'static str,
-    /// Whether it makes hundreds of swaps, which takes its time over a network.
+    /// Whether it makes hundreds of swaps, which is slow over a network.
     pub slow: bool,
     body: fn(&Bench<'_>) -> CheckOutcome,
 }
 
-/// How often the races are run, and with how many.
+/// How often the races are run, and with how many threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// As often as finds a rare mistake: for the tests of a store.
+    /// Often enough to find a rare mistake: for the tests of a store.
     Thorough,
-    /// As often as finds a store that does not compare at all, over a network: for a check of a store in use.
+    /// Often enough, over a network, to find a store that does not compare at all: for a check of a store in use.
     Brief,
 }
 
@@ -84,7 +84,7 @@ pub struct BrokenContract {
     pub check: &'static str,
     pub sentence: &'static str,
     pub detail: String,
-    /// Set where the store did not answer wrongly but failed, so that the sentence is not disproved.
+    /// Set if the store failed instead of answering wrongly: the sentence is then not disproved.
     pub failed: Option<StoreError>,
 }
 
@@ -113,7 +113,7 @@ fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> CheckOutcome {
     if holds { Ok(()) } else { Err(otherwise().into()) }
 }
 
-/// A handle, keys of one's own, and the questions that most checks ask.
+/// A handle, unique keys, and the questions that most checks ask.
 struct Bench<'a> {
     open: Opener<'a>,
     store: Box<dyn Store>,
@@ -133,7 +133,7 @@ impl<'a> Bench<'a> {
         key
     }
 
-    /// What all keys of this bench begin with, and no others.
+    /// Returns the prefix of all keys of this bench, which no others have.
     fn prefix(&self) -> String {
         let key = Key::probe(&self.space, "x");
         key.as_str().trim_end_matches('x').to_string()
@@ -143,7 +143,7 @@ impl<'a> Bench<'a> {
         Ok(self.store.read(key)?.value)
     }
 
-    /// A swap that must be won, and the version it gave.
+    /// Makes a swap that must be won, and returns its version.
     fn put(&self, key: &Key, expected: Option<&Version>, bytes: &[u8]) -> Result<Version, Wrong> {
         match self.store.swap(key, expected, Some(bytes))?.value {
             Swapped::Won(Some(version)) => Ok(version),
@@ -158,7 +158,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// A swap that must be lost, to exactly `current`, and must not have changed anything.
+    /// Makes a swap that must be lost, to exactly `current`, and must not have changed anything.
     fn refused(
         &self,
         key: &Key,
@@ -188,18 +188,17 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// A unique prefix for the keys of a check.
+/// Returns a unique prefix for the keys of a check.
 fn fresh_space() -> Result<String, Wrong> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|error| format!("The system gives no random numbers: {error}."))?;
     Ok(format!("check-{:016x}", u64::from_be_bytes(random)))
 }
 
-/// How long a busy store may put off a race, and how long a scan may lag.
+/// How long a busy store may delay a race, and how long a scan may lag.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Repeats a call that certainly did not happen because the store was busy. That is the caller's right, never the
-/// store's.
+/// Repeats a call that certainly did not happen because the store was busy. The caller may do that, the store never.
 fn patiently<T>(call: impl Fn() -> Result<Answer<T>, StoreError>) -> Result<T, Wrong> {
     let begun = Instant::now();
     loop {

@@ -1,12 +1,12 @@
 //! A shared directory: every version of a key is a file, and a swap is the `link` that creates the next one.
 //!
-//! `link(2)` never replaces, so of all who try to create version 8 one succeeds, regardless of caches in the file
-//! server or its clients. A stale cache may show a reader an old listing; a swap based on it is lost. Locks are not
-//! used: on some file servers they hold for one machine only.
+//! `link(2)` never replaces, so of all processes that try to create version 8 one succeeds, regardless of caches in the
+//! file server or its clients. A stale cache may show a reader an old listing; a swap based on it is lost. There are no
+//! locks: on some file servers they hold for one machine only.
 //!
 //! Old versions are removed, which has a trap: a writer that read version 7 long ago, and links version 8 after version
-//! 8 has come and gone, would create it a second time. So the directory is listed again after the link. The predecessor
-//! must still exist, and the successor must name this very file as its predecessor.
+//! 8 has come and gone, would create it a second time. So the writer lists the directory again after the link. The
+//! predecessor must still exist, and the successor must name this file as its predecessor.
 //!
 //! There is no clock: an observer has to watch a lease for a whole time-to-live.
 
@@ -25,13 +25,13 @@ use crate::{
 };
 use versions::{DirDraft, Listing, VersionContent, VersionNonce};
 
-/// How long a swap may take from its look at the key to its link. It is far less than old versions are kept.
+/// How long a swap may take from listing the key to its link: far less than the time that old versions are kept.
 const LOOK_AGE_MAX: Duration = Duration::from_secs(10);
 
-/// How often a version that was listed may be gone when it is opened. Each time a newer one has come.
+/// How often a listed version may be gone when it is opened. Each time a newer one has come.
 const LOOKS_MAX: usize = 50;
 
-/// How long old versions are kept: so many, and so long.
+/// The number of old versions that are kept, and for how long.
 #[derive(Clone, Copy, Debug)]
 struct VersionRetention {
     versions: u64,
@@ -44,28 +44,28 @@ const KEEPING: VersionRetention = VersionRetention { versions: 64, age: Duration
 #[derive(Debug)]
 pub(crate) struct DirStore {
     root: PathBuf,
-    /// The sort of shared file system it is on, if it is on one.
+    /// The kind of shared file system, if it is on one.
     shared: Option<&'static str>,
     modes: place::Modes,
     keeping: VersionRetention,
 }
 
 impl DirStore {
-    /// Opens the directory, making it where there is none. What is there and was not made by fencepost is refused and
-    /// left as it is.
+    /// Opens the directory, and creates it if it is missing. Refuses a directory that fencepost did not create, and
+    /// leaves it unchanged.
     pub(crate) fn open(path: &str, access: &Access) -> Result<Self, OpenError> {
         place::check(path).map_err(OpenError::Usage)?;
         let place = place::prepare(Path::new(path), access.must_exist)?;
         Ok(Self { root: place.root, shared: place.shared, modes: place.modes, keeping: KEEPING })
     }
 
-    /// The directory of a key. The last part ends with a sign that no part of a key has, so that a key never stands in
-    /// the way of one that goes on behind it.
+    /// Returns the directory of a key. The last part ends with a character that no part of a key contains: a key never
+    /// takes the path of a longer one.
     fn directory(&self, key: &Key) -> PathBuf {
         self.root.join("keys").join(format!("{key},"))
     }
 
-    /// What stands under a key: its newest version, if it has any.
+    /// Reads the newest version of a key, if it has any.
     fn look(&self, directory: &Path) -> Result<KeyListing, StoreError> {
         let begun = Instant::now();
         match versions::irregular(&self.root, directory) {
@@ -86,7 +86,7 @@ impl DirStore {
                 if !listing.is_in_use {
                     return Ok(KeyListing { begun, listing, ..KeyListing::default() });
                 }
-                // It has had versions, and the newest is never removed.
+                // The key has had versions, and the newest is never removed: the listing is stale.
                 std::thread::sleep(Duration::from_millis(20));
                 continue;
             };
@@ -104,7 +104,7 @@ impl DirStore {
         Err(StoreError::not_done(Trouble::Unavailable, detail))
     }
 
-    /// Makes the version after `look`. The look must have been as the caller expects it.
+    /// Creates the version after `look`. The caller has checked that `look` shows the expected version.
     fn make(&self, key: &Key, look: &KeyListing, new: Option<&[u8]>) -> Result<Swapped, StoreError> {
         let directory = &self.directory(key);
         let not_done = |error: io::Error| self.failed(&error, Fate::NotDone);
@@ -134,21 +134,21 @@ impl DirStore {
                 Ok(Swapped::Won(new.map(|_| version)))
             }
             Placement::Resurrected => {
-                // It is ours, and no reader takes it for the newest.
+                // The file is this writer's, and no reader takes it for the newest.
                 let _ = fs::remove_file(versions::path(directory, number));
                 Ok(Swapped::Lost(self.look(directory)?.entry()))
             }
         }
     }
 
-    /// Links the draft under its version number, if the number is free. A failure of `link` is not trusted: a file
-    /// server that did it, and whose answer was lost, says that the name is taken.
+    /// Links the draft under its version number, if the number is free. Does not trust an error of `link`: a file
+    /// server that did it, and whose answer was lost, reports that the name is taken.
     fn link(&self, draft: &DirDraft, directory: &Path, number: u64, nonce: &VersionNonce) -> Result<bool, StoreError> {
         let Err(error) = fs::hard_link(draft.path(), versions::path(directory, number)) else { return Ok(true) };
         match versions::read(directory, number) {
             Ok(Some(found)) if found.nonce == *nonce => return Ok(true),
             Ok(_) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
-            // It was created and removed: other writers are far ahead.
+            // The version was created and removed: other writers are far ahead.
             Err(gone) if error.kind() == ErrorKind::AlreadyExists && gone.kind() == ErrorKind::NotFound => {
                 return Ok(false);
             }
@@ -173,14 +173,14 @@ impl DirStore {
         Err(self.failed(&error, fate))
     }
 
-    /// Makes the new name durable, and with the first one the mark that there are names.
+    /// Flushes the new name, and with the first version the mark that the directory is in use.
     fn flush(&self, directory: &Path, is_in_use: bool) -> Result<(), StoreError> {
         let marked = if is_in_use { Ok(()) } else { versions::mark_in_use(directory, &self.modes) };
         let flushed = marked.and_then(|()| File::open(directory)?.sync_all());
         flushed.map_err(|error| self.failed(&error, Fate::Unknown))
     }
 
-    /// Whether the version that was just linked follows the one it was made for.
+    /// Whether the version that was just linked follows its expected predecessor.
     fn judge(
         &self,
         directory: &Path,
@@ -259,7 +259,8 @@ impl Store for DirStore {
             if found.len() == limit.min(SCAN_KEYS_MAX) {
                 break;
             }
-            // A removed key keeps its numbers, so that none is given twice. One that cannot be read is named by its reader.
+            // A removed key keeps its numbers: none is given twice. A key that cannot be read is listed, and its reader
+            // reports the error.
             match self.look(&self.directory(&key)) {
                 Ok(look) if look.entry().is_none() => {}
                 Err(error) if error.trouble != Trouble::Corrupt => return Err(error),
@@ -334,16 +335,16 @@ impl KeyListing {
 
 enum Placement {
     Stands(Listing),
-    /// Its number had been given before.
+    /// The number had been given before.
     Resurrected,
 }
 
-/// The file server forgot what a name meant; asked again it says what it means now.
+/// Whether the file server lost the meaning of a handle; the next request resolves the name again.
 fn is_stale(error: &io::Error) -> bool {
     error.kind() == ErrorKind::StaleNetworkFileHandle
 }
 
-/// What Linux answers where a file system knows no hard links.
+/// Whether the error is the one that Linux gives for a file system without hard links.
 fn is_not_permitted(error: &io::Error) -> bool {
     error.raw_os_error() == Some(nix::errno::Errno::EPERM as i32)
 }

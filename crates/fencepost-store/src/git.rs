@@ -1,9 +1,9 @@
-//! A git repository: one ref per key, and a swap is a push that names the expected commit.
+//! A git repository as a store: one ref per key, and a swap is a push that names the expected commit.
 //!
 //! `--force-with-lease=REF:OLD` makes the server compare, in the transaction that moves the ref: of all pushes that
-//! expect one state one succeeds. A state is a commit without parents, so replaced ones can be collected; its message
-//! names the predecessor. A random line makes every commit unique: a push of the commit that is already there would be
-//! reported as done.
+//! expect the same state one succeeds. A state is a commit without parents, which lets git collect replaced ones; its
+//! message names the predecessor. A random line makes every commit unique: a push of the commit that is already there
+//! would be reported as done.
 //!
 //! There is no clock: an observer has to watch a lease for a whole time-to-live.
 
@@ -29,10 +29,10 @@ use remote::GitRemote;
 
 const LAYOUT: &str = "fencepost store, layout 1";
 
-/// Past so many loose objects of one first byte, of 256, the local repository is tidied.
+/// The number of loose objects with the same first byte, of 256, above which the local repository is packed.
 const LOOSE_OBJECTS_MAX: usize = 8;
 
-/// A repository that any number of machines reach, and a local one for what was fetched.
+/// A remote repository that any number of machines reach, and a local one for fetched objects.
 #[derive(Debug)]
 pub(crate) struct GitStore {
     git: LocalRepository,
@@ -40,7 +40,7 @@ pub(crate) struct GitStore {
 }
 
 impl GitStore {
-    /// Reads the URL. Nothing is sent before the first call.
+    /// Parses the URL. Sends nothing before the first call.
     pub(crate) fn open(url: &str, access: &Access) -> Result<Self, OpenError> {
         let wrong = |text: String| {
             OpenError::Usage(format!(
@@ -51,13 +51,13 @@ impl GitStore {
         let cache = access.cache.clone().or_else(user_cache).ok_or_else(|| {
             OpenError::Usage("There is no home directory for a copy of the git store: set XDG_CACHE_HOME.".to_string())
         })?;
-        // What it holds is named by its content, so that one serves all remotes.
+        // Objects are named by their content, so one local repository serves all remotes.
         let cache = cache.join("git");
         Ok(Self { git: LocalRepository::new(cache.clone(), remote), cache })
     }
 
-    /// The ref of a key. Its last part ends with a sign that no part of a key has, because a ref cannot stand where
-    /// another goes on.
+    /// Returns the ref of a key. Its last part ends with a character that no part of a key contains, because git cannot
+    /// have both a ref and another ref below it.
     fn reference(&self, key: &Key) -> String {
         format!("{}/{key},", self.git.remote().under())
     }
@@ -66,7 +66,7 @@ impl GitStore {
         self.git.prepare().map_err(|text| self.failed(Trouble::Refused, &text, Fate::NotDone))
     }
 
-    /// Fetches one ref under a local name of its own: another process may have fetched an older state.
+    /// Fetches one ref under a unique local name, because another process may have fetched an older state.
     fn look(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
         let reference = self.reference(key);
         let name = format!("refs/seen/{}", hex::encode(&fresh_version()?.0));
@@ -94,8 +94,8 @@ impl GitStore {
         })
     }
 
-    /// The commit under a local name and its value, unless they are longer than any that fencepost writes: their sizes are
-    /// asked for first.
+    /// Reads the commit under a local name and its value, after checking that their sizes are not greater than
+    /// fencepost writes.
     fn objects(&self, name: &str) -> Option<(String, Vec<u8>, Vec<u8>)> {
         let wanted = format!("{name}\n{name}:value\n");
         let ask = |form: &str| {
@@ -110,7 +110,7 @@ impl GitStore {
         two_objects(&ask("--batch")?)
     }
 
-    /// Makes the commit of a new state, in the local repository.
+    /// Creates the commit of a new state in the local repository.
     fn commit(&self, key: &Key, expected: Option<&str>, value: &[u8]) -> Result<String, StoreError> {
         let make = |arguments: &[&str], input: &[u8]| {
             let failed = |words: &str| self.failed(Trouble::Refused, words, Fate::NotDone);
@@ -128,16 +128,16 @@ impl GitStore {
         make(&["commit-tree", &tree], message.as_bytes())
     }
 
-    /// Pushes a commit, or a removal, over `expected`. A refused push returns the current state.
+    /// Pushes a commit, or a removal, over `expected`. Returns the current state if the push is refused.
     fn push(&self, key: &Key, expected: Option<&str>, commit: Option<&str>) -> Result<Swapped, StoreError> {
         let reference = self.reference(key);
         let lease = format!("--force-with-lease={reference}:{}", expected.unwrap_or_default());
-        // No plus sign: it would override the lease.
+        // Without a plus sign, which would override the lease.
         let refspec = format!("{}:{reference}", commit.unwrap_or_default());
         let mut arguments = vec!["push", "--porcelain", "--no-verify", "--recurse-submodules=no", &lease];
         if self.git.remote().path().is_some() {
-            // Here this process is the server, and what it acknowledges must be on disk. It tidies before it ends: a
-            // background process would outlive this one.
+            // For a local path this process is the server: it flushes to disk before it acknowledges, and packs in the
+            // foreground, because a background process would outlive it.
             arguments.push(
                 "--receive-pack=git -c core.fsync=all -c core.fsyncMethod=fsync -c gc.autoDetach=false -c \
                  maintenance.autoDetach=false receive-pack",
@@ -170,7 +170,7 @@ impl GitStore {
         }
     }
 
-    /// Git flushes its files, but not the directories that name them.
+    /// Flushes the directories of the repository: git flushes its files only.
     fn flush(&self) -> Result<(), StoreError> {
         let Some(path) = self.git.remote().path() else { return Ok(()) };
         flush_all(&path).map_err(|error| {
@@ -183,7 +183,7 @@ impl GitStore {
         self.git.run(arguments, b"").map_err(|error| self.failed(Trouble::Refused, &cannot_run(&error), Fate::NotDone))
     }
 
-    /// Collects old objects once there are many. The swap is done, so errors do not matter.
+    /// Packs and prunes objects once there are many. The swap is done, so errors are ignored.
     fn tidy(&self) {
         let sample = std::fs::read_dir(self.cache.join("objects/17"));
         if sample.is_ok_and(|objects| objects.count() > LOOSE_OBJECTS_MAX) {
@@ -223,7 +223,7 @@ impl Store for GitStore {
                 None => Swapped::Won(None),
                 found => Swapped::Lost(found),
             },
-            // No state was ever called so.
+            // The expected version is no commit name, so no state ever had it.
             (Some(None), _) => Swapped::Lost(self.look(key)?),
             (known, new) => {
                 let expected = known.flatten();
@@ -246,7 +246,7 @@ impl Store for GitStore {
         }
         let text = said.text();
         let names = text.lines().filter_map(|line| line.split_once('\t')?.1.strip_prefix(&under)?.strip_suffix(','));
-        // Other tools may have refs of their own there.
+        // Other tools may keep refs of their own there.
         let mut keys: Vec<Key> = names.filter(|name| name.starts_with(prefix)).filter_map(Key::from_stored).collect();
         keys.sort();
         let later = keys.into_iter().filter(|key| after.is_none_or(|after| key > after));
@@ -285,20 +285,20 @@ impl Declaring for GitStore {
     }
 }
 
-/// A version as the name of a commit, if it can be one.
+/// Returns a version as the name of a commit, if it is one.
 fn commit_name(version: &Version) -> Option<&str> {
     let name = std::str::from_utf8(&version.0).ok()?;
     (name.len() == 40 && hex::decode(name).is_some()).then_some(name)
 }
 
-/// Whether a commit is the state of this very key.
+/// Whether a commit is a state of this key.
 fn is_ours(commit: &[u8], key: &Key) -> bool {
     let text = String::from_utf8_lossy(commit);
     let message = text.split_once("\n\n").map(|(_, message)| message);
     message.is_some_and(|message| message.starts_with(&format!("{LAYOUT}\n\nkey: {key}\n")))
 }
 
-/// The name and content of a commit and the content of its blob, as `cat-file --batch` writes them.
+/// Parses the name and content of a commit and the content of its blob from the output of `cat-file --batch`.
 fn two_objects(bytes: &[u8]) -> Option<(String, Vec<u8>, Vec<u8>)> {
     let (name, commit, rest) = object(bytes, "commit")?;
     let (_, value, _) = object(rest, "blob")?;
@@ -314,7 +314,7 @@ fn object<'a>(bytes: &'a [u8], kind: &str) -> Option<(String, &'a [u8], &'a [u8]
     (*found == kind).then(|| (name.to_string(), content, rest.strip_prefix(b"\n").unwrap_or(rest)))
 }
 
-/// Flushes the whole file system that a directory is on.
+/// Flushes the whole file system that contains a directory.
 #[cfg(target_os = "linux")]
 fn flush_all(directory: &Path) -> io::Result<()> {
     Ok(nix::unistd::syncfs(File::open(directory)?)?)
@@ -326,7 +326,7 @@ fn flush_all(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Where the user keeps what can be fetched again.
+/// Returns the user's cache directory.
 fn user_cache() -> Option<PathBuf> {
     let named = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || User::current().map(|user| user.home.join(".cache"));

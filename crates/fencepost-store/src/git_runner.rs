@@ -1,4 +1,4 @@
-//! Runs git: in a cleaned environment, for a limited time, with limited output, and without a password in what is shown.
+//! Runs git with a clean environment, a time limit and an output limit, and redacts passwords in its messages.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -18,21 +18,21 @@ use nix::unistd::Pid;
 
 use crate::{bare, redacted, redacted_text};
 
-/// How long the output is waited for once git has ended. A process that git left behind, such as an ssh that keeps a
-/// connection open, may hold it.
+/// How long to wait for the rest of the output after git has ended. A process that git left behind, such as an ssh that
+/// keeps a connection open, may hold the pipe.
 const LINGER: Duration = Duration::from_secs(3);
 
-/// The most bytes that are read of each output. The listing of all refs of a store is the longest answer.
+/// The most bytes read from each output stream. The listing of all refs of a store is the longest answer.
 const OUTPUT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// The lines of an answer that are shown. A server may send many more.
+/// The most lines of an answer that a message shows. A server may send many more.
 const WORDS_LINES_MAX: usize = 6;
 
-/// Lines that only say that something went wrong.
+/// Prefixes of lines that only repeat that something failed.
 const NOTHING_NEW: [&str; 2] = ["hint:", "error: failed to push some refs"];
 
-/// What a hook or an alias of git leaves in the environment of its children, and what would select another repository,
-/// other objects or another date. Configuration by environment stays: credentials are passed that way.
+/// Variables that a hook or an alias of git leaves in the environment of its children, and those that select another
+/// repository, other objects or another date. Configuration by environment stays: users pass credentials that way.
 const FOREIGN: [&str; 21] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -57,30 +57,30 @@ const FOREIGN: [&str; 21] = [
     "GIT_EDITOR",
 ];
 
-/// The password of the store, and its URL, which may hold one. Hooks, credential helpers and ssh must not see it.
+/// The store's password, and its URL, which may contain one. Hooks, credential helpers and ssh must not see them.
 const STORE_PASSWORD: &str = "FENCEPOST_STORE_PASSWORD";
 const STORE: &str = "FENCEPOST_STORE";
 
-/// Calls git in one directory.
+/// Runs git in one directory.
 #[derive(Clone)]
 pub struct GitRunner {
     directory: PathBuf,
-    /// How long one call may take, with the hooks and credential helpers that git runs.
+    /// The time limit of one call, including the hooks and credential helpers that git runs.
     limit: Duration,
-    /// Options before the subcommand.
+    /// Options that precede the subcommand.
     options: Vec<String>,
     variables: Vec<(OsString, OsString)>,
-    /// Git leads a process group, so a ctrl-C at the terminal does not reach it, and it cannot ask there.
+    /// Git leads its own process group: a ctrl-C at the terminal does not reach it, and it cannot prompt there.
     is_own_group: bool,
 }
 
-/// What git answered.
+/// The output and exit status of one call.
 #[derive(Clone, Debug)]
 pub struct GitAnswer {
     pub ok: bool,
     pub stdout: Vec<u8>,
     pub stderr: String,
-    /// Git was killed because it had not ended after this time.
+    /// Git had not ended after this time and was killed.
     pub killed_after: Option<Duration>,
 }
 
@@ -96,7 +96,7 @@ impl GitRunner {
     pub fn new(directory: &Path, limit: Duration) -> Self {
         let directory = directory.to_path_buf();
         let mut runner = Self { directory, limit, options: Vec::new(), variables: Vec::new(), is_own_group: false };
-        // A program reads the answers, and a replaced object must not stand in for another.
+        // Answers are parsed, so they are in the C locale; a replacement object must not stand in for another.
         runner = runner.with_variable("LC_ALL", "C").with_variable("GIT_NO_REPLACE_OBJECTS", "1");
         match std::env::var(STORE) {
             Ok(url) if redacted(&url) != url => runner.with_variable(STORE, bare(&url)),
@@ -115,13 +115,13 @@ impl GitRunner {
         self
     }
 
-    /// Detaches git from the terminal.
+    /// Puts git into a process group of its own, away from the terminal.
     pub fn in_own_group(mut self) -> Self {
         self.is_own_group = true;
         self
     }
 
-    /// The same in another directory.
+    /// Returns the same runner for another directory.
     pub fn elsewhere(&self, directory: &Path) -> Self {
         Self { directory: directory.to_path_buf(), ..self.clone() }
     }
@@ -130,12 +130,12 @@ impl GitRunner {
         &self.directory
     }
 
-    /// Calls git and waits for it, no longer than the limit.
+    /// Runs git and waits for it, up to the limit.
     pub fn run(&self, arguments: &[&str], input: &[u8]) -> io::Result<GitAnswer> {
         finish(self.command().args(arguments).spawn()?, input, self.limit)
     }
 
-    /// The version as git writes it, and its first two numbers.
+    /// Returns the version as git prints it, and its first two numbers.
     pub fn version(&self) -> io::Result<(String, (u32, u32))> {
         let said = self.run(&["version"], b"")?.text();
         let numbers = version(&said).unwrap_or_default();
@@ -157,7 +157,7 @@ impl GitRunner {
     }
 }
 
-/// The variables may hold a password.
+/// Leaves out the variables, which may hold a password.
 impl fmt::Debug for GitRunner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { directory, limit, is_own_group, .. } = self;
@@ -168,12 +168,12 @@ impl fmt::Debug for GitRunner {
 }
 
 impl GitAnswer {
-    /// The standard output as text.
+    /// Returns the standard output as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// The part of the error output that explains the failure, without passwords.
+    /// Returns the part of the error output that explains the failure, without passwords.
     pub fn words(&self) -> String {
         let says_more = |line: &&str| !line.is_empty() && !NOTHING_NEW.iter().any(|words| line.starts_with(words));
         let lines: Vec<&str> = self.stderr.lines().map(str::trim).filter(says_more).collect();
@@ -191,7 +191,7 @@ impl GitAnswer {
     }
 }
 
-/// What the answer to `git push --porcelain` says about each ref.
+/// Parses the lines that `git push --porcelain` prints about each ref.
 pub fn push_lines(stdout: &str) -> impl Iterator<Item = PushLine<'_>> {
     stdout.lines().filter_map(|line| {
         let mut columns = line.splitn(3, '\t');
@@ -201,7 +201,7 @@ pub fn push_lines(stdout: &str) -> impl Iterator<Item = PushLine<'_>> {
     })
 }
 
-/// Why git could not be started.
+/// Explains why git could not be started.
 pub fn cannot_run(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => "git is not installed, or not on PATH".to_string(),
@@ -220,18 +220,18 @@ enum GitProcessEvent {
     Ended,
 }
 
-/// Sends the input, reads both outputs, and kills the process with its descendants when the time is over.
+/// Sends the input, reads both outputs, and kills the process with its descendants at the time limit.
 fn finish(mut child: Child, input: &[u8], limit: Duration) -> io::Result<GitAnswer> {
     if let Some(mut pipe) = child.stdin.take().filter(|_| !input.is_empty()) {
         let input = input.to_vec();
-        // Git may end without reading; its answer is more use than the broken pipe.
+        // Git may end without reading its input; its answer says more than the broken pipe.
         thread::spawn(move || pipe.write_all(&input));
     }
     let (tell, heard) = channel();
     let stdout = collect(child.stdout.take(), tell.clone());
     let stderr = collect(child.stderr.take(), tell.clone());
     let pid = Pid::from_raw(child.id().cast_signed());
-    // The process is not reaped here, so its number stays its own.
+    // `waitid` does not reap the process here, so its pid is not reused.
     thread::spawn(move || {
         while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(Errno::EINTR) {}
         let _ = tell.send(GitProcessEvent::Ended);
@@ -257,13 +257,13 @@ fn finish(mut child: Child, input: &[u8], limit: Duration) -> io::Result<GitAnsw
     Ok(GitAnswer { ok, stdout: taken(stdout), stderr, killed_after: (!ended).then_some(limit) })
 }
 
-/// Reads an output to its end, or to the limit, on a thread. The part that has come so far can be seen at any time.
+/// Reads an output on a thread, to its end or to the limit. The caller can see the part read so far at any time.
 fn collect(from: Option<impl Read + Send + 'static>, tell: Sender<GitProcessEvent>) -> Arc<Mutex<Vec<u8>>> {
     let output = Arc::new(Mutex::new(Vec::new()));
     let shared = output.clone();
     thread::spawn(move || {
         let mut chunk = [0; 16 * 1024];
-        // Past the limit the pipe is closed, which ends git.
+        // At the limit the pipe is closed, which ends git.
         let mut from = from.map(|from| from.take(OUTPUT_BYTES_MAX));
         while let Some(from) = &mut from {
             match from.read(&mut chunk) {
@@ -278,7 +278,7 @@ fn collect(from: Option<impl Read + Send + 'static>, tell: Sender<GitProcessEven
     output
 }
 
-/// Kills a process, its descendants, and the process group that it leads. Without `/proc` the descendants are not known.
+/// Kills a process, its descendants, and the process group that it leads. Without `/proc` the descendants are unknown.
 fn end_tree(pid: Pid) {
     let mut ahead = vec![pid];
     while let Some(pid) = ahead.pop() {
@@ -287,7 +287,7 @@ fn end_tree(pid: Pid) {
         ahead.extend(children(pid));
         let _ = kill(pid, Signal::SIGKILL);
     }
-    // It is not reaped yet, so a group of this number is its own.
+    // The process is not reaped yet, so the group with this number is its own.
     let _ = killpg(pid, Signal::SIGKILL);
 }
 

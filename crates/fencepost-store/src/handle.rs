@@ -1,5 +1,5 @@
-//! The one way to open a store: its URL, its password, the check that it is the store this host knows, the canary, and
-//! what its kind declares.
+//! The one way to open a store: by its URL and password, with the check that it is the store this host knows, the
+//! canary, and the properties of its kind.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,29 +20,29 @@ pub struct StoreHandle {
     memory: Option<HostMemory>,
 }
 
-/// What became of a store that this host was told to accept.
+/// The result of accepting a store on this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acceptance {
-    /// The id that this host knew.
+    /// The id that this host remembered.
     pub known: Option<StoreId>,
-    /// The id of the store now. Without one, the first run creates it.
+    /// The id that the store has now. If it has none, the first run creates one.
     pub found: Option<StoreId>,
 }
 
 impl StoreHandle {
-    /// A handle for the store at `url`. Nothing is opened yet, and nothing is known about the store: add
+    /// Makes a handle for the store at `url`. It opens nothing, and does not know the store yet: add
     /// [`Self::remembering`] to refuse a store that was lost and recreated.
     pub fn new(url: &str, access: Access) -> Self {
         Self { url: canonical(url), access, memory: None }
     }
 
-    /// Remembers the id of the store in `memory`, and refuses one that has another id, or none.
+    /// Remembers the id of the store in `memory`, and refuses a store with another id or without one.
     pub fn remembering(mut self, memory: HostMemory) -> Self {
         self.memory = Some(memory);
         self
     }
 
-    /// The URL without its password, for people.
+    /// Returns the URL without its password, for people.
     pub fn shown(&self) -> String {
         redacted(&self.url)
     }
@@ -51,8 +51,8 @@ impl StoreHandle {
         properties(&self.url)
     }
 
-    /// Opens the store to change something in it, and creates one where this host has never used it. A store that this
-    /// host has not tried before is tried first.
+    /// Opens the store for changes, and creates it if this host has never used it. Runs the canary on a store that this
+    /// host has not tested before.
     pub fn open(&self) -> Result<Arc<dyn Store>, OpenError> {
         let Some(acquaintance) = self.acquaintance() else { return self.open_unchecked() };
         let remembered = acquaintance.recall();
@@ -65,7 +65,7 @@ impl StoreHandle {
         Ok(Arc::new(KnownStore::new(store, acquaintance, true)))
     }
 
-    /// Opens the store to look at it. Nothing is created or written, neither in the store nor in the memory of this host.
+    /// Opens the store for reading. Creates and writes nothing, neither in the store nor in the memory of this host.
     pub fn open_to_read(&self) -> Result<Arc<dyn Store>, OpenError> {
         if self.is_new()? {
             return Ok(Arc::new(MemoryStore::new()));
@@ -77,13 +77,14 @@ impl StoreHandle {
         })
     }
 
-    /// Opens the store without the check that this host knows it, and without trying it: for the suite that proves it, and
-    /// for putting a store in the place of a lost one.
+    /// Opens the store without the check that this host knows it, and without the canary: for the suite that proves it,
+    /// and for replacing a lost store.
     pub fn open_unchecked(&self) -> Result<Arc<dyn Store>, OpenError> {
         Ok(Arc::from(self.backend(false)?))
     }
 
-    /// Whether there is certainly no store yet. Fails if this host has used it before: then it is missing.
+    /// Whether there is certainly no store yet. Fails if this host has used it before, because then the store is
+    /// missing.
     pub fn is_new(&self) -> Result<bool, OpenError> {
         must_name_a_store(&self.url)?;
         if let Some(acquaintance) = self.acquaintance() {
@@ -92,7 +93,7 @@ impl StoreHandle {
         Ok(is_absent(&self.url))
     }
 
-    /// Fails unless the store is one that this host may use.
+    /// Fails unless this host may use the store.
     pub fn check(&self) -> Result<(), OpenError> {
         if self.is_new()? {
             return Ok(());
@@ -101,12 +102,12 @@ impl StoreHandle {
         Ok(KnownStore::new(self.backend(true)?, acquaintance, false).check()?)
     }
 
-    /// What the settings of the store say that cannot be proved by using it.
+    /// Returns the properties that follow from the store's settings and cannot be proved by calls.
     pub fn declared(&self) -> Result<Vec<Property>, OpenError> {
         Ok(backend(&self.url, &self.access)?.declared()?)
     }
 
-    /// The identity of the store, whether or not this host knows it.
+    /// Returns the identity of the store, whether or not this host knows it.
     pub fn identity(&self) -> Result<Option<Identity>, OpenError> {
         if is_absent(&self.url) {
             return Ok(None);
@@ -114,14 +115,14 @@ impl StoreHandle {
         Ok(identity(self.backend(true)?.as_ref())?)
     }
 
-    /// Notes that the suite has proved the store, so that its first use does not try it again.
+    /// Notes that the suite has proved the store. Its first use then skips the canary.
     pub fn note_proved(&self) {
         if let Some(acquaintance) = self.acquaintance() {
             let _ = acquaintance.note(|remembered| remembered.is_tried = true);
         }
     }
 
-    /// What [`Self::accept`] would do.
+    /// Returns what [`Self::accept`] would do.
     pub fn acceptance(&self) -> Result<Acceptance, OpenError> {
         must_name_a_store(&self.url)?;
         let known = self.acquaintance().and_then(|acquaintance| acquaintance.recall().id);
@@ -132,7 +133,7 @@ impl StoreHandle {
     pub fn accept(&self, found: Option<StoreId>) -> Result<(), OpenError> {
         let Some(acquaintance) = self.acquaintance() else { return Ok(()) };
         let kept = match found {
-            // Another server may be behind the URL now, so the canary tries it again.
+            // Another server may be behind the URL now, so the canary runs again.
             Some(id) => acquaintance.forget().and_then(|()| acquaintance.note(|remembered| remembered.id = Some(id))),
             None => acquaintance.forget(),
         };
@@ -150,7 +151,7 @@ impl StoreHandle {
         self.memory.as_ref().map(|memory| Acquaintance::of(memory, &self.url))
     }
 
-    /// The memory is written after the store was created, so it is read first.
+    /// This host writes its memory after it created the store, so the memory is read first.
     fn must_not_be_missing(&self, acquaintance: &Acquaintance) -> Result<(), StoreError> {
         let is_used = acquaintance.recall().is_used();
         if is_used && is_absent(&self.url) { Err(acquaintance.missing()) } else { Ok(()) }
@@ -164,8 +165,8 @@ impl StoreHandle {
         Ok(backend(&self.url, &access)?)
     }
 
-    /// Creates the directories of a store inside the state directory. Elsewhere they are the user's to create: a missing
-    /// one is a typing mistake or a disk that is not mounted.
+    /// Creates the directories of a store inside the state directory. Elsewhere the user creates them: a missing
+    /// directory is a typing mistake or a disk that is not mounted.
     fn make_room(&self, state: &Path) -> Result<(), StoreError> {
         let path = self.url.split_once(':').map_or("", |(_, path)| path);
         let Some(parent) = Path::new(path).parent().filter(|_| self.properties().is_path) else { return Ok(()) };

@@ -1,6 +1,6 @@
-//! What this host remembers about stores and jobs: small private files in its state directory.
+//! This host's memory of stores and jobs: small private files in its state directory.
 //!
-//! A file that is lost costs caution or patience, never a wrong grant. So nothing here waits for the disk.
+//! A lost file costs caution or waiting time, never a wrong grant. So no write here is flushed.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,7 +11,7 @@ use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The most bytes of one memory. No value that is kept here comes near it.
+/// The most bytes of one file. No value that is kept here comes near it.
 const MEMORY_BYTES_MAX: u64 = 64 * 1024;
 
 /// The memory of this host, which all its runs share.
@@ -20,32 +20,32 @@ pub struct HostMemory {
     state: PathBuf,
 }
 
-/// What is under a name.
+/// The result of looking up a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Recalled<T> {
     Nothing,
     Value(T),
-    /// There is a file, and it does not hold the value.
+    /// The file exists and does not contain the value.
     Unreadable,
 }
 
 impl HostMemory {
-    /// The memory in the state directory `state`. Nothing is created before the first [`Self::keep`].
+    /// Makes the memory in the state directory `state`. Creates nothing before the first [`Self::keep`].
     pub fn new(state: &Path) -> Self {
         Self { state: state.to_path_buf() }
     }
 
-    /// The state directory.
+    /// Returns the state directory.
     pub fn state(&self) -> &Path {
         &self.state
     }
 
-    /// The file that a name stands for.
+    /// Returns the path of the file for a name.
     pub fn path(&self, name: &str) -> PathBuf {
         self.state.join("memory").join(name)
     }
 
-    /// The value under `name`. One that cannot be read counts as forgotten.
+    /// Reads the value under `name`. A value that cannot be read counts as absent.
     pub fn recall<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         match self.look_up(name) {
             Recalled::Value(value) => Some(value),
@@ -63,8 +63,8 @@ impl HostMemory {
         }
     }
 
-    /// Keeps a value under `name`. It is written over the old one in one go: a new file and a rename cost more than the
-    /// rest of a grant.
+    /// Keeps a value under `name`. Overwrites the file in one write: a new file and a rename cost more than the rest of
+    /// a grant.
     pub fn keep<T: Serialize>(&self, name: &str, value: &T) -> io::Result<()> {
         let mut file = self.open_to_write(name)?;
         let bytes = serde_json::to_vec(value).map_err(|error| io::Error::other(error.to_string()))?;
@@ -72,7 +72,7 @@ impl HostMemory {
         if file.metadata()?.len() != bytes.len() as u64 { file.set_len(bytes.len() as u64) } else { Ok(()) }
     }
 
-    /// Removes the value under `name`. None is no error.
+    /// Removes the value under `name`. A missing value is no error.
     pub fn forget(&self, name: &str) -> io::Result<()> {
         match fs::remove_file(self.path(name)) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),

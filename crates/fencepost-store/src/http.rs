@@ -1,7 +1,7 @@
 //! A store behind HTTP. The protocol is `docs/stores/http-protocol.md`: one request per call, never repeated.
 //!
-//! A proxy, a login page or a cache may answer instead of the store. Only a response with the protocol's words and the
-//! number of this request is an answer. A swap that got anything else has an unknown fate.
+//! A proxy, a login page or a cache may answer instead of the store. Only a response with the protocol's headers and
+//! the number of this request is an answer. A swap that gets any other response has an unknown fate.
 
 mod answer;
 mod failure;
@@ -26,23 +26,23 @@ use answer::{About, HttpReply};
 use failure::HttpFailure;
 use place::HttpPlace;
 
-/// How long making a connection may take, with its TLS.
+/// The time limit for a connection, including TLS.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a whole call may take.
+/// The time limit for a whole call.
 const CALL_PATIENCE: Duration = Duration::from_secs(15);
 
-/// How long a connection may lie idle. Servers close theirs after 5 s or more, and a swap on one that is just being closed
-/// would have an unknown fate.
+/// How long a connection may be idle. Servers close theirs after 5 s or more, and a swap on a connection that is being
+/// closed would have an unknown fate.
 const IDLE_MAX: Duration = Duration::from_secs(3);
 
-/// How many may.
+/// The most idle connections that are kept.
 const IDLE_CONNECTIONS_MAX: usize = 4;
 
-/// The longest answer about one key. The limit itself must not be reached.
+/// The limit of an answer about one key. An answer of exactly this length counts as too long.
 const VALUE_ANSWER_BYTES_MAX: u64 = VALUE_BYTES_MAX as u64 + 1;
 
-/// The longest listing: [`SCAN_KEYS_MAX`] of the longest keys.
+/// The limit of a listing: [`SCAN_KEYS_MAX`] of the longest keys.
 const LISTING_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
 /// A store that any number of machines reach over HTTP.
@@ -58,7 +58,7 @@ impl fmt::Debug for HttpStore {
 }
 
 impl HttpStore {
-    /// Reads the URL. Nothing is sent before the first call.
+    /// Parses the URL. Sends nothing before the first call.
     pub fn open(url: &str, password: Option<&Secret>) -> Result<Self, OpenError> {
         let place = HttpPlace::parse(url, password)?;
         let config = agent(place.is_tls())
@@ -67,7 +67,7 @@ impl HttpStore {
             .max_idle_age(IDLE_MAX)
             .timeout_connect(Some(CONNECT_PATIENCE))
             .timeout_global(Some(CALL_PATIENCE));
-        // Without TLS a proxy would see everything, and it is not needed on the way to this machine.
+        // Without TLS a proxy would see everything, and a connection to this machine needs none.
         let config = if place.is_tls() { config } else { config.proxy(None) };
         Ok(Self { place, agent: config.build().new_agent() })
     }
@@ -107,7 +107,7 @@ impl HttpStore {
                 request.header("Content-Type", "application/octet-stream").header("Content-Length", body.len());
             self.agent.run(request.body(SendBody::from_reader(&mut rest)).map_err(unsent)?)
         };
-        // A server does nothing before it has the whole of a request, and it has not if none of the body was taken.
+        // A server acts on complete requests only, and this one is certainly incomplete if none of its body was taken.
         let is_whole = body.is_empty() || rest.len() < body.len();
         let answered = answered.map_err(|error| HttpFailure::of_transport(&error, is_whole))?;
         let (head, mut body) = answered.into_parts();
@@ -118,7 +118,7 @@ impl HttpStore {
         answer::of(&number, head.status.as_u16(), &head.headers, body)
     }
 
-    /// An answer that is none of this protocol.
+    /// Makes the failure for an answer that does not belong to this protocol.
     fn confused(&self, reply: &HttpReply) -> HttpFailure {
         HttpFailure::foreign(reply.status, "its answer does not fit what was asked")
     }
@@ -166,7 +166,7 @@ impl Store for HttpStore {
 
 impl Declaring for HttpStore {
     fn declared(&self) -> Result<Vec<Property>, StoreError> {
-        // A server that cannot be reached is an error; one that does not declare is unknown.
+        // A server that cannot be reached is an error; a server that declares nothing leaves its properties unknown.
         self.scan("", None, 0)?;
         let about = self.look("/v1/about").ok().and_then(|reply| About::parse(&reply));
         let mut declared = about.map_or_else(About::silent, About::declared);
@@ -175,12 +175,12 @@ impl Declaring for HttpStore {
     }
 }
 
-/// Whether a connection failed because the server's certificate is not valid for its name, before anything was sent.
+/// Whether a connection failed, before anything was sent, because the server's certificate is not valid for its name.
 pub fn is_bad_certificate(error: &std::io::Error) -> bool {
     failure::is_bad_certificate(error)
 }
 
-/// The settings of every HTTP client of fencepost. A redirect is not followed: neither a token nor a write goes to a place
+/// The settings of every HTTP client of fencepost. It follows no redirect: neither a token nor a write goes to a server
 /// that the user did not name.
 pub fn agent(is_tls: bool) -> ConfigBuilder<AgentScope> {
     let config = Agent::config_builder()
@@ -188,12 +188,12 @@ pub fn agent(is_tls: bool) -> ConfigBuilder<AgentScope> {
         .max_redirects(0)
         .max_redirects_will_error(false)
         .user_agent(concat!("fencepost/", env!("CARGO_PKG_VERSION")));
-    // Reading the certificates takes milliseconds.
+    // Reading the certificates takes milliseconds, so it is done for TLS only.
     if is_tls { config.tls_config(TlsConfig::builder().root_certs(system_roots()).build()) } else { config }
 }
 
-/// The certificate authorities of the system, or of `SSL_CERT_FILE` and `SSL_CERT_DIR`; without any, those that are built
-/// in.
+/// Loads the certificate authorities of the system, or of `SSL_CERT_FILE` and `SSL_CERT_DIR`; without any, those that
+/// are built in.
 fn system_roots() -> RootCerts {
     let found = rustls_native_certs::load_native_certs().certs;
     if found.is_empty() {

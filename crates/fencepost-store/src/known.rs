@@ -1,7 +1,7 @@
-//! The check that a store is the one this host has used before: a lost store is not recreated.
+//! Checks that a store is the one this host has used before: a lost store is not recreated.
 //!
-//! Every job record carries the id of its store, so a run on a store that is well costs no call for this. Where there is
-//! no record the identity of the store decides.
+//! Every job record carries the id of its store, so a run on a healthy store needs no extra call. Where there is no
+//! record, the identity of the store decides.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,8 +13,8 @@ use crate::host_memory::{HostMemory, Recalled};
 use crate::open::{bare, redacted};
 use crate::{Answer, Entry, Key, Store, StoreError, Swapped, Trouble, Version};
 
-/// What this host remembers about one store. A store is known by its URL without a password, because its id is not known
-/// before it answers.
+/// This host's memory of one store. Its key is the URL without a password, because the store's id is not known before
+/// the store answers.
 #[derive(Clone, Debug)]
 pub(crate) struct Acquaintance {
     memory: HostMemory,
@@ -24,20 +24,20 @@ pub(crate) struct Acquaintance {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoreNotes {
-    /// For people who look into the file.
+    /// For people who read the file.
     store: String,
     #[serde(default)]
     pub(crate) id: Option<StoreId>,
-    /// Its swap was tried and compares.
+    /// The canary has shown that its swap compares.
     #[serde(default)]
     pub(crate) is_tried: bool,
-    /// The store was used, and its id is not known: earlier versions kept no id.
+    /// This host has used the store and does not know its id: earlier versions kept none.
     #[serde(skip)]
     is_used: bool,
 }
 
 impl StoreNotes {
-    /// Whether this host has used the store, so it must not be created again.
+    /// Whether this host has used the store, which must then not be created again.
     pub(crate) fn is_used(&self) -> bool {
         self.is_used || self.id.is_some()
     }
@@ -58,7 +58,8 @@ impl Acquaintance {
         }
     }
 
-    /// Changes what is remembered. If it cannot be kept, the loss of the store would go unnoticed, and nothing else.
+    /// Changes this memory. If the change cannot be written, a later loss of the store would go unnoticed; nothing else
+    /// depends on it.
     pub(crate) fn note(&self, change: impl FnOnce(&mut StoreNotes)) -> std::io::Result<()> {
         let before = self.recall();
         let mut next = before.clone();
@@ -71,7 +72,7 @@ impl Acquaintance {
         self.memory.forget(&self.name)
     }
 
-    /// The error for a store that this host has used and that is missing.
+    /// Makes the error for a store that this host has used and that is missing.
     pub(crate) fn missing(&self) -> StoreError {
         let detail = format!(
             "The store {} is missing, and this host has used it before. Nothing was changed. A run that began before may \
@@ -82,7 +83,7 @@ impl Acquaintance {
         StoreError::not_done(Trouble::Unavailable, detail)
     }
 
-    /// The error for a store that answers under another id than the one this host knows, or under none.
+    /// Makes the error for a store whose id is not the one this host knows, or that has none.
     fn replaced(&self, known: StoreId, found: Option<StoreId>) -> StoreError {
         let found = found.map_or("it has no id".to_string(), |id| format!("it has the id {id}"));
         let detail = format!(
@@ -102,12 +103,12 @@ impl Acquaintance {
     }
 }
 
-/// A store that answers only while it is the one this host knows.
+/// A store that answers only while its id is the one this host knows.
 #[expect(missing_debug_implementations, reason = "a store shows nothing worth seeing")]
 pub struct KnownStore<S> {
     inner: S,
     acquaintance: Acquaintance,
-    /// An id that is seen for the first time is kept. Commands that only read keep nothing.
+    /// Whether an id that is seen for the first time is remembered. Commands that only read remember nothing.
     remembers: bool,
     checked: Mutex<Checked>,
 }
@@ -115,14 +116,14 @@ pub struct KnownStore<S> {
 #[derive(Debug)]
 struct Checked {
     id: Option<StoreId>,
-    /// The id was compared since the store was opened.
+    /// The id was compared after the store was opened.
     is_done: bool,
-    /// The identity that the call before has read. It answers a read of it that follows at once.
+    /// The identity that the previous call has read. It answers a read of the identity that follows immediately.
     identity: Option<Answer<Option<Entry>>>,
 }
 
 impl<S: Store> KnownStore<S> {
-    /// A store that is opened already. [`StoreHandle`](crate::StoreHandle) opens and checks in one step.
+    /// Wraps a store that is already open. [`StoreHandle`](crate::StoreHandle) opens and checks in one step.
     pub fn remembering(inner: S, memory: &HostMemory, url: &str) -> Self {
         Self::new(inner, Acquaintance::of(memory, url), true)
     }
@@ -144,7 +145,7 @@ impl<S: Store> KnownStore<S> {
         Ok(())
     }
 
-    /// Judges the store by what was found under a key.
+    /// Checks the store's id in the entry that was found under a key.
     fn judge_by(&self, key: &Key, entry: Option<&Entry>) -> Result<(), StoreError> {
         if *key == Key::identity() {
             return self.judge(entry);
@@ -160,8 +161,8 @@ impl<S: Store> KnownStore<S> {
         }
     }
 
-    /// Compares the id in an identity or a record with the one that is known. A value that cannot be read is left to its
-    /// reader, which says so.
+    /// Compares the id in an identity or a record with the remembered one. Ignores a value that cannot be decoded: the
+    /// caller that decodes it reports the error.
     fn judge(&self, entry: Option<&Entry>) -> Result<(), StoreError> {
         let found = match entry.map(|entry| id_in(&entry.bytes)) {
             Some(None) => return Ok(()),
@@ -225,7 +226,7 @@ impl<S: Store> Store for KnownStore<S> {
     }
 }
 
-/// The id of the store in an identity or a job's record.
+/// Extracts the id of the store from an identity or a job's record.
 fn id_in(bytes: &[u8]) -> Option<StoreId> {
     #[derive(Deserialize)]
     struct Stored {
@@ -234,7 +235,7 @@ fn id_in(bytes: &[u8]) -> Option<StoreId> {
     serde_json::from_slice::<Stored>(bytes).ok().map(|stored| stored.store)
 }
 
-/// The identity of a store, if it has one.
+/// Reads the identity of a store, if it has one.
 pub(crate) fn identity(store: &dyn Store) -> Result<Option<Identity>, StoreError> {
     let Some(entry) = store.read(&Key::identity())?.value else { return Ok(None) };
     let decoded = fencepost_core::record::decode(&entry.bytes);
@@ -262,7 +263,7 @@ mod tests {
         Key::from_stored("job/a").unwrap()
     }
 
-    /// The store of a host that has used the one with the id 1, opened on another.
+    /// A host that has used the store with the id 1.
     fn host_of_one() -> (tempfile::TempDir, HostMemory) {
         let directory = tempfile::tempdir().unwrap();
         let memory = HostMemory::new(directory.path());

@@ -1,7 +1,7 @@
 //! The stores of fencepost: a linearizable register per key, and the suite that proves it.
 //!
-//! A store has three methods and no opinions. It does not know what a lease is, never repeats a call by itself, and
-//! says of a call that failed whether it may have happened.
+//! A store has three methods and no policy. It does not know what a lease is, never repeats a call by itself, and
+//! reports of a failed call whether it may have taken effect.
 
 mod access;
 pub mod conformance;
@@ -59,18 +59,18 @@ pub const SCAN_KEYS_MAX: usize = 1000;
 ///
 /// All methods block. Each may be called from several threads at once, and a call that hangs hangs only its caller.
 pub trait Store: Send + Sync {
-    /// What stands under `key` now. Linearizable: it sees every swap that was won before the call began.
+    /// Reads the entry under `key`. Linearizable: it sees every swap that was won before the call began.
     fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError>;
 
-    /// Replaces what stands under `key` if its version is `expected` (`None`: if there is nothing). A `new` of `None`
+    /// Replaces the entry under `key` if its version is `expected` (`None`: if there is no entry). A `new` of `None`
     /// removes it.
     ///
-    /// Linearizable, durable when it answers, and tried exactly once. Of any number of swaps that expect one state at
-    /// most one is won. A value longer than [`VALUE_BYTES_MAX`] is refused and changes nothing.
+    /// Linearizable, durable when it answers, and tried exactly once. Of any number of swaps that expect the same state
+    /// at most one is won. A value longer than [`VALUE_BYTES_MAX`] is refused and changes nothing.
     fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError>;
 
-    /// Keys that begin with `prefix`, in ascending order, after `after`, at most `limit` and at most
-    /// [`SCAN_KEYS_MAX`]. It may lag behind: no decision rests on it.
+    /// Lists keys that begin with `prefix`, in ascending order, after `after`, at most `limit` and at most
+    /// [`SCAN_KEYS_MAX`]. The list may lag behind: no decision depends on it.
     fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError>;
 }
 
@@ -101,7 +101,8 @@ macro_rules! forward {
 forward!(Box);
 forward!(Arc);
 
-/// Refuses what no store may take. Every store calls it first in `swap`, so that the limits are the same everywhere.
+/// Refuses keys and values that no store accepts. Every store calls it first in `swap`, which makes the limits the same
+/// everywhere.
 fn refuse_unsound(key: &Key, new: Option<&[u8]>) -> Result<(), StoreError> {
     let bytes = new.map_or(0, <[u8]>::len);
     if bytes > VALUE_BYTES_MAX {
@@ -116,7 +117,7 @@ fn refuse_unsound(key: &Key, new: Option<&[u8]>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Random, because a counter would start again when a key is removed and the database restored.
+/// A random version, because a counter would start again when a key is removed or the database restored.
 #[allow(dead_code, reason = "the store in memory alone has no use for it")]
 fn fresh_version() -> Result<Version, StoreError> {
     let mut bytes = vec![0; 16];

@@ -1,4 +1,4 @@
-//! From a URL to a store: the only list of backends.
+//! Opens a store by its URL: the only list of backends.
 
 /// The backends, each in a file of its own beside this one.
 #[path = "."]
@@ -26,30 +26,30 @@ use thiserror::Error;
 use crate::file_system::shared_file_system;
 use crate::{Access, Declaring, StoreError};
 
-/// Why there is no store.
+/// Why a store could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum OpenError {
-    /// The URL itself is wrong, and will be tomorrow.
+    /// The URL itself is wrong; trying again does not help.
     #[error("{0}")]
     Usage(String),
-    /// The URL is right and the store failed.
+    /// The URL is valid, and the store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// What a kind of store declares about itself, before it is opened.
+/// The properties that a kind of store declares before it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Properties {
-    /// It is a file of this host: a call ends within seconds, and fencepost's own tests prove its swap.
+    /// The store is a file of this host: a call ends within seconds, and fencepost's own tests prove its swap.
     pub is_embedded: bool,
-    /// It is a path in the file system, which has no password.
+    /// The store is a path in the file system, which has no password.
     pub is_path: bool,
     /// The shortest time-to-live that makes sense: a store that takes seconds for a swap, or that limits how often it is
     /// called, does not serve short leases.
     pub minimum_ttl: Duration,
 }
 
-/// What the store that `url` names declares. An unknown kind declares nothing.
+/// Returns the properties of the store that `url` names. An unknown kind has the defaults.
 pub fn properties(url: &str) -> Properties {
     let known = split(url).and_then(|(name, rest)| Some((scheme_of(name)?, rest)));
     Properties {
@@ -59,7 +59,7 @@ pub fn properties(url: &str) -> Properties {
     }
 }
 
-/// The URL with the name that fencepost uses for its scheme: `postgresql://` is `postgres://`.
+/// Returns the URL with the name that fencepost uses for its scheme: `postgresql://` is `postgres://`.
 pub fn canonical(url: &str) -> String {
     match split(url).and_then(|(name, rest)| Some((name, scheme_of(name)?.name, rest))) {
         Some((typed, name, rest)) if typed != name => format!("{name}:{rest}"),
@@ -67,7 +67,7 @@ pub fn canonical(url: &str) -> String {
     }
 }
 
-/// The canonical URL with a path that is absolute, if the rest of the URL is a path: a child that changes its working
+/// Returns the canonical URL with an absolute path, if the rest of the URL is a path: a child that changes its working
 /// directory finds the same store.
 pub fn absolute(url: &str, directory: &Path) -> String {
     let url = canonical(url);
@@ -82,12 +82,12 @@ pub fn absolute(url: &str, directory: &Path) -> String {
     whole.unwrap_or(url)
 }
 
-/// Says what is wrong with a URL that names no kind of store. None is opened.
+/// Explains a URL that names no kind of store. Opens nothing.
 pub fn must_name_a_store(url: &str) -> Result<(), OpenError> {
     kind(url).map(|_| ())
 }
 
-/// The kind of store that a URL names, and the part of the URL behind the scheme.
+/// Returns the kind of store that a URL names, and the part of the URL behind the scheme.
 fn kind(url: &str) -> Result<(&'static Scheme, &str), OpenError> {
     let (scheme, rest) = split(url).ok_or_else(|| OpenError::Usage(without_scheme(url)))?;
     Ok((scheme_of(scheme).ok_or_else(|| OpenError::Usage(unknown_scheme(url, scheme)))?, rest))
@@ -130,7 +130,7 @@ pub(crate) fn backend(url: &str, access: &Access) -> Result<Box<dyn Declaring>, 
     }
 }
 
-/// The URL without its password, for people. In doubt too much is left out, never too little.
+/// Returns the URL without its password, for people. In doubt it hides too much, never too little.
 pub fn redacted(url: &str) -> String {
     let Some((scheme, rest)) = split(url) else {
         return if scp_like(url).is_some_and(|(user, ..)| user == "git") {
@@ -149,7 +149,7 @@ pub fn redacted(url: &str) -> String {
     format!("{scheme}:{slashes}{}", hidden(rest, names_user))
 }
 
-/// The URL with no password at all, not even a hint of one: for a process that is to find its own.
+/// Returns the URL without a password and without a placeholder for one: for a process that finds its own password.
 pub fn bare(url: &str) -> String {
     let shown = redacted(url);
     if shown == url {
@@ -161,7 +161,7 @@ pub fn bare(url: &str) -> String {
     if kept.is_empty() { place.to_string() } else { format!("{place}?{}", kept.join("&")) }
 }
 
-/// Whether there is certainly no store yet, so opening it would create one.
+/// Whether there is certainly no store yet: opening it would create one.
 pub(crate) fn is_absent(url: &str) -> bool {
     kind(url).is_ok_and(|(scheme, rest)| (scheme.is_absent)(Path::new(rest)))
 }
@@ -173,10 +173,11 @@ fn is_absent_or_empty(path: &Path) -> bool {
     }
 }
 
-/// How the names of files begin that a `dir` store has not finished writing.
+/// The prefix of files that a `dir` store has not finished writing.
 pub(crate) const DRAFT: &str = "t-";
 
-/// A directory in which the creation of a store was cut short is as good as empty.
+/// Whether a path is absent or an empty directory. A directory in which the creation of a store was cut short counts as
+/// empty.
 fn is_absent_or_empty_directory(path: &Path) -> bool {
     let is_draft = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(DRAFT);
     match std::fs::read_dir(path) {
@@ -188,7 +189,7 @@ fn is_absent_or_empty_directory(path: &Path) -> bool {
 /// A kind of store: the one place where its properties are declared.
 struct Scheme {
     name: &'static str,
-    /// Another name for it.
+    /// Another name of the scheme.
     alias: Option<&'static str>,
     example: &'static str,
     built_in: bool,
@@ -197,7 +198,7 @@ struct Scheme {
     is_path: bool,
     /// In `user:password@` the part before the colon is a user's name. Elsewhere it may be a token.
     names_user: bool,
-    /// By the part of the URL behind the scheme.
+    /// Computes the minimum from the part of the URL behind the scheme.
     minimum_ttl: fn(&str) -> Duration,
     is_absent: fn(&Path) -> bool,
 }
@@ -247,10 +248,10 @@ const SCHEMES: &[Scheme] = &[
     scheme("https", "https://fencepost.example.workers.dev", cfg!(feature = "http")),
 ];
 
-/// The clients of a file server may show a listing that is a minute old.
+/// Clients of a file server may show a listing that is a minute old.
 const FILE_SERVER_TTL_MIN: Duration = Duration::from_secs(180);
 
-/// A push takes seconds, and a host does not take one every minute for ever.
+/// A push takes seconds, and a git host does not accept one every minute for ever.
 const GIT_TTL_MIN: Duration = Duration::from_secs(600);
 
 fn is_shared(path: &str) -> bool {
@@ -258,7 +259,7 @@ fn is_shared(path: &str) -> bool {
     nearest.is_some_and(|directory| shared_file_system(directory).is_ok_and(|kind| kind.is_some()))
 }
 
-/// The schemes of the stores that are compiled in.
+/// Lists the schemes of the stores that are compiled in.
 pub fn schemes() -> impl Iterator<Item = &'static str> {
     built_in().map(|known| known.name)
 }
@@ -267,7 +268,7 @@ fn built_in() -> impl Iterator<Item = &'static Scheme> {
     SCHEMES.iter().filter(|known| known.built_in)
 }
 
-/// The scheme and what follows its colon. A path or a single letter in front of the colon is no scheme.
+/// Splits a URL into its scheme and the text behind the colon. A path or a single letter before the colon is no scheme.
 fn split(url: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = url.split_once(':')?;
     let sound = scheme.len() > 1 && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-._".contains(&b));
@@ -293,7 +294,7 @@ fn sqlite_path(rest: &str) -> Result<&Path, String> {
     Ok(Path::new(rest))
 }
 
-/// The parts of `user@host:path`, as git and scp write it.
+/// Splits `user@host:path`, the form that git and scp accept.
 fn scp_like(url: &str) -> Option<(&str, &str, &str)> {
     let (user, rest) = url.split_once('@')?;
     let (host, path) = rest.split_once(':')?;
@@ -335,11 +336,11 @@ fn unknown_scheme(url: &str, scheme: &str) -> String {
     format!("{:?} names no kind of store that fencepost knows: {hint}", redacted(url))
 }
 
-/// Hides the passwords in the part of a URL behind its slashes. A password may hold any sign, also `@`, `/` and `?`, so
-/// everything before the last `@` counts as part of it.
+/// Hides the passwords in the part of a URL behind its slashes. A password may contain any character, also `@`, `/` and
+/// `?`, so everything before the last `@` counts as part of it.
 fn hidden(rest: &str, names_user: bool) -> String {
     let Some((before, after)) = rest.rsplit_once('@') else { return hidden_values(rest) };
-    // The `@` may stand in the value of an option, which then goes on behind it.
+    // The `@` may be part of an option's value, which then continues behind it.
     let ends_in_secret =
         before.contains('?') && before.rsplit(['?', '&']).next().is_some_and(|pair| hidden_value(pair) != pair);
     let after = match after.split_once('&') {
@@ -355,7 +356,7 @@ fn hidden(rest: &str, names_user: bool) -> String {
     format!("{before}@{after}")
 }
 
-/// Hides the values of options that are named like a secret.
+/// Hides the values of options whose names suggest a secret.
 fn hidden_values(text: &str) -> String {
     text.split_inclusive(['?', '&'])
         .map(|part| {

@@ -1,8 +1,8 @@
-//! Percent-encoding, as URLs and headers need it.
+//! Percent-encoding for URLs and headers.
 
 use std::fmt::Write as _;
 
-/// Writes every byte that is not `plain` as `%` and two upper-case digits.
+/// Encodes every byte that is not `plain` as `%` and two upper-case hexadecimal digits.
 pub fn encode(text: &str, plain: impl Fn(u8) -> bool) -> String {
     text.bytes().fold(String::with_capacity(text.len()), |mut out, byte| {
         if plain(byte) {
@@ -14,18 +14,18 @@ pub fn encode(text: &str, plain: impl Fn(u8) -> bool) -> String {
     })
 }
 
-/// Reads percent-encoded text. A `%` without two digits behind it, and bytes that are not UTF-8, are an error.
+/// Decodes percent-encoded text. A `%` without two digits behind it, and bytes that are not UTF-8, are an error.
 pub fn decode(text: &str) -> Option<String> {
     let (bytes, is_sound) = decoded(text);
     String::from_utf8(bytes).ok().filter(|_| is_sound)
 }
 
-/// Reads text that people write by hand: a `%` without two digits behind it stands for itself.
+/// Decodes text that people type: a `%` without two digits behind it stands for itself.
 pub fn decode_leniently(text: &str) -> String {
     String::from_utf8_lossy(&decoded(text).0).into_owned()
 }
 
-/// The bytes, and whether two digits stood behind every `%`.
+/// Returns the decoded bytes, and whether two digits followed every `%`.
 fn decoded(text: &str) -> (Vec<u8>, bool) {
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();

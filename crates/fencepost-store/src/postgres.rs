@@ -1,13 +1,13 @@
 //! PostgreSQL: one table, and one round trip per call.
 //!
-//! A call is one message of the simple query protocol that holds several statements. The server runs them as one
-//! transaction, so that limits on time are set for this call alone and nothing is left in the session: a pooler in
-//! transaction mode does no harm. Under `READ COMMITTED` each statement sees what was committed before it began, so that
-//! the last one, which reports what stands there, sees what the swap before it waited for.
+//! A call is one message of the simple query protocol that contains several statements. The server runs them as one
+//! transaction: time limits apply to this call alone, and nothing stays set in the session, which makes a pooler in
+//! transaction mode safe. Under `READ COMMITTED` each statement sees everything that was committed before it began. The
+//! last statement, which reports the current entry, therefore sees the changes that the swap before it waited for.
 //!
-//! The clock is the server's `clock_timestamp()`, in one era for ever. After a failover the new server's clock is compared
-//! with what the old one's said: one that is behind ends a lease later, never earlier, and one that is ahead is what the
-//! fence is for. An era of its own for each server would end every lease at once.
+//! The clock is the server's `clock_timestamp()`, in one era for ever. After a failover the new server's clock is
+//! compared with readings of the old one's: a clock that is behind ends a lease later, never earlier, and the fence
+//! protects against one that is ahead. A separate era for each server would end every lease at once.
 
 mod connection;
 mod failure;
@@ -30,10 +30,11 @@ use connection::PostgresConnection;
 use failure::{Making, PostgresFailure};
 use text::{bytes, from_hex, identifier, literal};
 
-/// How long the server itself tries. It gives up before its client does, and what it gave up is certainly not done.
+/// The server's own time limit. The server gives up before its client does, and then has certainly changed nothing.
 const SERVER_PATIENCE_MS: u64 = 8_000;
 
-/// What stands under the empty key, which is no key of ours. A table that lost it was emptied, not made just now.
+/// The value under the empty key, which fencepost uses for nothing else. A table without it was emptied, not just
+/// created.
 const LAYOUT: &str = "fencepost store, layout 1";
 
 const TABLE: &str = "fencepost_entries";
@@ -44,12 +45,12 @@ pub struct PostgresStore {
     server: PostgresServer,
     own: Own,
     idle: Pool<PostgresConnection>,
-    /// Makes the table where there is none.
+    /// Creates a missing table.
     makes_table: bool,
 }
 
 impl PostgresStore {
-    /// Reads the URL. Nothing is sent before the first call.
+    /// Parses the URL. Sends nothing before the first call.
     pub fn open(url: &str, password: Option<&Secret>) -> Result<Self, OpenError> {
         let (url, own) = split_own(url).map_err(|text| usage(&text))?;
         let server = PostgresServer::parse(&url, password).map_err(|text| usage(&text))?;
@@ -57,18 +58,18 @@ impl PostgresStore {
         Ok(Self { server, own, idle: Pool::new(), makes_table: true })
     }
 
-    /// Makes no table: without one, reads find nothing and swaps fail. A role that may only read is enough to read.
+    /// Creates no table: if it is missing, reads find nothing and swaps fail. A role that may only read can read.
     pub fn without_making(self) -> Self {
         Self { makes_table: false, ..self }
     }
 
-    /// The table's name as it stands in a statement.
+    /// Returns the table's name, quoted for a statement.
     fn table(&self) -> String {
         format!("{}.{TABLE}", identifier(&self.own.schema))
     }
 
-    /// What lets a swap happen at all. It is asked in the swap's own statement, because a server may be promoted,
-    /// demoted or reconfigured at any time.
+    /// Returns the condition under which a swap may happen at all. The swap's own statement checks it, because a server
+    /// may be promoted, demoted or reconfigured at any time.
     fn is_sound(&self) -> String {
         let flushes = if self.own.is_flushed_elsewhere { "true" } else { "current_setting('fsync') = 'on'" };
         format!(
@@ -79,8 +80,8 @@ impl PostgresStore {
         )
     }
 
-    /// The statement that says how things are: the columns of [`ServerAndKey`]. It also reads the clock, after any lock that a
-    /// statement before it has waited for.
+    /// Returns the statement that reports the columns of [`ServerAndKey`]. It also reads the clock, after any lock that
+    /// an earlier statement has waited for.
     fn state(&self, key: &str) -> String {
         let table = self.table();
         format!(
@@ -90,14 +91,14 @@ impl PostgresStore {
         )
     }
 
-    /// The statement that swaps, if there is anything to do.
+    /// Returns the statement that swaps, if there is anything to change.
     fn change(&self, key: &Key, expected: Option<&Version>, new: Option<(&Version, &[u8])>) -> Option<String> {
         let (table, sound, key) = (self.table(), self.is_sound(), literal(key.as_str()));
         let is_expected = |version: &Version| format!("key = {key} AND version = {} AND {sound}", bytes(&version.0));
         Some(match (expected, new) {
             (None, None) => return None,
-            // Where the key is there its row is locked though nothing is done to it, so that it is still there when it
-            // is reported.
+            // If the key exists, the statement locks its row without changing it: the row still exists when it is
+            // reported.
             (None, Some((version, value))) => format!(
                 "INSERT INTO {table} AS e (key, version, value) SELECT {key}, {}, {} WHERE {sound} \
                  ON CONFLICT (key) DO UPDATE SET key = e.key WHERE false",
@@ -114,8 +115,8 @@ impl PostgresStore {
         })
     }
 
-    /// Sends a call that changes nothing. It may be sent twice, and is where a connection turned out to be dead. `None` if
-    /// there is no table and none is made.
+    /// Sends a call that changes nothing. Sends it again if an idle connection turned out to be dead. `None` if there
+    /// is no table and none is created.
     fn look(&self, statement: &str) -> Result<Option<Vec<SimpleQueryMessage>>, StoreError> {
         let message = format!("{}{statement}", limits());
         let answer = match self.send(&message) {
@@ -127,7 +128,7 @@ impl PostgresStore {
         answer.map(Some).map_err(|failure| failure.of_read(self))
     }
 
-    /// Sends a swap, once. One that found no table did nothing, and has not been tried yet.
+    /// Sends a swap, once. A swap that found no table did nothing, and counts as not sent.
     fn tell(&self, statement: &str) -> Result<Vec<SimpleQueryMessage>, StoreError> {
         let message = format!("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {}{statement}", limits());
         let answer = match self.send(&message) {
@@ -150,7 +151,7 @@ impl PostgresStore {
         Ok(answer)
     }
 
-    /// Makes the table. Of several that come at once one makes it and the others find it made.
+    /// Creates the table. Of several processes at once one creates it, and the others find it.
     fn make_table(&self) -> Result<(), PostgresFailure> {
         let message = format!("{}SELECT pg_advisory_xact_lock(7310593858020254323); {}", limits(), self.making(false));
         self.send(&message).map(|_| ()).map_err(|failure| match failure {
@@ -159,13 +160,13 @@ impl PostgresStore {
         })
     }
 
-    /// The statements that create the table; with `by_hand`, as an administrator would run them.
+    /// Returns the statements that create the table; with `by_hand`, in the form that an administrator runs.
     fn making(&self, by_hand: bool) -> String {
         let (schema, table) = (identifier(&self.own.schema), self.table());
         let make_schema = if by_hand {
             format!("CREATE SCHEMA IF NOT EXISTS {schema};\n")
         } else {
-            // Asking for a schema that is there needs the right to make one.
+            // `CREATE SCHEMA IF NOT EXISTS` needs the right to create one even if the schema exists.
             let create = literal(&format!("CREATE SCHEMA {schema}"));
             format!(
                 "DO $$BEGIN IF to_regnamespace({}) IS NULL THEN EXECUTE {create}; END IF; END$$;\n",
@@ -187,7 +188,7 @@ impl PostgresStore {
         statements
     }
 
-    /// What the last statement reported, if the server may be trusted with it.
+    /// Returns the report of the last statement, if the server is fit to hold leases.
     fn checked(&self, messages: &[SimpleQueryMessage]) -> Result<ServerAndKey, StoreError> {
         let row = rows(messages).last().ok_or_else(|| self.foreign("it gave no answer"))?;
         let state = ServerAndKey::of(row).ok_or_else(|| self.foreign("its answer was not understood"))?;
@@ -220,7 +221,7 @@ impl Store for PostgresStore {
             StoreError { fate, ..self.foreign("its answer was not understood") }
         })?;
         if changed {
-            // It was asked whether the server is fit in the very statement that changed the row.
+            // The statement that changed the row has checked that the server is fit.
             return Ok(Answer { value: Swapped::Won(version), clock: Some(state.clock) });
         }
         self.refuse_unfit(&state)?;
@@ -229,7 +230,7 @@ impl Store for PostgresStore {
 
     fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
         let (table, prefix) = (self.table(), literal(prefix));
-        // Keys are ASCII, so that the greatest character of all bounds those with a prefix from above.
+        // Keys are ASCII, so the greatest character bounds the keys with a prefix from above.
         let statement = format!(
             "{}; SELECT key FROM {table} WHERE key > {} AND key >= {prefix} AND key < {prefix} || chr(1114111) \
              ORDER BY key LIMIT {}",
@@ -299,7 +300,7 @@ impl Declaring for PostgresStore {
 const FACTS: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint, pg_is_in_recovery(), \
                      current_setting('synchronous_commit'), current_setting('fsync')";
 
-/// How the server and the key were.
+/// The state of the server and the key.
 struct ServerAndKey {
     clock: StoreClock,
     in_recovery: bool,
@@ -330,7 +331,7 @@ impl ServerAndKey {
     }
 }
 
-/// Limits for this call alone.
+/// Sets the limits for this call alone.
 fn limits() -> String {
     format!("SET LOCAL statement_timeout = {SERVER_PATIENCE_MS}; ")
 }
@@ -342,7 +343,7 @@ fn rows(messages: &[SimpleQueryMessage]) -> impl DoubleEndedIterator<Item = &Sim
     })
 }
 
-/// How many rows the swap changed: that of the last statement but one.
+/// Returns how many rows the swap changed, from the last statement but one.
 fn changed_rows(messages: &[SimpleQueryMessage]) -> u64 {
     let mut counts = messages.iter().rev().filter_map(|message| match message {
         SimpleQueryMessage::CommandComplete(count) => Some(*count),
@@ -351,15 +352,15 @@ fn changed_rows(messages: &[SimpleQueryMessage]) -> u64 {
     counts.nth(1).unwrap_or(0)
 }
 
-/// What the URL says that the driver does not know.
+/// The parameters of the URL that the driver does not know.
 #[derive(Debug, PartialEq, Eq)]
 struct Own {
     schema: String,
-    /// The service keeps its log on other machines, and therefore does not flush it here.
+    /// The service keeps its log on other machines, and therefore does not flush it on this one.
     is_flushed_elsewhere: bool,
 }
 
-/// Takes our own parameters out of the URL. What is no plain name of a schema is refused.
+/// Takes fencepost's own parameters out of the URL. Refuses a schema that is no plain name.
 fn split_own(url: &str) -> Result<(String, Own), String> {
     let (place, query) = url.split_once('?').unwrap_or((url, ""));
     let mut own = Own { schema: "public".to_string(), is_flushed_elsewhere: false };

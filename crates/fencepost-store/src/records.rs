@@ -1,4 +1,4 @@
-//! Reads and decodes what a store holds of a job: its record, its skip counters, its history.
+//! Reads and decodes the entries of a job: its record, its skip counters, its history.
 
 use std::sync::Arc;
 
@@ -26,28 +26,28 @@ impl From<HistoryError> for StoreError {
     }
 }
 
-/// A job's record and the store's clock when it was read.
+/// Reads a job's record, with the store's clock at that moment.
 pub fn look(store: &dyn Store, job: &Job) -> Result<(Option<Record>, Option<StoreClock>), StoreError> {
     let answer = store.read(&Key::job(job))?;
     let known = answer.value.map(|entry| Known::of(entry, job)).transpose()?;
     Ok((known.map(|known| Arc::unwrap_or_clone(known.record)), answer.clock))
 }
 
-/// The counters of a job's skipped triggers.
+/// Reads the counters of a job's skipped triggers.
 pub fn skips(store: &dyn Store, job: &Job) -> Result<Option<Skips>, StoreError> {
     let entry = store.read(&Key::skips(job))?.value;
     entry.map(|entry| decode(&entry.bytes).map_err(|why| unreadable(&format!("the skips of {job}"), &why))).transpose()
 }
 
-/// All attempts of a slot that its job's record has evicted, oldest first.
+/// Reads all attempts of a slot that its job's record has evicted, oldest first.
 pub fn history(store: &dyn Store, job: &Job, slot: Wall) -> Result<Vec<Outcome>, HistoryError> {
     let mut attempts: Vec<_> = pages(store, job, slot)?.into_iter().flat_map(|page| page.attempts).collect();
-    // The pages are not in the order of attempts: an attempt that is already on a full page does not go to the next one.
+    // The pages are not ordered by attempt: an attempt that a full page already holds does not go to the next one.
     attempts.sort_by_key(Outcome::attempt);
     Ok(attempts)
 }
 
-/// The evicted attempts of a slot, and the full text of those that the record holds in short.
+/// Reads the evicted attempts of a slot, and the full text of those that the record holds abbreviated.
 pub fn history_and_details(store: &dyn Store, record: &Record, slot: Wall) -> Result<Vec<Outcome>, HistoryError> {
     let known: Vec<&Outcome> = record.ledger.ring.iter().chain(&record.ledger.last_ok).collect();
     let is_known = |detail: &Outcome| {
@@ -62,7 +62,7 @@ pub fn history_and_details(store: &dyn Store, record: &Record, slot: Wall) -> Re
     Ok(all)
 }
 
-/// The full text of an attempt that its job's record holds in short, if the history has it.
+/// Reads the full text of an attempt that its job's record holds abbreviated, if the history has it.
 pub fn details(store: &dyn Store, job: &Job, short: &Outcome) -> Result<Option<Outcome>, HistoryError> {
     let pages = pages(store, job, short.slot)?;
     let mut all = pages.into_iter().flat_map(|page| page.details.into_iter().chain(page.attempts));

@@ -1,7 +1,7 @@
-//! Redis: one script per call, sent whole each time, so that a call is one round trip and nothing has to be installed.
+//! Redis: one script per call, sent whole each time: a call is one round trip, and nothing has to be installed.
 //!
-//! Every key begins with the same tag, `{fencepost}`: in a cluster all of them live on one node, which is what lets one
-//! script keep the entries and their sorted index together. No key ever expires.
+//! Every key begins with the same tag, `{fencepost}`: in a cluster all of them are on one node, which lets one script
+//! keep the entries and their sorted index together. No key ever expires.
 
 mod connection;
 mod failure;
@@ -25,13 +25,13 @@ use crate::{
 };
 use failure::RedisFailure;
 
-/// How long making a connection may take.
+/// The time limit for a connection.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long an answer may take. A call therefore ends after 15 s at most.
+/// The time limit for an answer. A call therefore ends after 15 s at most.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A connection is waited for in steps: a process that is stopped (ctrl-Z) loses one of them, not the whole wait.
+/// Waiting for a connection is done in steps: a process that is stopped (ctrl-Z) loses one step, not the whole wait.
 const CONNECT_STEP: Duration = Duration::from_millis(100);
 
 /// More bytes than the longest version or key has.
@@ -45,8 +45,7 @@ const ENTRY_PREFIX: &str = "{fencepost}:entry:";
 /// A key that never exists.
 const NOTHING_KEY: &str = "{fencepost}:nothing";
 
-/// What every script begins with: it refuses a replica, also one that may be written to, and what is not a store of this
-/// layout.
+/// The beginning of every script: it refuses a replica, also a writable one, and data of another layout.
 const PRELUDE: &str = "
 local layout_key, index, nothing, entry = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local info = redis.pcall('INFO', 'replication')
@@ -57,24 +56,24 @@ if not layout and redis.call('EXISTS', index) == 1 then return {'layout', ''} en
 local time = redis.call('TIME')
 ";
 
-/// An entry that is listed and not there was thrown away by the server, and must not be taken for one that never was.
-/// One that is longer than any that fencepost writes is not sent.
+/// The server has evicted an entry that the index lists and that is missing: it must not count as one that never
+/// existed. An entry longer than fencepost writes is not sent.
 const FIND: &str = "
 local found = redis.call('HMGET', entry, 'version', 'value')
 if not found[1] and redis.call('ZSCORE', index, ARGV[2]) then return {'evicted'} end
 if #(found[1] or '') > NAME_BYTES_MAX or #(found[2] or '') > VALUE_BYTES_MAX then return {'oversized', ARGV[2]} end
 ";
 
-/// What every script does that would otherwise change nothing. Removing what does not exist changes nothing either, but
-/// is refused by a replica, also to those who may not ask `INFO`. A script that goes on to write must not do it: after a
-/// first write the server no longer minds that its memory is full.
+/// Run by every script that would otherwise change nothing. Removing a missing key changes nothing, but a replica
+/// refuses it, also to users who may not call `INFO`. A script that goes on to write must not run it: after a first
+/// write the server no longer checks its memory limit.
 const WRITABLE: &str = "
 redis.call('DEL', nothing)
 ";
 
 const READ: &str = "return {'state', time[1], time[2], found[1], found[2]}";
 
-/// Everything that can fail is done before anything is changed.
+/// The script does everything that can fail before it changes anything.
 const SWAP: &str = "
 if (found[1] and '=' .. found[1] or '') ~= ARGV[3] then
   redis.call('DEL', nothing)
@@ -107,7 +106,7 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Reads the URL. Nothing is sent before the first call.
+    /// Parses the URL. Sends nothing before the first call.
     pub fn open(url: &str, password: Option<&Secret>) -> Result<Self, OpenError> {
         let server = RedisServer::parse(url, password)
             .map_err(|text| OpenError::Usage(format!("The URL of the store: {text}")))?;
@@ -127,7 +126,7 @@ impl RedisStore {
                 Ok(value)
             }
             Err(error) if error.code().is_some() => {
-                // It answered, so that the connection is sound.
+                // The server answered, so the connection can be used again.
                 self.idle.give_back(connection);
                 Err(RedisFailure::Said(error))
             }
@@ -135,8 +134,8 @@ impl RedisStore {
         }
     }
 
-    /// Connects in a thread with a time limit: name lookup has no limit of its own, and each address found is tried for
-    /// the whole time.
+    /// Connects in a thread with a time limit: name lookup has none of its own, and each address is tried for the whole
+    /// time.
     fn connect(&self) -> Result<RedisConnection, RedisFailure> {
         let (sender, receiver) = channel();
         let server = self.server.clone();
@@ -163,8 +162,8 @@ impl RedisStore {
         }
     }
 
-    /// What a script said, if the server may be trusted with it. An answer that no script of ours gives says nothing
-    /// about what came of it: that is the fate `otherwise`.
+    /// Parses the reply of a script, if the server is fit to hold leases. An answer that no script gives leaves the
+    /// result of the call open: that is the fate `otherwise`.
     fn checked(&self, answer: Value, otherwise: Fate) -> Result<ScriptReply, StoreError> {
         let garbled = || StoreError { fate: otherwise, ..self.foreign("its answer was not understood") };
         let Value::Array(parts) = answer else { return Err(garbled()) };
@@ -208,7 +207,7 @@ impl Store for RedisStore {
             _ => format!("[{prefix}"),
         };
         let mut command = script(&[PRELUDE, WRITABLE, SCAN], None);
-        // Keys are ASCII, so that the greatest byte of all bounds those with a prefix from above.
+        // Keys are ASCII, so the greatest byte bounds the keys with a prefix from above.
         command.arg(least).arg([b"(", prefix.as_bytes(), b"\xff"].concat()).arg(limit.min(SCAN_KEYS_MAX));
         let said = self.checked(self.look(&command).map_err(|failure| failure.of_read(self))?, Fate::NotDone)?;
         let texts = said.rest.into_iter().next().and_then(|keys| Vec::<String>::from_redis_value(keys).ok());
@@ -226,7 +225,7 @@ impl Declaring for RedisStore {
             let answer = self.look(redis::cmd("CONFIG").arg("GET").arg(name)).ok()?;
             Vec::<String>::from_redis_value(answer).ok()?.into_iter().nth(1)
         };
-        // A server that cannot be reached is an error; one that denies the query is unknown.
+        // A server that cannot be reached is an error; a server that denies the query leaves its properties unknown.
         self.scan("", None, 0)?;
         let (log, flush) = (setting("appendonly"), setting("appendfsync"));
         let mut declared = failure::judged(facts.as_deref(), log.as_deref(), flush.as_deref());
@@ -235,7 +234,7 @@ impl Declaring for RedisStore {
     }
 }
 
-/// What a script said.
+/// The reply of a script.
 struct ScriptReply {
     word: String,
     clock: StoreClock,

@@ -1,10 +1,10 @@
-//! Five calls that find out a store which does not compare at all.
+//! Five calls that detect a store which does not compare at all.
 
 use super::{BrokenContract, CheckOutcome, Wrong, fresh_space};
 use crate::{Key, Store, Swapped};
 
-/// Creates a key twice and swaps it by an old version: the second creation and the old swap must be lost. It is for the
-/// first use of a store, where the whole suite would take too long.
+/// Creates a key twice and swaps it by an old version: the second creation and the old swap must be lost. It runs at
+/// the first use of a store, where the whole suite would take too long.
 pub fn canary(store: &dyn Store) -> Result<(), BrokenContract> {
     let violated = |wrong: Wrong| BrokenContract {
         check: "canary",

@@ -32,7 +32,7 @@ fn every_answer_or_none(bench: &Bench<'_>) -> CheckOutcome {
     })
 }
 
-/// Over two handles, because each must carry the store's clock and not one of its own.
+/// Reads over two handles, because each must return the store's clock and not one of its own.
 fn never_goes_back(bench: &Bench<'_>) -> CheckOutcome {
     let key = bench.key("a");
     let other = (bench.open)()?;

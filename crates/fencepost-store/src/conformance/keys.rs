@@ -6,8 +6,8 @@ use crate::{Entry, Version};
 pub(super) const CHECKS: &[Check] =
     &[Check { name: "keys", sentence: "A linearizable register per key.", slow: false, body: near_keys_are_apart }];
 
-/// Names whose keys a careless store would put into one place: a directory and a file of the same name, names that
-/// differ in case only, names with a meaning of their own, the longest names, and names that share a long beginning.
+/// Tries names whose keys a careless store would confuse: a directory and a file of the same name, names that differ in
+/// case only, names with a special meaning, the longest names, and names that share a long beginning.
 fn near_keys_are_apart(bench: &Bench<'_>) -> CheckOutcome {
     let longest = ["z".repeat(128), format!("{}y", "z".repeat(127)), "A/".repeat(64), "a/".repeat(64), "Aa".repeat(64)];
     let awkward = [
@@ -23,7 +23,7 @@ fn near_keys_are_apart(bench: &Bench<'_>) -> CheckOutcome {
     for ((key, name), version) in keys.iter().zip(&versions) {
         bench.stands(key, Some(&Entry { bytes: name.clone().into_bytes(), version: version.clone() }))?;
     }
-    // Removing every second one must leave the others.
+    // Removing every second key must leave the others.
     for ((key, _), version) in keys.iter().zip(&versions).step_by(2) {
         bench.remove(key, version)?;
     }

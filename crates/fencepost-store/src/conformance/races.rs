@@ -30,7 +30,7 @@ pub(super) const CHECKS: &[Check] = &[
 
 const CREATORS: usize = 32;
 
-/// Rounds of creation, those who count, and how far each of them counts.
+/// The rounds of creation, the number of counting threads, and how far each of them counts.
 fn size(effort: Effort) -> (usize, usize, usize) {
     match effort {
         Effort::Thorough => (4, 16, 25),
@@ -56,7 +56,7 @@ fn one_creator_wins(bench: &Bench<'_>) -> CheckOutcome {
     Ok(())
 }
 
-/// One has won, and all the others were told of it.
+/// One creation was won, and all the others returned its entry.
 fn judge_creation(bench: &Bench<'_>, key: &Key, ended: &[Swapped]) -> CheckOutcome {
     let winners: Vec<usize> = (0..ended.len()).filter(|at| matches!(ended[*at], Swapped::Won(_))).collect();
     let &[winner] = winners.as_slice() else {
@@ -114,7 +114,7 @@ fn count_up(store: &dyn Store, key: &Key, times: usize) -> CheckOutcome {
     Ok(())
 }
 
-/// Reads all the while: a later read never shows an earlier state.
+/// Reads while the others count: a later read never shows an earlier state.
 fn watch(store: &dyn Store, key: &Key, counting: &AtomicBool) -> CheckOutcome {
     let mut last = 0;
     while counting.load(Ordering::Acquire) {
@@ -137,7 +137,7 @@ fn number(entry: Option<&Entry>) -> Result<usize, Wrong> {
     parsed.ok_or_else(|| format!("The counter holds {:?}, which no caller wrote.", entry.bytes).into())
 }
 
-/// Runs every job in a thread of its own and gathers what they return.
+/// Runs every job in its own thread and collects the results.
 fn all<T: Send>(jobs: impl Iterator<Item = impl FnOnce() -> Result<T, Wrong> + Send>) -> Result<Vec<T>, Wrong> {
     thread::scope(|scope| {
         let running: Vec<_> = jobs.map(|job| scope.spawn(job)).collect();

@@ -1,4 +1,4 @@
-//! One key, one caller: what `read` and `swap` say.
+//! One key, one caller: the answers of `read` and `swap`.
 
 use super::{Bench, Check, CheckOutcome, ensure};
 use crate::{Entry, Swapped, Version};
@@ -83,7 +83,7 @@ fn handles_see_each_other(bench: &Bench<'_>) -> CheckOutcome {
     let handles = [(bench.open)()?, (bench.open)()?, (bench.open)()?];
     let mut expected: Option<Version> = None;
     for round in 0..9_u8 {
-        // Everyone reads before every swap, so that a handle which keeps what it has read is found out.
+        // Every handle reads before every swap, which detects a handle that caches its reads.
         for handle in &handles {
             let found = handle.read(&key)?.value.map(|entry| entry.version);
             ensure(found == expected, || format!("In round {round} a handle saw {found:?} instead of {expected:?}."))?;

@@ -1,4 +1,4 @@
-//! What `scan` lists.
+//! The keys that `scan` lists.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 fn lists_in_order(bench: &Bench<'_>) -> CheckOutcome {
-    // Made out of order, and with signs on both sides of the letters.
+    // Created out of order, and with characters that sort before and after the letters.
     let mut keys: Vec<Key> =
         ["b", "a", "c/d", "B", "a0", "aa", "-", "_", "9", "c"].iter().map(|name| bench.key(name)).collect();
     for key in &keys {
@@ -51,7 +51,7 @@ fn lists_in_order(bench: &Bench<'_>) -> CheckOutcome {
     let begin_with_a: Vec<Key> = keys.iter().filter(|key| key.as_str().starts_with(&narrow)).cloned().collect();
     lists(bench, &narrow, None, usize::MAX, &begin_with_a)?;
     lists(bench, &format!("{prefix}zz"), None, usize::MAX, &[])?;
-    // An `after` that lies before or behind everything with the prefix.
+    // An `after` that sorts before or after everything with the prefix.
     lists(bench, &narrow, Some(&keys[0]), usize::MAX, &begin_with_a)?;
     lists(bench, &narrow, keys.last(), usize::MAX, &[])
 }
@@ -88,7 +88,7 @@ fn lists(bench: &Bench<'_>, prefix: &str, after: Option<&Key>, limit: usize, exp
     })
 }
 
-/// Waits until the whole listing is `expected`: that much a store may lag. What is listed must be in order meanwhile.
+/// Waits until the whole listing is `expected`, because a store may lag. Every listing must be in order meanwhile.
 fn settled(bench: &Bench<'_>, expected: &[Key]) -> CheckOutcome {
     let begun = Instant::now();
     loop {

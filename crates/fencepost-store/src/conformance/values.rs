@@ -1,4 +1,4 @@
-//! What a value may be.
+//! The values that every store accepts.
 
 use super::{Bench, Check, CheckOutcome, ensure};
 use crate::{Entry, Fate, VALUE_BYTES_MAX};
@@ -57,7 +57,7 @@ fn refuses_one_byte_more(bench: &Bench<'_>) -> CheckOutcome {
     Ok(())
 }
 
-/// Bytes of which no part repeats soon, so that a store which cuts or reorders them is found out.
+/// Returns bytes without short repetitions, which detects a store that cuts or reorders them.
 fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at ^ (at >> 8)) as u8).collect()
 }

@@ -1,4 +1,4 @@
-//! Versions never come back.
+//! Versions are never reused.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Where a shared directory may be, and the making of it.
+//! Checks and creates the directory of a store.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, ErrorKind};
@@ -12,14 +12,14 @@ use super::versions::{DRAFT, DirDraft, read_regular};
 use crate::file_system::{shared_file_system, sync_folder};
 use crate::{StoreError, Trouble, fresh_version};
 
-/// The mark of a store. A directory that has lost it is not the one that was set up: a file server is not mounted, say.
+/// The mark of a store. A directory without it is not the one that was set up; the file server may not be mounted.
 const MARK: &str = "FENCEPOST";
 const LAYOUT: &str = "fencepost store, layout 1";
 
 /// More bytes than a mark has.
 const MARK_BYTES_MAX: usize = 4096;
 
-/// Who may read the files: the owner alone, or everyone the store's directory is open to.
+/// The modes of files and directories: for the owner alone, or for all users with access to the store's directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Modes {
     pub(super) file: u32,
@@ -31,7 +31,7 @@ impl Modes {
         Self { file: mode & 0o660 | 0o600, directory: mode & 0o770 | 0o700 }
     }
 
-    /// Sets the mode where the process's mask took something away.
+    /// Sets the mode, because the process's umask may have removed bits.
     pub(super) fn give(&self, file: &File) -> io::Result<()> {
         if self.file == 0o600 { Ok(()) } else { file.set_permissions(Permissions::from_mode(self.file)) }
     }
@@ -43,7 +43,7 @@ pub(super) struct DirPlace {
     pub(super) modes: Modes,
 }
 
-/// Refuses what is no path of a directory.
+/// Refuses a text that is no path of a directory.
 pub(super) fn check(path: &str) -> Result<(), String> {
     let example = "for example dir:/mnt/shared/fencepost";
     if path.is_empty() {
@@ -59,7 +59,7 @@ pub(super) fn check(path: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes sure that there is a store, in a place that can be trusted. With `must_exist` none is created.
+/// Ensures that there is a store, at a path that is safe to use. With `must_exist` it creates none.
 pub(super) fn prepare(path: &Path, must_exist: bool) -> Result<DirPlace, StoreError> {
     let path = &std::path::absolute(path).map_err(|error| unusable(path, &error))?;
     refuse_carried(path)?;
@@ -87,8 +87,8 @@ pub(super) fn prepare(path: &Path, must_exist: bool) -> Result<DirPlace, StoreEr
 }
 
 impl DirStore {
-    /// The mark is asked for before every call: what was mounted may not be any more, and an empty directory would look
-    /// like a store in which nothing was ever held.
+    /// Checks the mark before every call: the file system may have been unmounted, and an empty directory would look
+    /// like a store in which no lease was ever held.
     pub(super) fn still_there(&self) -> Result<(), StoreError> {
         match fs::symlink_metadata(self.root.join(MARK)) {
             Ok(_) => Ok(()),
@@ -98,7 +98,7 @@ impl DirStore {
     }
 }
 
-/// Makes a directory and what is missing above it, below `root`. Each new name is flushed.
+/// Creates a directory and its missing parents below `root`. Flushes each new name.
 pub(super) fn make_directories(directory: &Path, root: &Path, modes: &Modes) -> io::Result<()> {
     if directory.is_dir() || directory == root {
         return Ok(());
@@ -110,7 +110,7 @@ pub(super) fn make_directories(directory: &Path, root: &Path, modes: &Modes) -> 
         Err(error) => Err(error),
         Ok(()) => {
             if modes.directory != 0o700 {
-                // The group is inherited where the bit for that is set, which must not be lost.
+                // Keeps the setgid bit, by which new files inherit the group.
                 let mode = fs::metadata(directory)?.mode() & 0o7000 | modes.directory;
                 fs::set_permissions(directory, Permissions::from_mode(mode))?;
             }
@@ -130,7 +130,7 @@ pub(super) fn meaning(error: &io::Error) -> (Trouble, &'static str) {
     }
 }
 
-/// The store's own directory; what is above it must be there, for a file server that is not mounted has not even that.
+/// Creates the store's own directory. Its parent must exist: a file server that is not mounted has none.
 fn make_root(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
@@ -159,7 +159,7 @@ fn read_mark(root: &Path) -> Result<Option<String>, StoreError> {
     Err(StoreError::not_done(Trouble::Corrupt, format!("{} {what} Nothing was changed.", root.display())))
 }
 
-/// Makes a store of an empty directory. Of any number that come at once one makes it and the others find it made.
+/// Makes a store of an empty directory. Of several processes at once one creates it, and the others find it.
 pub(super) fn make_mark(root: &Path, modes: &Modes) -> Result<String, StoreError> {
     let failed = |error: io::Error| unusable(root, &error);
     for entry in fs::read_dir(root).map_err(failed)? {
@@ -169,7 +169,8 @@ pub(super) fn make_mark(root: &Path, modes: &Modes) -> Result<String, StoreError
                 "{} holds {name:?} and no fencepost store. Nothing was changed. Name an empty directory, or restore a backup.",
                 root.display()
             );
-            // Another may have made the store, and written to it, since the mark was looked for. The mark comes first.
+            // Another process may have created the store, and written to it, since the mark was looked for. The mark
+            // decides.
             return read_mark(root)?.ok_or(StoreError::not_done(Trouble::Corrupt, detail));
         }
     }
@@ -195,7 +196,7 @@ fn refuse_carried(path: &Path) -> Result<(), StoreError> {
     Err(StoreError::not_done(Trouble::Refused, detail))
 }
 
-/// On macOS a folder of any provider, iCloud's Documents and Desktop included, says so in an attribute.
+/// On macOS a folder of any file provider, iCloud's Documents and Desktop included, has an attribute that says so.
 fn file_provider(path: &Path) -> Option<(&'static str, PathBuf)> {
     if !cfg!(target_os = "macos") {
         return None;

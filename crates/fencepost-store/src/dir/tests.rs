@@ -1,4 +1,4 @@
-//! What can only be shown from inside: a writer that is held up between its look and its link.
+//! Tests that need the inside: a writer that is delayed between its listing and its link.
 
 use std::sync::Mutex;
 
@@ -35,7 +35,7 @@ fn a_number_that_was_removed_is_not_given_again() {
     put(&store, &key, b"goes on");
 }
 
-/// Between its look for the mark and its look at the directory another has made the store, and written to it.
+/// Another process creates the store, and writes to it, between the look for the mark and the look at the directory.
 #[test]
 fn one_that_comes_late_to_the_making_finds_it_made() {
     let directory = tempfile::tempdir().unwrap();
@@ -75,7 +75,7 @@ fn one_that_was_already_followed_has_won() {
     assert!(matches!(store.judge(&store.directory(&key), mine.newest, &nonce, &before), Ok(Placement::Stands(_))));
 }
 
-/// Old versions are removed as fast as can be, so that writers fall behind all the time.
+/// Old versions are removed as fast as possible, which makes writers fall behind all the time.
 #[test]
 fn no_line_is_lost_or_doubled_while_versions_are_removed_at_once() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The versions of one key: files `v` and a number of twenty digits, in a directory of their own.
+//! The versions of one key: files `v` and a number of twenty digits, in one directory per key.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -18,16 +18,16 @@ const VERSION_BYTES_MAX: usize = 256 + VALUE_BYTES_MAX;
 
 pub(super) use crate::open::DRAFT;
 
-/// Stands in a directory that has had versions. Where it stands and no version is listed, the listing is wrong.
+/// Marks a directory that has had versions. If it exists and no version is listed, the listing is wrong.
 const IN_USE: &str = "INIT";
 
-/// An unfinished file that is so much older than a new one was left behind by a crash.
+/// An unfinished file that is this much older than a new one was left behind by a crash.
 const DEBRIS_AGE: Duration = Duration::from_secs(3600);
 
-/// How many old versions one swap removes at most.
+/// The most old versions that one swap removes.
 const REMOVALS_MAX: usize = 64;
 
-/// The random name of one version, as digits.
+/// The random name of one version, in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct VersionNonce(String);
 
@@ -49,14 +49,14 @@ impl VersionNonce {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct VersionContent {
     pub(super) nonce: VersionNonce,
-    /// The version that this one was made for.
+    /// The version that this one replaces.
     pub(super) previous: Option<VersionNonce>,
     /// `None`: the key was removed.
     pub(super) bytes: Option<Vec<u8>>,
 }
 
 impl VersionContent {
-    /// A line, and the value.
+    /// Encodes the version as a header line, and the value.
     pub(super) fn encode(&self, number: u64) -> Vec<u8> {
         let previous = self.previous.as_ref().map_or("-", |previous| &previous.0);
         let length = self.bytes.as_ref().map_or("-".to_string(), |bytes| bytes.len().to_string());
@@ -79,13 +79,13 @@ impl VersionContent {
     }
 }
 
-/// What a directory was seen to hold.
+/// The content of a directory at one moment.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     numbers: Vec<u64>,
     drafts: Vec<PathBuf>,
     pub(super) is_in_use: bool,
-    /// There is no directory yet.
+    /// The directory does not exist yet.
     pub(super) is_unmade: bool,
 }
 
@@ -124,18 +124,18 @@ pub(super) fn list(directory: &Path) -> io::Result<Listing> {
     Ok(listing)
 }
 
-/// Reads a version; `None` if it is not one that we wrote, whole.
+/// Reads a version; `None` if it is not a complete one that fencepost wrote.
 pub(super) fn read(directory: &Path, number: u64) -> io::Result<Option<VersionContent>> {
     let content = read_regular(&path(directory, number), VERSION_BYTES_MAX)?;
     Ok(content.and_then(|content| VersionContent::decode(number, &content)))
 }
 
-/// The content of a file that fencepost can have written; `None` if it is none: a link, a FIFO, a device, or longer than
-/// `most`. No such file is followed or waited for.
+/// Reads a regular file of at most `most` bytes; `None` for a link, a FIFO, a device or a longer file. Follows and
+/// waits for none of them.
 pub(super) fn read_regular(path: &Path, most: usize) -> io::Result<Option<Vec<u8>>> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     let file = match OpenOptions::new().read(true).custom_flags(flags.bits()).open(path) {
-        // ELOOP: a link. ENXIO: a socket, or a device that is not there.
+        // ELOOP: a link. ENXIO: a socket, or a device that does not exist.
         Err(error) if [Some(Errno::ELOOP as i32), Some(Errno::ENXIO as i32)].contains(&error.raw_os_error()) => {
             return Ok(None);
         }
@@ -149,7 +149,7 @@ pub(super) fn read_regular(path: &Path, most: usize) -> io::Result<Option<Vec<u8
     Ok((content.len() <= most).then_some(content))
 }
 
-/// What a path is, for people who wonder why it was refused.
+/// Describes the kind of a file, for the message that refuses it.
 pub(super) fn description(path: &Path) -> &'static str {
     use std::os::unix::fs::FileTypeExt;
     match fs::symlink_metadata(path).map(|found| (found.file_type(), found.len())) {
@@ -164,7 +164,7 @@ pub(super) fn description(path: &Path) -> &'static str {
     }
 }
 
-/// The first directory on the way from `root` to `directory` that is a link or no directory.
+/// Returns the first path from `root` to `directory` that is a link or no directory.
 pub(super) fn irregular(root: &Path, directory: &Path) -> io::Result<Option<PathBuf>> {
     let mut way: Vec<&Path> = directory.ancestors().take_while(|above| *above != root).collect();
     way.reverse();
@@ -179,15 +179,15 @@ pub(super) fn irregular(root: &Path, directory: &Path) -> io::Result<Option<Path
     Ok(None)
 }
 
-/// Makes the client of a file server look at the directory itself, and not at what it remembers of it: a change of our
-/// own tells it what changed before. That it fails is no matter.
+/// Makes the client of a file server read the directory again instead of its cache: a change by this client shows it
+/// the earlier changes. Errors are ignored.
 pub(super) fn refresh(directory: &Path, modes: &Modes) {
     if directory.is_dir() {
         drop(DirDraft::create(directory, modes));
     }
 }
 
-/// Says for ever that the directory has had versions.
+/// Marks permanently that the directory has had versions.
 pub(super) fn mark_in_use(directory: &Path, modes: &Modes) -> io::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(modes.file).open(directory.join(IN_USE)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -195,7 +195,7 @@ pub(super) fn mark_in_use(directory: &Path, modes: &Modes) -> io::Result<()> {
     }
 }
 
-/// A file without its final name. It is removed when it is no longer needed.
+/// A file without its final name. Dropping it removes the temporary name.
 #[derive(Debug)]
 pub(super) struct DirDraft(PathBuf);
 
@@ -228,8 +228,8 @@ impl Drop for DirDraft {
     }
 }
 
-/// Removes versions that are both many and old, the oldest first, and the leftovers of crashes. All times are compared
-/// with the version just created, on the same file server's clock. A later swap repeats what fails here.
+/// Removes versions that exceed both limits, number and age, the oldest first, and the leftovers of crashes. Compares
+/// all times with the version just created, on the same file server's clock. A later swap repeats a removal that fails.
 pub(super) fn clear_away(directory: &Path, newest: u64, listing: &Listing, keep: u64, age: Duration) {
     let surplus = listing.numbers.len() as u64 > keep.saturating_mul(2);
     if !surplus && listing.drafts.is_empty() {
@@ -245,7 +245,7 @@ pub(super) fn clear_away(directory: &Path, newest: u64, listing: &Listing, keep:
             let _ = fs::remove_file(draft);
         }
     }
-    // It was of use until the next one came. Others may have made newer ones since, which are none of our business.
+    // A version was current until the next one came. Others may have created newer ones since, which stay.
     let old = listing.numbers.windows(2).filter(|pair| surplus && pair[0].saturating_add(keep) <= newest);
     for pair in old.take(REMOVALS_MAX) {
         if !is_older(&path(directory, pair[1]), age) || fs::remove_file(path(directory, pair[0])).is_err() {
@@ -254,7 +254,7 @@ pub(super) fn clear_away(directory: &Path, newest: u64, listing: &Listing, keep:
     }
 }
 
-/// All keys under a directory that begin with `prefix`, in no order. Links to directories are not followed.
+/// Lists all keys under a directory that begin with `prefix`, unordered. Follows no links to directories.
 pub(super) fn keys(directory: &Path, above: &str, prefix: &str, found: &mut Vec<Key>) -> io::Result<()> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -1,4 +1,4 @@
-//! The repository of the git store on this host, and how git is called in it.
+//! The git store's repository on this host, and the calls of git on it.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -13,13 +13,13 @@ use fencepost_core::hex;
 use super::remote::GitRemote;
 use crate::git_runner::{GitAnswer, GitRunner, cannot_run};
 
-/// How long one call of git may take.
+/// The time limit of one call of git.
 const CALL_LIMIT: Duration = Duration::from_secs(60);
 
 /// Since this version a fetch can leave `FETCH_HEAD` alone.
 const VERSION_MIN: (u32, u32) = (2, 29);
 
-/// What the user's configuration may not add to our calls.
+/// Settings that override the user's configuration in these calls.
 const SETTINGS: [&str; 9] = [
     "core.hooksPath=/dev/null",
     "push.gpgSign=false",
@@ -27,22 +27,22 @@ const SETTINGS: [&str; 9] = [
     "maintenance.auto=false",
     "gc.auto=0",
     "fetch.fsckObjects=false",
-    // A longer object than we write is streamed to the disk instead of being held in memory.
+    // Git streams an object longer than fencepost's to the disk instead of holding it in memory.
     "core.bigFileThreshold=1m",
     "http.lowSpeedLimit=1",
     "http.lowSpeedTime=30",
 ];
 
-/// A credential helper that prints variables of git's environment, where `ps` does not show them.
+/// A credential helper that prints variables from git's environment, where `ps` does not show them.
 const HELPER: &str = "credential.helper=!f() { test \"$1\" = get || exit 0; echo \"username=$FENCEPOST_GIT_USER\"; \
                       test -z \"$FENCEPOST_GIT_PASSWORD\" || echo \"password=$FENCEPOST_GIT_PASSWORD\"; }; f";
 
-/// A bare repository that holds what can be fetched again.
+/// A bare repository for objects that can be fetched again.
 #[derive(Debug)]
 pub(super) struct LocalRepository {
     directory: PathBuf,
     remote: GitRemote,
-    /// Made at the first call: it asks git which ssh to use.
+    /// Set at the first call, which asks git for the ssh command.
     runner: OnceLock<GitRunner>,
 }
 
@@ -69,7 +69,8 @@ impl LocalRepository {
             let (major, minor) = VERSION_MIN;
             return Err(format!("This is {shown:?}, and git {major}.{minor} or newer is needed."));
         }
-        // Of several processes that create it at once one is first, and the others remove their drafts.
+        // Of several processes that create the repository at once one renames its draft first; the others remove
+        // theirs.
         let draft = tempdir(parent).map_err(unusable)?;
         let path = draft.to_string_lossy().into_owned();
         let made = outside.run(&["init", "--quiet", "--bare", "--template=", &path], b"");
@@ -83,7 +84,8 @@ impl LocalRepository {
         }
     }
 
-    /// Calls git on the repository. It is named, because the setting `safe.bareRepository` forbids git to find it.
+    /// Runs git on the repository. Names it explicitly, because the setting `safe.bareRepository` forbids git to
+    /// discover it.
     pub(super) fn run(&self, arguments: &[&str], input: &[u8]) -> io::Result<GitAnswer> {
         self.runner().run(&[&["--git-dir=."], arguments].concat(), input)
     }
@@ -95,7 +97,7 @@ impl LocalRepository {
                 runner = runner.with_setting(setting);
             }
             if let Some(login) = self.remote.login() {
-                // The empty helper clears those of the user's configuration.
+                // The empty helper clears the helpers of the user's configuration.
                 runner = runner.with_setting("credential.helper=").with_setting(HELPER);
                 let password = login.password.as_ref().map_or("", |password| password.reveal());
                 runner = runner.with_variable("FENCEPOST_GIT_USER", &login.user);
@@ -114,7 +116,7 @@ impl LocalRepository {
     }
 }
 
-/// Whether the user has chosen an ssh command. Otherwise one is used that never prompts.
+/// Whether the user has configured an ssh command. If not, fencepost sets one that never prompts.
 fn is_ssh_chosen() -> bool {
     let configured = || Command::new("git").args(["config", "--get", "core.sshCommand"]).output();
     ["GIT_SSH_COMMAND", "GIT_SSH"].iter().any(|name| std::env::var_os(name).is_some())

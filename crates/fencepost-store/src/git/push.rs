@@ -1,4 +1,4 @@
-//! What came of a push: the one place where git's words about it are told apart.
+//! Classifies the result of a push: the one place that interprets git's messages about it.
 
 use crate::git_runner::{GitAnswer, push_lines};
 
@@ -6,19 +6,19 @@ use crate::git_runner::{GitAnswer, push_lines};
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PushVerdict {
     Done,
-    /// The ref was not as expected, by the client's own look or by the server's.
+    /// The ref had another value than expected, by the client's check or by the server's.
     Stale,
-    /// The server has rules.
+    /// A rule of the server forbids the push.
     Refused(String),
-    /// Nothing was said of the ref.
+    /// The answer does not mention the ref.
     Silent,
 }
 
-/// What the answer to the push says about the ref.
+/// Returns what the answer to the push says about the ref.
 pub(super) fn verdict(said: &GitAnswer, reference: &str) -> PushVerdict {
     let text = said.text();
     let status = push_lines(&text).find(|line| line.to == reference);
-    // How servers of different age say that another push was first.
+    // The messages in which servers of different versions say that another push came first.
     let outrun = [
         "stale info",
         "cannot lock ref",
@@ -47,7 +47,7 @@ pub(super) fn verdict(said: &GitAnswer, reference: &str) -> PushVerdict {
     }
 }
 
-/// Whether a push that failed certainly never reached the place where it could happen.
+/// Whether a push that failed certainly did not reach the server.
 pub(super) fn never_arrived(said: &GitAnswer) -> bool {
     let before = [
         "Could not resolve host",

@@ -1,14 +1,14 @@
-//! From a URL to what git is told: never a password among its arguments.
+//! Translates a URL into git's arguments, which never contain a password.
 
 use std::path::PathBuf;
 
 use crate::percent::decode_leniently;
 use crate::{Secret, redacted};
 
-/// Where the refs are unless the URL says otherwise. Hosts leave it alone, and a plain clone does not fetch it.
+/// The default location of the refs. Git hosts leave it alone, and a plain clone does not fetch it.
 const UNDER: &str = "refs/fencepost";
 
-/// A repository elsewhere.
+/// A remote repository.
 #[derive(Debug)]
 pub(super) struct GitRemote {
     url: String,
@@ -24,7 +24,7 @@ pub(super) struct Login {
 }
 
 impl GitRemote {
-    /// Reads a URL that begins with `git+`. Errors hold no password.
+    /// Parses a URL that begins with `git+`. Errors contain no password.
     pub(super) fn parse(url: &str, password: Option<&Secret>) -> Result<Self, String> {
         let shown = redacted(url);
         let whole = url.strip_prefix("git+").unwrap_or(url);
@@ -60,7 +60,7 @@ impl GitRemote {
         Ok(Self { url, under, login, shown })
     }
 
-    /// What git is told.
+    /// Returns the URL for git's command line.
     pub(super) fn url(&self) -> &str {
         &self.url
     }
@@ -73,7 +73,7 @@ impl GitRemote {
         self.login.as_ref()
     }
 
-    /// What people may see of it: no password.
+    /// Returns the URL for people, without a password.
     pub(super) fn shown(&self) -> &str {
         &self.shown
     }
@@ -82,13 +82,13 @@ impl GitRemote {
         self.url.starts_with("ssh://")
     }
 
-    /// Where it is, if its files are this machine's, or look so.
+    /// Returns the path of a repository that is, or seems to be, on this machine.
     pub(super) fn path(&self) -> Option<PathBuf> {
         self.url.strip_prefix("file://").map(|path| PathBuf::from(decode_leniently(path)))
     }
 }
 
-/// Takes user and password out of what follows `https://`. What is handed in goes before the URL's own.
+/// Extracts user and password from the text behind `https://`. The password `given` by the caller precedes the URL's.
 fn split_login(rest: &str, given: Option<&Secret>) -> (String, Option<Login>) {
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (before, host) = host.rsplit_once('@').map_or((None, host), |(before, host)| (Some(before), host));

@@ -1,4 +1,4 @@
-//! What a store says, taken apart. Everything that is not exactly an answer of the protocol is refused here.
+//! Parses the answers of a store. Refuses every response that does not follow the protocol exactly.
 
 use fencepost_core::hex;
 use serde::Deserialize;
@@ -8,14 +8,14 @@ use super::failure::HttpFailure;
 use crate::declared::{Property, Soundness};
 use crate::{Answer, Entry, Era, Key, SCAN_KEYS_MAX, StoreClock, Swapped, VALUE_BYTES_MAX, Version, Wall};
 
-/// The words of the protocol, with the status that each comes with.
+/// The result words of the protocol, each with its status.
 const WORDS: &[(&str, u16)] =
     &[("entry", 200), ("absent", 404), ("won", 200), ("lost", 409), ("keys", 200), ("about", 200)];
 
-/// The longest name of an era, which goes into records.
+/// The longest name of an era, which is stored in records.
 const ERA_CHARS_MAX: usize = 64;
 
-/// An answer of the store to this very request.
+/// The store's answer to this request.
 #[derive(Debug)]
 pub(super) struct HttpReply {
     pub(super) word: String,
@@ -25,7 +25,7 @@ pub(super) struct HttpReply {
     body: Vec<u8>,
 }
 
-/// The reply to the request of that number, if it is one and tells of no failure.
+/// Parses the reply to the request with that number. Fails if it is none, or if it reports a failure.
 pub(super) fn of(number: &str, status: u16, headers: &HeaderMap, body: Vec<u8>) -> Result<HttpReply, HttpFailure> {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let Some(word) = header("Fencepost-Answer") else {
@@ -49,7 +49,7 @@ pub(super) fn of(number: &str, status: u16, headers: &HeaderMap, body: Vec<u8>) 
 }
 
 impl HttpReply {
-    /// What stands under the key that was asked for, or in the way of a swap.
+    /// Returns the entry under the key of a read, or the entry that made a swap lose.
     pub(super) fn entry(self) -> Result<Answer<Option<Entry>>, HttpFailure> {
         let version = self.version()?;
         let is_consistent = match (self.word.as_str(), &version) {
@@ -63,7 +63,7 @@ impl HttpReply {
         Ok(Answer { value: version.map(|version| Entry { bytes: self.body, version }), clock: self.clock })
     }
 
-    /// A swap that was won: with a version unless it removed.
+    /// Returns the version of a swap that was won; none for a removal.
     pub(super) fn won(self, made_something: bool) -> Result<Answer<Swapped>, HttpFailure> {
         let version = self.version()?;
         if version.is_some() != made_something {
@@ -93,7 +93,7 @@ impl HttpReply {
     }
 }
 
-/// What a server tells of itself.
+/// A server's declaration of its properties.
 #[derive(Debug, Deserialize)]
 pub(super) struct About {
     declares: Vec<DeclaredProperty>,
@@ -106,7 +106,7 @@ struct DeclaredProperty {
     detail: String,
 }
 
-/// What a server may tell about; more it may say and is not understood.
+/// The properties that a server may declare; others are ignored.
 const CLAIMS: &[&str] = &["durability", "replication", "clock"];
 
 impl About {
@@ -135,7 +135,7 @@ impl About {
     }
 }
 
-/// `wall=MS; tick=MS; era=NAME`.
+/// Parses `wall=MS; tick=MS; era=NAME`.
 fn clock(text: &str) -> Option<StoreClock> {
     let part = |name: &str| text.split("; ").find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
     let era = part("era")?;
@@ -149,7 +149,7 @@ fn clock(text: &str) -> Option<StoreClock> {
     is_sound.then_some(clock)
 }
 
-/// A version has 1 to 64 bytes.
+/// Parses a version of 1 to 64 bytes.
 fn version(digits: &str) -> Option<Vec<u8>> {
     hex::decode(digits).filter(|bytes| (1..=64).contains(&bytes.len()))
 }

@@ -1,4 +1,4 @@
-//! What the failures of HTTP mean: the one place where they are told apart.
+//! Classifies the failures of HTTP: the one place that interprets them.
 
 use std::io::ErrorKind;
 
@@ -9,7 +9,7 @@ use super::place::HttpPlace;
 use super::{CALL_PATIENCE, CONNECT_PATIENCE};
 use crate::{Fate, Secret, StoreError, Trouble};
 
-/// How much of a server's own words is repeated.
+/// The most characters of a server's own message that are repeated.
 const WORDS_CHARS_MAX: usize = 300;
 
 /// How a call failed.
@@ -18,13 +18,13 @@ pub(super) struct HttpFailure {
     /// The fate of a swap. A failed read changes nothing.
     fate: Fate,
     trouble: Trouble,
-    /// What happened, behind the name of the store.
+    /// What happened, as the predicate of a sentence about the store.
     what: String,
-    /// What to do about it: a sentence, or nothing.
+    /// What the user can do about it: a sentence, or empty.
     step: &'static str,
 }
 
-/// What a server says of a failure.
+/// The body of an error response.
 #[derive(Deserialize)]
 struct HttpErrorBody {
     error: HttpErrorDetail,
@@ -41,13 +41,13 @@ const TOKEN_STEP: &str =
     "Give the token by FENCEPOST_STORE_PASSWORD, by FENCEPOST_STORE_PASSWORD_FILE, or by store_password_file.";
 
 impl HttpFailure {
-    /// Nothing has left this machine.
+    /// Nothing was sent.
     pub(super) fn unsent(what: impl Into<String>) -> Self {
         Self { fate: Fate::NotDone, trouble: Trouble::Unavailable, what: what.into(), step: "" }
     }
 
-    /// No answer came. It is certain that nothing happened if the request cannot have arrived whole, or if the error is
-    /// one of those that come before there is a connection.
+    /// No answer came. Certainly nothing happened if the request cannot have arrived complete, or if the error comes
+    /// before there is a connection.
     pub(super) fn of_transport(error: &ureq::Error, may_be_whole: bool) -> Self {
         let fate = if may_be_whole { Fate::Unknown } else { Fate::NotDone };
         let reach = "Is it running, and does the URL name it?";
@@ -71,7 +71,7 @@ impl HttpFailure {
                 ..Self::unsent(format!("has no certificate that is good for its name ({error})"))
             },
             ureq::Error::Timeout(_) => lost(format!("did not answer within {} s", CALL_PATIENCE.as_secs())),
-            // A socket whose time is over calls it "resource temporarily unavailable" (os error 11).
+            // A socket reports its timeout as "resource temporarily unavailable" (os error 11).
             ureq::Error::Io(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
                 lost(format!("did not answer within {} s", CALL_PATIENCE.as_secs()))
             }
@@ -85,12 +85,13 @@ impl HttpFailure {
         }
     }
 
-    /// A failure in the middle of an answer comes after the request for certain.
+    /// Marks a failure in the middle of an answer: the request has certainly arrived.
     pub(super) fn after_answer(self) -> Self {
         Self { fate: Fate::Unknown, ..self }
     }
 
-    /// Something answered, and it was not the store, or not to us. It may still have passed the request on.
+    /// Another server than the store answered, or the store answered another request. It may still have passed the
+    /// request on.
     pub(super) fn foreign(status: u16, why: &str) -> Self {
         let (trouble, step) = match status {
             300..=399 => (Trouble::Refused, "It wants to send us elsewhere: give the URL of that place."),
@@ -102,7 +103,7 @@ impl HttpFailure {
         Self { fate: Fate::Unknown, trouble, what, step }
     }
 
-    /// The store itself says that it failed, and whether it may have happened.
+    /// The store reports that it failed, and whether the call may have happened.
     pub(super) fn told(status: u16, retry_after: Option<&str>, body: &[u8]) -> Self {
         let Ok(HttpErrorBody { error }) = serde_json::from_slice(body) else {
             return Self::foreign(status, "what it says of a failure was not understood");
@@ -137,7 +138,7 @@ impl HttpFailure {
         let outcome = self.fate.outcome();
         let gap = if self.step.is_empty() { "" } else { " " };
         let detail = format!("{} {}; {outcome}{gap}{}", place.shown(), self.what, self.step);
-        // A server may repeat in its answer what we sent.
+        // A server may repeat the token in its answer.
         let detail = match place.token().map(Secret::reveal) {
             Some(token) => detail.replace(token, "***"),
             None => detail,
@@ -146,12 +147,12 @@ impl HttpFailure {
     }
 }
 
-/// Another's words, in one line and not too many of them.
+/// Shortens a server's message to one printable line.
 pub(super) fn printable(text: &str) -> String {
     text.chars().map(|sign| if sign.is_control() { ' ' } else { sign }).take(WORDS_CHARS_MAX).collect()
 }
 
-/// A certificate is judged before anything of the request is sent.
+/// Whether the certificate was refused, which happens before anything of the request is sent.
 pub(super) fn is_bad_certificate(error: &std::io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     matches!(inner, Some(rustls::Error::InvalidCertificate(_)))

@@ -1,4 +1,4 @@
-//! From a URL to the place of a store and the token for it.
+//! Parses the URL of a store, with its token.
 
 use std::fmt;
 use ureq::http::Uri;
@@ -6,7 +6,7 @@ use ureq::http::Uri;
 use crate::transport::{Transport, is_loopback, refusal, refused};
 use crate::{OpenError, Secret, percent, redacted};
 
-/// Where a store is, and how to get in.
+/// The address of a store, and the credentials for it.
 pub(super) struct HttpPlace {
     /// Without user, query and last slash.
     base: String,
@@ -24,7 +24,7 @@ impl fmt::Debug for HttpPlace {
 const EXAMPLE: &str = "for example https://fencepost.example.workers.dev";
 
 impl HttpPlace {
-    /// Reads a URL. A `password` that is handed in goes before the URL's own. Errors hold neither.
+    /// Parses a URL. A `password` from the caller precedes the URL's. Errors contain neither.
     pub(super) fn parse(url: &str, password: Option<&Secret>) -> Result<Self, OpenError> {
         let shown = redacted(url);
         let wrong = |why: &str| OpenError::Usage(format!("{shown:?} is not the URL of a store: {why}, {EXAMPLE}."));
@@ -70,12 +70,12 @@ impl HttpPlace {
         Ok(Self { base, shown, token, transport })
     }
 
-    /// What paths are added to.
+    /// Returns the base URL, to which paths are appended.
     pub(super) fn base(&self) -> &str {
         &self.base
     }
 
-    /// What people may see of it: no token.
+    /// Returns the URL for people, without the token.
     pub(super) fn shown(&self) -> &str {
         &self.shown
     }
@@ -93,12 +93,12 @@ impl HttpPlace {
     }
 }
 
-/// Any text as a value in a query.
+/// Encodes a text as a value in a query.
 pub(super) fn encoded(text: &str) -> String {
     percent::encode(text, |byte| byte.is_ascii_alphanumeric() || b"-_.~/=".contains(&byte))
 }
 
-/// `TOKEN@`, or `anything:TOKEN@` as many tools write it.
+/// Accepts `TOKEN@`, and `anything:TOKEN@`, which many tools write.
 fn token(user: Option<&str>, password: Option<&Secret>) -> Result<Option<Secret>, String> {
     let text = match (password, user) {
         (Some(given), _) => given.reveal().trim_end_matches(['\r', '\n']).to_string(),

@@ -1,4 +1,4 @@
-//! A layer that fails on command.
+//! A layer that fails as a test demands.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,25 +7,25 @@ use std::time::Duration;
 
 use crate::{Answer, Entry, Key, Store, StoreError, Swapped, Trouble, Version};
 
-/// What is to happen to one call.
+/// The fault of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InjectedFault {
-    /// Nothing: the call is let through. For scripts in which a later call is to fail.
+    /// None: the call passes. For scripts in which a later call fails.
     Pass,
-    /// The call fails before its effect and says so.
+    /// The call fails before its effect and reports that.
     NotDone,
     /// The request is lost: no effect, and the caller cannot know.
     LostRequest,
-    /// The answer is lost: the effect is there, and the caller cannot know.
+    /// The answer is lost: the call takes effect, and the caller cannot know.
     LostAnswer,
-    /// The call is let through after this time.
+    /// The call passes after this time.
     Delay(Duration),
-    /// The call hangs until [`Faulty::release`] and is let through then.
+    /// The call hangs until [`Faulty::release`], then passes.
     Hang,
 }
 
-/// Fails as its script says. Reads and swaps have a script each; a call takes the next fault of its script and is let
-/// through when there is none. Share it by `Arc` to add to the scripts while something else uses it.
+/// Fails by a script. Reads and swaps have a script each; a call takes the next fault of its script and passes when
+/// there is none. Share it by `Arc` to add to the scripts while other code uses it.
 #[derive(Debug)]
 pub struct Faulty<S> {
     inner: S,
@@ -38,7 +38,7 @@ struct Script {
     reads: VecDeque<InjectedFault>,
     swaps: VecDeque<InjectedFault>,
     hanging: usize,
-    /// How many times `release` was called: who hangs waits for the next one.
+    /// How many times `release` was called: a hanging call waits for the next one.
     releases: u64,
 }
 
@@ -47,22 +47,22 @@ impl<S> Faulty<S> {
         Self { inner, script: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Adds to what happens to the coming reads.
+    /// Adds faults for the next reads.
     pub fn on_reads(&self, faults: impl IntoIterator<Item = InjectedFault>) {
         self.script().reads.extend(faults);
     }
 
-    /// Adds to what happens to the coming swaps.
+    /// Adds faults for the next swaps.
     pub fn on_swaps(&self, faults: impl IntoIterator<Item = InjectedFault>) {
         self.script().swaps.extend(faults);
     }
 
-    /// How many calls hang now.
+    /// Returns how many calls hang now.
     pub fn hanging(&self) -> usize {
         self.script().hanging
     }
 
-    /// Lets every call go on that hangs now.
+    /// Releases every call that hangs now.
     pub fn release(&self) {
         self.script().releases += 1;
         self.changed.notify_all();

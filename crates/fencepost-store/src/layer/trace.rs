@@ -1,10 +1,10 @@
-//! A layer that remembers every call, for tests that count them.
+//! A layer that records every call, for tests that count them.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::{Answer, Entry, Fate, Key, Store, StoreError, Swapped, Version};
 
-/// Remembers every call in the order in which they ended. Share it by `Arc` to ask it while something else uses it.
+/// Records every call in the order in which they ended. Share it by `Arc` to query it while other code uses it.
 #[derive(Debug)]
 pub struct Trace<S> {
     inner: S,
@@ -48,7 +48,7 @@ impl<S> Trace<S> {
         self.calls().iter().filter(|call| call.verb == verb).count()
     }
 
-    /// How many swaps were won: the durable commits.
+    /// Returns how many swaps were won: the durable commits.
     pub fn won(&self) -> usize {
         self.calls().iter().filter(|call| call.ended == TraceEnd::Won).count()
     }

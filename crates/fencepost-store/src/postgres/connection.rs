@@ -1,4 +1,4 @@
-//! A connection and the loop that drives it, hidden from everybody who is not waiting for an answer.
+//! A connection and the event loop that drives it, behind blocking calls.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +9,13 @@ use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 use super::PostgresServer;
 use super::failure::{PostgresFailure, explained};
 
-/// How long making a connection may take.
+/// The time limit for a connection.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long an answer may take. A call therefore ends after 15 s at most.
+/// The time limit for an answer. A call therefore ends after 15 s at most.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A connection with the loop that drives it, which runs while a call waits for an answer.
+/// A connection with its event loop, which runs while a call waits for an answer.
 #[derive(Debug)]
 pub(super) struct PostgresConnection {
     runtime: Option<Runtime>,
@@ -34,7 +34,7 @@ impl PostgresConnection {
         match connected {
             Ok(Ok(client)) => Ok(Self { runtime: Some(runtime), client }),
             failed => {
-                // A name lookup runs in a thread that is not waited for.
+                // A name lookup runs in a thread, and the shutdown does not wait for it.
                 runtime.shutdown_background();
                 Err(failed.map_or_else(
                     |_| PostgresFailure::Unreachable(begun.elapsed()),
@@ -44,10 +44,10 @@ impl PostgresConnection {
         }
     }
 
-    /// Whether the other side has not hung up, as far as one can see.
+    /// Whether the other side has not closed the connection, as far as this side can see.
     pub(super) fn is_open(&self) -> bool {
         let Some(runtime) = &self.runtime else { return false };
-        // The loop has not run since the last answer, and looks at the socket now.
+        // The loop has not run since the last answer, and checks the socket now.
         runtime.block_on(async {
             for _ in 0..3 {
                 tokio::task::yield_now().await;
@@ -59,7 +59,7 @@ impl PostgresConnection {
     pub(super) fn ask(&self, message: &str, idle: bool) -> Result<Vec<SimpleQueryMessage>, PostgresFailure> {
         let Some(runtime) = &self.runtime else { return Err(PostgresFailure::Unreachable(Duration::ZERO)) };
         let asked = runtime.block_on(async {
-            // The timer has to be made inside the loop.
+            // The timer must be created inside the loop.
             tokio::time::timeout(ANSWER_PATIENCE, self.client.simple_query(message)).await
         });
         match asked {
@@ -92,7 +92,7 @@ where
 {
     let connected = tokio::time::timeout(CONNECT_PATIENCE, config.connect(tls)).await?;
     Ok(connected.map(|(client, connection)| {
-        // It ends with its client or the connection; the next call reports how.
+        // The task ends with its client or the connection; the next call reports the error.
         tokio::spawn(async {
             let _ = connection.await;
         });

@@ -1,4 +1,4 @@
-//! What PostgreSQL's failures mean: the one place where they are told apart.
+//! Classifies PostgreSQL's failures: the one place that interprets them.
 
 use std::io;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use crate::{Fate, StoreError, Trouble};
 /// How a message failed.
 #[derive(Debug)]
 pub(super) enum PostgresFailure {
-    /// The system gave no means to connect.
+    /// The operating system refused a resource.
     System(io::Error),
     Tls(String),
-    /// There was no connection in this time.
+    /// There was no connection within this time.
     Unreachable(Duration),
     Connect(Option<Error>),
-    /// The server answered, with an error.
+    /// The server answered with an error.
     Said(Error),
-    /// The server answered with an error when the table was to be made.
+    /// The server answered the creation of the table with an error.
     Making(Making),
-    /// There was no answer. `idle`: on a connection that had lain idle.
+    /// There was no answer. `idle`: on a connection that had been idle.
     Lost {
         why: String,
         idle: bool,
@@ -92,7 +92,7 @@ impl PostgresFailure {
 }
 
 impl PostgresStore {
-    /// Refuses a server that cannot be trusted with a lease. A swap asked the same and did nothing.
+    /// Refuses a server that is not fit to hold leases. A swap has checked the same and did nothing.
     pub(super) fn refuse_unfit(&self, state: &ServerAndKey) -> Result<(), StoreError> {
         let shown = self.server.shown();
         let refused = |why: &str| Err(StoreError::not_done(Trouble::Refused, format!("{shown} {why}")));
@@ -129,7 +129,7 @@ impl PostgresStore {
         }
     }
 
-    /// The refusal of a table that holds something else than fencepost wrote.
+    /// Makes the refusal of a table with content that fencepost did not write.
     pub(super) fn foreign(&self, found: &str) -> StoreError {
         let detail = format!(
             "The table {}.{TABLE} in {} is not a sound fencepost store: {found}. Nothing was changed. Restore a backup, or \
@@ -141,8 +141,8 @@ impl PostgresStore {
     }
 }
 
-/// Whether an error of the server means that the transaction was rolled back. A pooler may send errors of its own, for
-/// a connection behind it that broke in the middle, so that only what the server says of statements counts.
+/// Whether an error of the server means that the transaction was rolled back. A pooler sends errors of its own, for a
+/// server connection that broke in the middle; only errors that a server gives for statements count.
 fn is_rolled_back(error: &Error) -> bool {
     let Some(db) = error.as_db_error() else { return false };
     let is_error = db.parsed_severity().map_or(db.severity() == "ERROR", |severity| severity == Severity::Error);
@@ -156,7 +156,7 @@ fn is_rolled_back(error: &Error) -> bool {
 
 fn connecting(error: Option<&Error>, store: &PostgresStore) -> (Trouble, String) {
     let db = error.and_then(Error::as_db_error);
-    // The driver has no kind for it: the server asked for a password, and there was none to give.
+    // The driver has no error kind for this: the server asked for a password, and none was given.
     let asked_in_vain = error.is_some_and(|error| db.is_none() && explained(error).contains("password missing"));
     if asked_in_vain || db.is_some_and(|db| db.code().code().starts_with("28")) {
         let mut step = "Give the password in a file, by FENCEPOST_STORE_PASSWORD, or in .pgpass.".to_string();
@@ -201,7 +201,7 @@ fn meaning(error: &Error, store: &PostgresStore) -> (Trouble, String) {
 
 fn of_state(db: &DbError) -> (Trouble, String) {
     let trouble = match &db.code().code()[..2] {
-        // Disk full is a matter for a person; too many connections is one for time.
+        // A person has to free disk space; connections become free with time.
         "53" if *db.code() == SqlState::DISK_FULL => Trouble::Refused,
         "08" | "40" | "53" | "55" | "57" | "58" | "XX" => Trouble::Unavailable,
         _ => Trouble::Refused,
@@ -209,7 +209,7 @@ fn of_state(db: &DbError) -> (Trouble, String) {
     (trouble, String::new())
 }
 
-/// The error with its cause, in one line. The driver's errors hold no password.
+/// Returns the error with its cause, in one line. The driver's errors contain no password.
 pub fn explained(error: &Error) -> String {
     if let Some(db) = error.as_db_error() {
         let hint = db.hint().map_or(String::new(), |hint| format!(" Hint: {hint}"));

@@ -1,4 +1,4 @@
-//! From a URL to a connection: what the URL says, where the password comes from, and how much TLS is asked for.
+//! Parses the URL of a server: its parameters, the source of the password, and the TLS mode.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -18,18 +18,18 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::transport::{Transport, is_loopback, refusal};
 use crate::{Secret, User};
 
-/// How long one address of the server is tried.
+/// The time limit for one address of the server.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where libpq looks if no host is named.
+/// The socket directory of libpq if the URL names no host.
 const SOCKET_DIRECTORY: &str = "/var/run/postgresql";
 
-/// A server, and how to get in.
+/// The address of a server, and the credentials for it.
 #[derive(Clone)]
 pub struct PostgresServer {
     config: Config,
     tls: Tls,
-    /// An `sslmode` that the URL names falls back to plain text.
+    /// The `sslmode` in the URL falls back to plain text.
     falls_back: bool,
     shown: String,
     remarks: Vec<String>,
@@ -37,9 +37,9 @@ pub struct PostgresServer {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Tls {
-    /// None, or encrypted without asking who the server is.
+    /// No TLS, or TLS that does not verify the server.
     Unverified,
-    /// The server's certificate must be good for the host's name, by these roots or by the system's.
+    /// The server's certificate must be valid for the host's name, by these roots or by the system's.
     Verified(Option<PathBuf>),
 }
 
@@ -50,11 +50,11 @@ impl std::fmt::Debug for PostgresServer {
 }
 
 impl PostgresServer {
-    /// Reads a URL. A `password` that is handed in goes before the URL's own, that before `PGPASSWORD`, and that before
-    /// the password file. Errors hold no password.
+    /// Parses a URL. A `password` from the caller precedes the URL's, then come `PGPASSWORD` and the password file.
+    /// Errors contain no password.
     pub fn parse(url: &str, password: Option<&Secret>) -> Result<Self, String> {
         let UrlSettings { url, tls, mode } = split_tls(url)?;
-        // The parser's own error may quote what it stumbled over, and that may be a piece of the password.
+        // The parser's error may quote the text at fault, which may be a piece of the password.
         let mut config: Config = url.parse().map_err(|_| {
             "It is not a URL that PostgreSQL understands. Signs such as @ : / % in a password are written as %40 %3A %2F \
              %25."
@@ -72,7 +72,7 @@ impl PostgresServer {
             let local = Path::new(SOCKET_DIRECTORY).is_dir();
             config.host(if local { SOCKET_DIRECTORY } else { "localhost" });
         }
-        // libpq's default would fall back to plain text, which only a way inside this machine may.
+        // libpq's default would fall back to plain text, which is allowed only within this machine.
         let default = if other_host(&config).is_some() { SslMode::Require } else { SslMode::Prefer };
         config.ssl_mode(mode.unwrap_or(default));
         let shown = shown(&config);
@@ -85,17 +85,17 @@ impl PostgresServer {
         Ok(server)
     }
 
-    /// The database's name, by the rules of libpq.
+    /// Returns the database's name, by the rules of libpq.
     pub fn database(&self) -> &str {
         self.config.get_dbname().or_else(|| self.config.get_user()).unwrap_or_default()
     }
 
-    /// What people may see of it: no password.
+    /// Returns the URL for people, without a password.
     pub fn shown(&self) -> &str {
         &self.shown
     }
 
-    /// What is odd about it.
+    /// Returns remarks about unusual settings.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
@@ -104,8 +104,8 @@ impl PostgresServer {
         &self.config
     }
 
-    /// Refuses an `sslmode` that would fall back to plain text on the way to another host. To be called before anything is
-    /// sent.
+    /// Refuses an `sslmode` that would fall back to plain text on the way to another host. Callers call it before they
+    /// send anything.
     pub fn must_be_private(&self) -> Result<(), String> {
         match other_host(&self.config) {
             Some(host) if self.falls_back => {
@@ -116,7 +116,7 @@ impl PostgresServer {
         }
     }
 
-    /// What to write where a server offers no TLS, if that is what an error means.
+    /// Returns the parameter to add for a server that offers no TLS, if the error means that.
     pub fn remedy(&self, explained: &str) -> Option<&'static str> {
         (self.config.get_ssl_mode() == SslMode::Require && explained.contains("does not support TLS"))
             .then_some(ENCRYPT)
@@ -131,7 +131,7 @@ impl PostgresServer {
         }
     }
 
-    /// How to speak TLS with it. Only asked for where the URL does not switch it off.
+    /// Returns the TLS configuration. Called only if the URL does not disable TLS.
     pub fn tls(&self) -> Result<MakeRustlsConnect, String> {
         self.tls_config().map(MakeRustlsConnect::new)
     }
@@ -184,11 +184,11 @@ impl PostgresServer {
     }
 }
 
-/// Which ways are encrypted, and the option that allows one that is not.
+/// The parameter that encrypts, and the one that allows plain text.
 const ENCRYPT: &str = "Write sslmode=verify-full (or sslmode=require, which does not ask who the server is) if the server \
                        has TLS; or sslmode=disable, if you trust every host on the way.";
 
-/// The first host of the URL that is not this machine. An address that is named goes before the host's name.
+/// Returns the first host of the URL that is not this machine. A named address precedes the host's name.
 fn other_host(config: &Config) -> Option<String> {
     let addresses = config.get_hostaddrs();
     if !addresses.is_empty() {
@@ -200,7 +200,7 @@ fn other_host(config: &Config) -> Option<String> {
     })
 }
 
-/// What the URL asks for. `mode`: if it names one.
+/// The settings in the URL. `mode` is set if the URL names one.
 #[derive(Debug, PartialEq, Eq)]
 struct UrlSettings {
     url: String,
@@ -208,7 +208,7 @@ struct UrlSettings {
     mode: Option<SslMode>,
 }
 
-/// Takes out of the URL what the driver does not know.
+/// Takes the parameters that the driver does not know out of the URL.
 fn split_tls(url: &str) -> Result<UrlSettings, String> {
     let (place, query) = url.split_once('?').unwrap_or((url, ""));
     let (mut kept, mut mode, mut roots) = (Vec::new(), None, None);
@@ -224,7 +224,7 @@ fn split_tls(url: &str) -> Result<UrlSettings, String> {
         (Some("disable"), _) => (Tls::Unverified, Some(SslMode::Disable)),
         (Some("prefer"), _) => (Tls::Unverified, Some(SslMode::Prefer)),
         (Some("require"), None) => (Tls::Unverified, Some(SslMode::Require)),
-        // libpq verifies as well, once it is given roots to verify by; here that includes the name.
+        // libpq verifies as well once it has root certificates; here that includes the host's name.
         (None | Some("require" | "verify-full"), roots) => (Tls::Verified(roots), Some(SslMode::Require)),
         _ => {
             return Err("It asks for an sslmode that is not known: there are disable, prefer, require, verify-full."
@@ -259,7 +259,7 @@ fn password_file() -> Option<PathBuf> {
     })
 }
 
-/// The password of the first line that fits: `host:port:database:user:password`, with `*` for anything.
+/// Returns the password of the first matching line: `host:port:database:user:password`, with `*` for anything.
 fn password_in(text: &str, host: &str, port: u16, database: &str, user: &str) -> Option<String> {
     let wanted = [host, &port.to_string(), database, user];
     text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
@@ -269,7 +269,7 @@ fn password_in(text: &str, host: &str, port: u16, database: &str, user: &str) ->
     })
 }
 
-/// The fields of a line, at most five. A backslash takes the next sign as it is.
+/// Splits a line into its fields, at most five. A backslash escapes the next character.
 fn fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut signs = line.chars();
@@ -303,8 +303,8 @@ fn root_store(path: Option<&Path>) -> Result<RootCertStore, String> {
     Ok(store)
 }
 
-/// Takes every certificate, as libpq does for `prefer` and `require`: against those who listen, not against those who
-/// pretend.
+/// Accepts every certificate, as libpq does for `prefer` and `require`: it protects against eavesdroppers, not against
+/// impostors.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

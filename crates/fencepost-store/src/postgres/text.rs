@@ -1,10 +1,10 @@
-//! Values as literals in a statement, independent of the session's settings.
+//! Literals for statements, independent of the session's settings.
 
 pub(super) fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A string constant that means the same under every setting of `standard_conforming_strings`.
+/// Quotes a string constant that means the same under every setting of `standard_conforming_strings`.
 pub(super) fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }

@@ -1,7 +1,7 @@
-//! A connection to a Redis server. Every wait on it ends, and a signal interrupts none.
+//! A connection to a Redis server. Every wait on it is limited, and a signal interrupts none.
 //!
-//! The client library's own connection cannot be used: a read that a signal interrupts, as ctrl-Z and `fg` do, loses the
-//! answer, and it buffers as much as a server sends. Commands and answers are encoded and parsed by the library.
+//! The client library's own connection cannot be used: a read that a signal interrupts, as ctrl-Z and `fg` do, loses
+//! the answer, and it buffers as much as a server sends. The library encodes commands and parses answers.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -13,10 +13,10 @@ use redis::{Cmd, ConnectionAddr, ConnectionInfo, ConnectionLike, Parser, RedisCo
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-/// The longest answer. A listing of the longest keys is the longest that a store gives.
+/// The limit of an answer. A listing of the longest keys is the longest that a store gives.
 const ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// How long an answer is still looked for after its time is over. A process that was stopped meanwhile finds it there.
+/// How long to look for an answer after the time limit. A process that was stopped in between finds it in the socket.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// A connection that has logged in.
@@ -29,7 +29,7 @@ pub struct RedisConnection {
 }
 
 impl RedisConnection {
-    /// Connects and logs in within one time, and waits for each later answer for another.
+    /// Connects and logs in within `connecting`, and waits for each later answer up to `answering`.
     pub(super) fn open(info: &ConnectionInfo, connecting: Duration, answering: Duration) -> Result<Self, RedisError> {
         let deadline = Instant::now() + connecting;
         let (socket, tls_name) = match info.addr() {
@@ -44,7 +44,8 @@ impl RedisConnection {
             None => RedisStream::Plain(wire),
             Some(host) => {
                 let mut stream = StreamOwned::new(tls(host)?, wire);
-                // Before the first command: a certificate that is refused must not look like a lost answer.
+                // The handshake completes before the first command: a refused certificate must not look like a lost
+                // answer.
                 stream.conn.complete_io(&mut stream.sock)?;
                 RedisStream::Tls(Box::new(stream))
             }
@@ -61,7 +62,7 @@ impl RedisConnection {
     fn log_in(&mut self, settings: &RedisConnectionInfo) -> Result<(), RedisError> {
         if let Some(password) = settings.password() {
             let said = match authentication(settings.username(), password).query::<()>(self) {
-                // Before Redis 6 there were no users.
+                // Redis before version 6 has no users.
                 Err(error) if settings.username().is_some() && error.to_string().contains("wrong number of arg") => {
                     authentication(None, password).query(self)
                 }
@@ -155,7 +156,7 @@ impl Write for RedisStream {
     }
 }
 
-/// A socket that bounds how long and how much is read for one answer.
+/// A socket that limits the time and the bytes of one answer.
 struct Wire {
     socket: Socket,
     patience: Duration,
@@ -194,7 +195,7 @@ impl Read for Wire {
                     self.bytes_left -= read;
                     return Ok(read);
                 }
-                // A socket with a time limit is interrupted by SIGCONT, also where no signal is handled.
+                // SIGCONT interrupts a socket with a time limit, even if no signal is handled.
                 Err(error) if error.kind() == ErrorKind::Interrupted && !left.is_zero() => {}
                 Err(error)
                     if [ErrorKind::Interrupted, ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) =>
@@ -279,7 +280,7 @@ fn dial(host: &str, port: u16, deadline: Instant) -> io::Result<Socket> {
     Err(last)
 }
 
-/// The server's certificate must be good for its name, by the system's roots.
+/// Starts TLS. The server's certificate must be valid for its name, by the system's roots.
 fn tls(host: &str) -> io::Result<ClientConnection> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -301,7 +302,7 @@ fn tls(host: &str) -> io::Result<ClientConnection> {
 mod tests {
     use super::*;
 
-    /// A client, and the other end of its connection.
+    /// Returns a client, and the other end of its connection.
     fn pair(patience: Duration) -> (RedisConnection, UnixStream) {
         let (here, there) = UnixStream::pair().unwrap();
         let wire = Wire { socket: Socket::Unix(here), patience, deadline: Instant::now(), bytes_left: 0 };

@@ -1,4 +1,4 @@
-//! What Redis's failures and settings mean: the one place where they are told apart.
+//! Classifies Redis's failures and settings: the one place that interprets them.
 
 use redis::RedisError;
 
@@ -12,17 +12,17 @@ pub(super) enum RedisFailure {
     /// There was no connection in time.
     Unreachable,
     Connect(RedisError),
-    /// The server answered, with an error.
+    /// The server answered with an error.
     Said(RedisError),
-    /// There was no answer. `idle`: on a connection that had lain idle.
+    /// There was no answer. `idle`: on a connection that had been idle.
     Lost {
         error: RedisError,
         idle: bool,
     },
 }
 
-/// Errors that the server gives before it runs anything, or before a script has changed anything. A proxy in between
-/// has errors of its own, which say nothing about what came of the script.
+/// Errors that the server gives before it runs anything, or before a script has changed anything. The errors of a proxy
+/// in between do not show whether the script ran.
 const NOTHING_RAN: &[&str] = &[
     "READONLY",
     "LOADING",
@@ -92,7 +92,7 @@ impl RedisFailure {
 }
 
 impl RedisStore {
-    /// The refusal of a server that cannot be trusted with a lease. The script said so and did nothing.
+    /// Makes the refusal of a server that is not fit to hold leases. The script reported that and did nothing.
     pub(super) fn unfit(&self, word: &str, found: &str) -> StoreError {
         let shown = self.server.shown();
         match (word, found) {
@@ -122,7 +122,7 @@ impl RedisStore {
         }
     }
 
-    /// The refusal of keys that hold something else than fencepost wrote.
+    /// Makes the refusal of keys with content that fencepost did not write.
     pub(super) fn foreign(&self, found: &str) -> StoreError {
         let detail = format!(
             "{} is not a sound fencepost store: {found}. Nothing was changed. Restore a backup, or remove the keys that begin \
@@ -133,7 +133,7 @@ impl RedisStore {
     }
 }
 
-/// The first word of an error. Who has not given a password is told so by an error without one, if the command is long.
+/// Returns the first word of an error. For a long command the error about a missing password has no code.
 fn code(error: &RedisError) -> &str {
     let code = error.code().unwrap_or_default();
     if code == "ERR" && error.to_string().contains("unauthenticated") { "NOAUTH" } else { code }
@@ -158,14 +158,14 @@ fn meaning(error: &RedisError) -> (Trouble, String) {
         "MISCONF" => (Trouble::Refused, "It cannot write to its disk: see its log."),
         "WRONGTYPE" => (Trouble::Corrupt, "A key that begins with {fencepost} is not fencepost's: remove it by hand."),
         "LOADING" | "BUSY" | "NOREPLICAS" | "CLUSTERDOWN" | "TRYAGAIN" | "MASTERDOWN" => (Trouble::Unavailable, ""),
-        // A wrong password at the time of connecting comes without a code.
+        // The error about a wrong password while connecting has no code.
         "" => (Trouble::Refused, "Give the password in a file, by FENCEPOST_STORE_PASSWORD, or in the URL."),
         _ => (Trouble::Unavailable, ""),
     };
     (trouble, step.to_string())
 }
 
-/// What the settings mean for the promises. `None`: it could not be asked.
+/// Judges the settings by the promises. `None`: the setting could not be queried.
 pub(super) fn judged(facts: Option<&str>, appendonly: Option<&str>, appendfsync: Option<&str>) -> Vec<Property> {
     let fact = |name: &str| {
         facts.and_then(|facts| {
@@ -175,7 +175,7 @@ pub(super) fn judged(facts: Option<&str>, appendonly: Option<&str>, appendfsync:
                 .map(|value| value.trim().to_string())
         })
     };
-    // INFO tells whether there is a log where CONFIG may not be asked.
+    // INFO shows whether there is a log if CONFIG is not permitted.
     let has_log = appendonly.map(|value| value == "yes").or(fact("aof_enabled").map(|value| value == "1"));
     let durability = match (has_log, appendfsync) {
         (Some(true), Some("always")) => {

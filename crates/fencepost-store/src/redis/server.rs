@@ -1,4 +1,4 @@
-//! From a URL to a connection: what the URL says, where the password comes from, and whether the way is private.
+//! Parses the URL of a server: its parameters, the source of the password, and whether the connection is private.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use super::connection::RedisConnection;
 use crate::transport::{Transport, is_loopback, refusal};
 use crate::{Secret, redacted};
 
-/// Connecting may take this much longer than its limit before it counts as having been stopped (ctrl-Z) meanwhile.
+/// The time beyond its limit after which connecting counts as interrupted by a stop (ctrl-Z) of this process.
 const STOPPED: Duration = Duration::from_secs(2);
 
-/// A server, and how to get in.
+/// The address of a server, and the credentials for it.
 #[derive(Clone)]
 pub struct RedisServer {
     info: ConnectionInfo,
@@ -26,11 +26,11 @@ impl std::fmt::Debug for RedisServer {
 }
 
 impl RedisServer {
-    /// Reads a URL. A `password` that is handed in goes before the URL's own, and that before `REDISCLI_AUTH`, which
-    /// redis-cli knows. Errors hold no password.
+    /// Parses a URL. A `password` from the caller precedes the URL's, then comes `REDISCLI_AUTH`, the variable of
+    /// redis-cli. Errors contain no password.
     pub fn parse(url: &str, password: Option<&Secret>) -> Result<Self, String> {
         let known = ["redis://", "rediss://", "redis+unix://", "unix://"].iter().any(|scheme| url.starts_with(scheme));
-        // The parser's own error may quote what it stumbled over, and that may be a piece of the password.
+        // The parser's error may quote the text at fault, which may be a piece of the password.
         let info = url.into_connection_info().ok().filter(|_| known).ok_or(
             "It is not a URL of a Redis server: write redis://host:6379, or rediss://host:6379 for TLS. Characters such as \
              @ : / ? % in a password are written as %40 %3A %2F %3F %25.",
@@ -55,12 +55,12 @@ impl RedisServer {
         Ok(Self { info, shown: redacted(url), is_plain_allowed })
     }
 
-    /// What people may see of it: no password.
+    /// Returns the URL for people, without a password.
     pub fn shown(&self) -> &str {
         &self.shown
     }
 
-    /// Refuses plain text to another host that the URL does not allow. To be called before anything is sent.
+    /// Refuses plain text to another host unless the URL allows it. Callers call it before they send anything.
     pub fn must_be_private(&self) -> Result<(), String> {
         match self.info.addr() {
             ConnectionAddr::Tcp(host, port) if self.transport() == Transport::Plain && !self.is_plain_allowed => {
@@ -82,8 +82,8 @@ impl RedisServer {
         }
     }
 
-    /// Connects within one time, and waits for each answer on the connection for another. A process that was stopped
-    /// while it connected tries again.
+    /// Connects within `connecting`, and waits for each answer up to `answering`. Tries again if this process was
+    /// stopped while it connected.
     pub fn connect(&self, connecting: Duration, answering: Duration) -> Result<RedisConnection, RedisError> {
         loop {
             let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! Opening a connection: its settings, whose file it is, and the making of a new store.
+//! Opens a connection: its settings, the check that the file is fencepost's, and the creation of a new store.
 
 use std::path::Path;
 use std::thread;
@@ -13,7 +13,7 @@ use super::WAIT;
 use super::failure::{SqliteStage, failure, foreign_content};
 use crate::{StoreError, Trouble};
 
-/// Below this, two processes that write and checkpoint at once can lose what was committed.
+/// Before this version, two processes that write and checkpoint at once can lose committed data.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 
 /// "fpst" in ASCII, in the database's header.
@@ -25,7 +25,7 @@ const LAYOUT: i32 = 1;
 const CREATE: &str = "CREATE TABLE entries (key TEXT NOT NULL PRIMARY KEY, version BLOB NOT NULL, value BLOB NOT NULL) \
                       STRICT, WITHOUT ROWID; PRAGMA application_id = 0x66707374; PRAGMA user_version = 1;";
 
-/// What a database says of itself in its header.
+/// The numbers in the header by which a database declares its application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SqliteHeader {
     application_id: i32,
@@ -34,14 +34,14 @@ struct SqliteHeader {
 
 const OURS: SqliteHeader = SqliteHeader { application_id: APPLICATION_ID, layout: LAYOUT };
 
-/// Connects to the file at `path`, which must exist, and makes a store of it if it is empty.
+/// Connects to the file at `path`, which must exist, and creates a store in it if it is empty.
 pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     refuse_old_sqlite()?;
     let failed = |error| failure(path, SqliteStage::Open, &error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     settle(&connection).map_err(failed)?;
-    // Both numbers are written at once, so that no two moments can make up ours.
+    // Both numbers are written in one transaction, so readings of two moments cannot combine to ours.
     if header(&connection).map_err(failed)? != OURS {
         let header = settled_header(&mut connection).map_err(failed)?;
         if header != OURS {
@@ -53,8 +53,8 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Refuses a store with triggers: fencepost creates none, and one would change what a swap writes. Those that are created
-/// later do not run on this connection (`settle`).
+/// Refuses a store with triggers: fencepost creates none, and one would change what a swap writes. Triggers that are
+/// created later do not run on this connection (`settle`).
 fn refuse_triggers(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let mut statement = connection
         .prepare("SELECT name FROM sqlite_schema WHERE type = 'trigger' LIMIT 1")
@@ -69,7 +69,7 @@ fn refuse_triggers(connection: &Connection, path: &Path) -> Result<(), StoreErro
     }
 }
 
-/// Whether SQLite's own descriptor leads to another file than the path does.
+/// Whether SQLite's own descriptor refers to another file than the path.
 pub(super) fn has_moved(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
     let mut moved = 0;
     connection
@@ -90,8 +90,8 @@ fn refuse_old_sqlite() -> Result<(), StoreError> {
     Err(StoreError::not_done(Trouble::Refused, detail))
 }
 
-/// The settings of a connection, before it touches the file: even a database that turns out to be another program's
-/// must not be checkpointed when it is closed.
+/// Makes the settings of a connection, before it touches the file: even a database of another program must not be
+/// checkpointed when the connection closes.
 fn settle(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
@@ -107,8 +107,8 @@ const SETTINGS: &str = if cfg!(target_os = "macos") {
     "PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = FULL;"
 };
 
-/// Both numbers as of one moment. Read separately, they could straddle another process's creation of the store and look
-/// like a foreign database.
+/// Reads both numbers at one moment. Read separately, they could straddle another process's creation of the store and
+/// look like a foreign database.
 fn settled_header(connection: &mut Connection) -> rusqlite::Result<SqliteHeader> {
     let reading = Transaction::new(connection, TransactionBehavior::Deferred)?;
     header(&reading)
@@ -119,8 +119,8 @@ fn header(connection: &Connection) -> rusqlite::Result<SqliteHeader> {
     Ok(SqliteHeader { application_id: number("PRAGMA application_id")?, layout: number("PRAGMA user_version")? })
 }
 
-/// Makes a store of an empty file, in one transaction: of any number of processes that come at once one makes it and
-/// the others find it made. A file that is not empty is someone's, and is refused.
+/// Creates a store in an empty file, in one transaction: of several processes at once one creates it and the others
+/// find it. A file that is not empty belongs to another program, and is refused.
 fn make_store(connection: &mut Connection, path: &Path, found: SqliteHeader) -> Result<(), StoreError> {
     let failed = |error| failure(path, SqliteStage::Open, &error);
     if !is_empty(path) && found != (SqliteHeader { application_id: 0, layout: 0 }) {
@@ -159,8 +159,8 @@ fn foreign(path: &Path, found: SqliteHeader) -> StoreError {
     foreign_content(path, &what)
 }
 
-/// Turns the write-ahead log on, which the file remembers. Only who makes a store has anything to do here. Turning it
-/// on needs the file for itself and does not wait for that by itself, so that the waiting is done here.
+/// Turns the write-ahead log on, which the file remembers. Only the process that creates a store has to do it. It needs
+/// exclusive access, for which SQLite does not wait by itself, so this function waits.
 fn enter_wal(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     if is_wal(connection, "PRAGMA journal_mode").map_err(|error| failure(path, SqliteStage::Open, &error))? {
         return Ok(());
@@ -179,7 +179,7 @@ fn enter_wal(connection: &Connection, path: &Path) -> Result<(), StoreError> {
             }
         }
     }
-    // The log itself is made by the first read.
+    // The first read creates the log itself.
     header(connection).map(|_| ()).map_err(|error| failure(path, SqliteStage::Open, &error))
 }
 
