@@ -77,12 +77,12 @@ pub fn plain(path: &Path) -> PathBuf {
 
 /// An artifact that a job declares: a file, or a pattern that stands for some.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Declared {
+pub struct DeclaredArtifact {
     pub path: String,
     pub min_bytes: u64,
 }
 
-impl Declared {
+impl DeclaredArtifact {
     /// Reads `PATH[,min-bytes=N]`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (path, min_bytes) = match text.rsplit_once(",min-bytes=") {
@@ -150,7 +150,7 @@ impl Stamp {
 pub struct Snapshot(BTreeMap<PathBuf, Stamp>);
 
 impl Snapshot {
-    pub fn take(declared: &[Declared], base: &Base) -> Self {
+    pub fn take(declared: &[DeclaredArtifact], base: &Base) -> Self {
         let mut stamps = BTreeMap::new();
         let mut newest = None;
         for path in declared.iter().filter_map(|declared| declared.files(base).ok()).flatten() {
@@ -177,11 +177,11 @@ fn wait_out_the_tick(newest: Option<SystemTime>) {
 }
 
 /// Looks at everything that was declared, as the run left it.
-pub fn survey(declared: &[Declared], base: &Base, before: &Snapshot) -> Vec<Produced> {
+pub fn survey(declared: &[DeclaredArtifact], base: &Base, before: &Snapshot) -> Vec<Produced> {
     declared.iter().map(|declared| look(declared, base, before)).collect()
 }
 
-fn look(declared: &Declared, base: &Base, before: &Snapshot) -> Produced {
+fn look(declared: &DeclaredArtifact, base: &Base, before: &Snapshot) -> Produced {
     let shown = base.shown(&declared.path);
     let is_relative = Path::new(&declared.path).is_relative();
     let lacking = |files, lack| Produced { declared: shown.clone(), files, lack: Some(lack) };
@@ -214,9 +214,9 @@ fn look(declared: &Declared, base: &Base, before: &Snapshot) -> Produced {
                     touched: is_touched,
                 });
             }
-            Err(Unread::Unsteady) => lack = Some(Lack::Unsteady { path: name }),
-            Err(Unread::Missing) => lack = Some(Lack::Missing),
-            Err(Unread::Failed(error)) => lack = Some(Lack::Unreadable { why: format!("{name}: {error}") }),
+            Err(FingerprintError::Unsteady) => lack = Some(Lack::Unsteady { path: name }),
+            Err(FingerprintError::Missing) => lack = Some(Lack::Missing),
+            Err(FingerprintError::Failed(error)) => lack = Some(Lack::Unreadable { why: format!("{name}: {error}") }),
         }
     }
     Produced { declared: shown, files, lack }
@@ -228,14 +228,14 @@ fn is_written(path: &Path, before: &Snapshot) -> bool {
 
 /// Why a file has no fingerprint.
 #[derive(Debug)]
-pub enum Unread {
+pub enum FingerprintError {
     Missing,
     /// It changed while it was hashed, and again when it was hashed anew.
     Unsteady,
     Failed(io::Error),
 }
 
-impl From<io::Error> for Unread {
+impl From<io::Error> for FingerprintError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound => Self::Missing,
@@ -245,16 +245,16 @@ impl From<io::Error> for Unread {
 }
 
 /// The size and the fingerprint of a file that stands still. One that changes meanwhile is read again, once.
-pub fn read(path: &Path) -> Result<(u64, Fingerprint), Unread> {
+pub fn read(path: &Path) -> Result<(u64, Fingerprint), FingerprintError> {
     for _ in 0..2 {
         if let Some(read) = read_once(path)? {
             return Ok(read);
         }
     }
-    Err(Unread::Unsteady)
+    Err(FingerprintError::Unsteady)
 }
 
-fn read_once(path: &Path) -> Result<Option<(u64, Fingerprint)>, Unread> {
+fn read_once(path: &Path) -> Result<Option<(u64, Fingerprint)>, FingerprintError> {
     let mut file = open_regular(path)?;
     let metadata = file.metadata()?;
     let before = (Stamp::of(&metadata), metadata.ctime(), metadata.ctime_nsec());
@@ -304,7 +304,7 @@ mod tests {
             fs::write(place.path().join(name), "old").unwrap();
         }
         let declared: Vec<_> =
-            ["same", "rewritten", "replaced", "made", "none"].map(|path| Declared::parse(path).unwrap()).into();
+            ["same", "rewritten", "replaced", "made", "none"].map(|path| DeclaredArtifact::parse(path).unwrap()).into();
         let before = Snapshot::take(&declared, &base);
         fs::write(place.path().join("rewritten"), "old").unwrap();
         fs::write(place.path().join("new"), "old").unwrap();
@@ -319,7 +319,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let base = Base::new(place.path());
         fs::write(place.path().join("a.md"), "a").unwrap();
-        let declared = [Declared::parse("*.md,min-bytes=2").unwrap()];
+        let declared = [DeclaredArtifact::parse("*.md,min-bytes=2").unwrap()];
         let before = Snapshot::take(&declared, &base);
         fs::write(place.path().join("b.md"), "bb").unwrap();
         let produced = survey(&declared, &base, &before).remove(0);
@@ -337,7 +337,7 @@ mod tests {
         let pipe = place.path().join("pipe");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
         for path in [place.path(), &pipe, Path::new("/dev/zero")] {
-            assert!(matches!(read(path), Err(Unread::Failed(_))), "{path:?}");
+            assert!(matches!(read(path), Err(FingerprintError::Failed(_))), "{path:?}");
         }
     }
 }

@@ -11,7 +11,7 @@ const PAUSE_FIRST: Duration = Duration::from_secs(1);
 
 /// What is sent along.
 #[derive(Clone, Copy, Debug)]
-pub struct Body<'b> {
+pub struct RequestBody<'b> {
     pub content_type: &'static str,
     pub bytes: &'b [u8],
 }
@@ -19,7 +19,7 @@ pub struct Body<'b> {
 /// Calls a URL: by GET, or by POST with a body. A redirect is not followed and is a failure: a POST that follows a 302 becomes a GET
 /// and loses its body. It may be told twice, where the first answer got lost. An error is words
 /// without the URL, which may be a secret.
-pub fn call(url: &str, body: Option<Body<'_>>, timeout: Duration) -> Result<(), String> {
+pub fn call(url: &str, body: Option<RequestBody<'_>>, timeout: Duration) -> Result<(), String> {
     let is_tls = url.starts_with("https:");
     let agent = http_agent(is_tls).max_idle_connections(0).timeout_global(Some(timeout)).build().new_agent();
     let mut pause = PAUSE_FIRST;

@@ -21,10 +21,10 @@ use nix::libc::{EACCES, ENOENT, SIGCONT, SIGINT, SIGTSTP, SIGTTIN, SIGTTOU};
 use self::phase::{ChildPhase, TreeState};
 use crate::artifact::Snapshot;
 use crate::clock;
-use crate::drive::{Body, Note};
+use crate::drive::{GuardedWork, Note};
 use crate::keeper::{self, Dismissed, Heard, Keeper, KeeperOrder, Report, Spawn, SpawnStep};
 use crate::report_file::{self, JobReport};
-use crate::task::Task;
+use crate::task::BackgroundTask;
 use crate::terminal::{self, Terminal};
 use crate::upstream_check::{Inspection, Pinned, UpstreamCheck};
 use crate::without_keeper::CommandWithoutKeeper;
@@ -44,7 +44,7 @@ pub type Variables = Vec<(OsString, Option<OsString>)>;
 pub type Environment = Box<dyn Fn(Option<&Grant>, &[Pinned]) -> Variables>;
 
 /// How to start the child.
-pub struct Plan {
+pub struct ChildPlan {
     pub argv: Vec<OsString>,
     /// A command that runs before it, under the same lease.
     pub prepare: Option<Vec<OsString>>,
@@ -68,15 +68,15 @@ pub struct Plan {
     pub env: Environment,
 }
 
-impl std::fmt::Debug for Plan {
+impl std::fmt::Debug for ChildPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Plan").field("argv", &self.argv).finish_non_exhaustive()
+        f.debug_struct("ChildPlan").field("argv", &self.argv).finish_non_exhaustive()
     }
 }
 
 #[derive(Debug)]
-pub struct Child {
-    plan: Plan,
+pub struct GuardedChild {
+    plan: ChildPlan,
     /// `None` once it has died, or was let go.
     keeper: Option<Keeper>,
     /// It has nothing left to keep, and ends while the last swap is made.
@@ -92,8 +92,8 @@ pub struct Child {
     checked: Option<Boot>,
     /// Since when we are up again after a sleep, which the keeper may still have to notice.
     awake_since: Option<Boot>,
-    inspecting: Option<Task<(Inspection, Snapshot)>>,
-    surveying: Option<Task<Vec<Produced>>>,
+    inspecting: Option<BackgroundTask<(Inspection, Snapshot)>>,
+    surveying: Option<BackgroundTask<Vec<Produced>>>,
     /// The declared artifacts as they were before the child.
     before: Snapshot,
     inputs: Vec<Pinned>,
@@ -105,8 +105,8 @@ struct Suspended {
     was_lent: bool,
 }
 
-impl Child {
-    pub fn new(plan: Plan, mut keeper: Keeper, terminal: Option<Terminal>) -> Self {
+impl GuardedChild {
+    pub fn new(plan: ChildPlan, mut keeper: Keeper, terminal: Option<Terminal>) -> Self {
         keeper.get_ready();
         Self {
             plan,
@@ -173,7 +173,7 @@ impl Child {
     fn inspect(&mut self, grant: Option<&Grant>) -> Vec<Input> {
         let Some(check) = self.plan.check.clone() else { return passed(Vec::new()) };
         let asker = asker(grant);
-        match Task::start("check", move || (check.inspect(&asker), check.snapshot())) {
+        match BackgroundTask::start("check", move || (check.inspect(&asker), check.snapshot())) {
             Ok(task) => self.inspecting = Some(task),
             Err(error) => return halted(&error),
         }
@@ -183,7 +183,7 @@ impl Child {
     fn survey(&mut self) -> Vec<Input> {
         let Some(check) = self.plan.check.clone() else { return vec![Input::Surveyed(Vec::new())] };
         let before = std::mem::take(&mut self.before);
-        match Task::start("check", move || check.survey(&before)) {
+        match BackgroundTask::start("check", move || check.survey(&before)) {
             Ok(task) => self.surveying = Some(task),
             Err(error) => {
                 let lack = Lack::Unreadable { why: format!("no thread can be started to hash it: {error}") };
@@ -196,7 +196,7 @@ impl Child {
 
     /// The result of the check on its thread, if it is there.
     fn hear_check(&mut self) -> Vec<Input> {
-        if let Some((inspection, before)) = self.inspecting.as_ref().and_then(Task::result) {
+        if let Some((inspection, before)) = self.inspecting.as_ref().and_then(BackgroundTask::result) {
             self.inspecting = None;
             self.before = before;
             let needs = self.plan.check.as_ref().map_or(&[][..], |check| &check.needs);
@@ -204,7 +204,7 @@ impl Child {
             self.inputs = inspection.inputs;
             return vec![Input::Inspected(passage)];
         }
-        if let Some(produced) = self.surveying.as_ref().and_then(Task::result) {
+        if let Some(produced) = self.surveying.as_ref().and_then(BackgroundTask::result) {
             self.surveying = None;
             return vec![Input::Surveyed(produced)];
         }
@@ -432,7 +432,7 @@ impl Child {
     }
 }
 
-impl Body for Child {
+impl GuardedWork for GuardedChild {
     fn perform(&mut self, output: Output, _tell: &mut dyn FnMut(Note)) -> Vec<Input> {
         match output {
             Output::Prepare { grant } => self.prepare(grant.as_ref()),
@@ -505,7 +505,7 @@ impl Body for Child {
 
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
         let keeper = self.keeper.as_ref().map(Keeper::fd);
-        let check = [self.inspecting.as_ref().map(Task::fd), self.surveying.as_ref().map(Task::fd)];
+        let check = [self.inspecting.as_ref().map(BackgroundTask::fd), self.surveying.as_ref().map(BackgroundTask::fd)];
         let unkept = self.unkept.as_ref().map(CommandWithoutKeeper::fd);
         keeper.into_iter().chain(unkept).chain(check.into_iter().flatten()).collect()
     }

@@ -14,17 +14,17 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::clock;
 use crate::local::Local;
-use crate::signals::{Received, Signals};
+use crate::signals::{ReceivedSignal, Signals};
 use crate::sys;
+use crate::worker::CallWorker;
 pub use crate::worker::Callee;
-use crate::worker::Worker;
 
 /// The longest the loop sleeps. The kernel's timers stand still while the machine does, so that a longer sleep would
 /// wake late by as long as the machine slept.
 const NAP_MAX: Duration = Duration::from_millis(500);
 
 /// What a lease is held for: a child process, or a program at the other end of standard input.
-pub trait Body {
+pub trait GuardedWork {
     /// Does what the run decided, and says what came of it at once.
     fn perform(&mut self, output: Output, tell: &mut dyn FnMut(Note)) -> Vec<Input>;
     /// What has happened, without waiting.
@@ -58,10 +58,10 @@ pub fn drive(
     store: Callee,
     local: &Local,
     signals: &mut Signals,
-    body: &mut dyn Body,
+    body: &mut dyn GuardedWork,
     tell: &mut dyn FnMut(Note),
 ) -> Finish {
-    let worker = Worker::new(store);
+    let worker = CallWorker::new(store);
     let mut driver = Driver { run, worker, local, signals, body, tell, is_lean: false };
     let mut outputs = VecDeque::from(driver.run.step(clock::now(), Input::Begin));
     loop {
@@ -81,10 +81,10 @@ pub fn drive(
 
 struct Driver<'a> {
     run: Run,
-    worker: Worker,
+    worker: CallWorker,
     local: &'a Local,
     signals: &'a mut Signals,
-    body: &'a mut dyn Body,
+    body: &'a mut dyn GuardedWork,
     tell: &'a mut dyn FnMut(Note),
     /// Nothing was done since the code was given back.
     is_lean: bool,
@@ -141,9 +141,9 @@ impl Driver<'_> {
         let mut inputs = Vec::new();
         for signal in self.signals.pending() {
             inputs.extend(match signal {
-                Received::End(signal) => vec![Input::Interrupted(signal)],
-                Received::Continued => vec![Input::Woke],
-                Received::Other(signal) => self.body.signalled(signal, self.tell),
+                ReceivedSignal::End(signal) => vec![Input::Interrupted(signal)],
+                ReceivedSignal::Continued => vec![Input::Woke],
+                ReceivedSignal::Other(signal) => self.body.signalled(signal, self.tell),
             });
         }
         inputs.extend(self.body.hear(self.tell));
@@ -169,7 +169,7 @@ fn kept_until(run: &Run) -> Option<Boot> {
 }
 
 /// Sleeps, and says whether nothing happened for as long as it ever sleeps.
-fn nap(run: &Run, worker: &Worker, signals: &Signals, body: &dyn Body) -> bool {
+fn nap(run: &Run, worker: &CallWorker, signals: &Signals, body: &dyn GuardedWork) -> bool {
     let due = [run.wake_at(), kept_until(run).and_then(|deadline| body.due(deadline))].into_iter().flatten().min();
     let until_due = due.map_or(NAP_MAX, |at| at.since(clock::boot_now()));
     let timeout = PollTimeout::try_from(until_due.min(NAP_MAX)).unwrap_or(PollTimeout::ZERO);

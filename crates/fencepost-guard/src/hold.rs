@@ -8,7 +8,7 @@ use fencepost_core::time::Boot;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::drive::{Body, Note};
+use crate::drive::{GuardedWork, Note};
 
 /// Standard input in place of a child: the lease is held while it is open.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Default for Stdin {
     }
 }
 
-impl Body for Stdin {
+impl GuardedWork for Stdin {
     fn perform(&mut self, output: Output, _tell: &mut dyn FnMut(Note)) -> Vec<Input> {
         match output {
             Output::Spawn { grant } => {

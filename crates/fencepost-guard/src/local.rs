@@ -23,12 +23,12 @@ pub struct Local {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Memory {
     high_water: Option<Token>,
-    sighting: Option<Seen>,
+    sighting: Option<StoredSighting>,
 }
 
 /// A sighting holds for one boot only: the boot clock starts again with the next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Seen {
+struct StoredSighting {
     boot: String,
     token: Token,
     renewals: u64,
@@ -74,7 +74,7 @@ impl Local {
         let sighting = Honest::sight(before, record, answered)?;
         if before != Some(sighting) {
             let Sighting { token, renewals, since } = sighting;
-            memory.sighting = Some(Seen { boot: boot.to_string(), token, renewals, since });
+            memory.sighting = Some(StoredSighting { boot: boot.to_string(), token, renewals, since });
             let _ = self.keep(record, memory);
         }
         Some(sighting)

@@ -11,7 +11,7 @@ use signal_hook::iterator::exfiltrator::SignalOnly;
 use crate::sys;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received {
+pub enum ReceivedSignal {
     /// A signal that asks this process to end.
     End(i32),
     /// This process was continued after a stop, or is asked to check its lease now.
@@ -45,15 +45,15 @@ impl Signals {
         Ok(Self { delivery: SignalDelivery::with_pipe(read, write, SignalOnly, heard)?, asked_to_end: None })
     }
 
-    pub fn pending(&mut self) -> Vec<Received> {
+    pub fn pending(&mut self) -> Vec<ReceivedSignal> {
         let received = |signal| match signal {
-            SIGHUP | SIGINT | SIGQUIT | SIGTERM => Received::End(signal),
-            SIGCONT => Received::Continued,
-            other => Received::Other(other),
+            SIGHUP | SIGINT | SIGQUIT | SIGTERM => ReceivedSignal::End(signal),
+            SIGCONT => ReceivedSignal::Continued,
+            other => ReceivedSignal::Other(other),
         };
-        let pending: Vec<Received> = self.delivery.pending().map(received).collect();
+        let pending: Vec<ReceivedSignal> = self.delivery.pending().map(received).collect();
         for received in &pending {
-            if let Received::End(signal) = received {
+            if let ReceivedSignal::End(signal) = received {
                 self.asked_to_end = Some(*signal);
             }
         }

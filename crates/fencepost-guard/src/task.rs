@@ -7,13 +7,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 #[derive(Debug)]
-pub struct Task<T> {
+pub struct BackgroundTask<T> {
     result: Receiver<T>,
     /// Readable when the thread has ended.
     bell: UnixStream,
 }
 
-impl<T: Send + 'static> Task<T> {
+impl<T: Send + 'static> BackgroundTask<T> {
     pub fn start(name: &str, work: impl FnOnce() -> T + Send + 'static) -> io::Result<Self> {
         let (outbox, result) = channel();
         let (bell, rope) = UnixStream::pair()?;

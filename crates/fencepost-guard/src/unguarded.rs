@@ -9,23 +9,23 @@ use nix::errno::Errno;
 use nix::libc::{SIGHUP, SIGTERM};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::signals::{Received, Signals};
+use crate::signals::{ReceivedSignal, Signals};
 use crate::sys;
-use crate::task::Task;
+use crate::task::BackgroundTask;
 
 /// Runs the command and waits for it. What a terminal sends reaches the command by itself, for it is in our group.
 pub fn run_unguarded(mut command: Command) -> io::Result<Exit> {
     let mut signals = Signals::listen()?;
     let mut child = command.spawn()?;
     let pid = child.id().cast_signed();
-    let task = Task::start("wait", move || child.wait())?;
+    let task = BackgroundTask::start("wait", move || child.wait())?;
     loop {
         if let Some(status) = task.result() {
             let status = status?;
             return Ok(status.code().map_or_else(|| Exit::Signal(status.signal().unwrap_or(0)), Exit::Code));
         }
         for received in signals.pending() {
-            if let Received::End(signal @ (SIGTERM | SIGHUP)) = received {
+            if let ReceivedSignal::End(signal @ (SIGTERM | SIGHUP)) = received {
                 let _ = sys::send(pid, signal);
             }
         }

@@ -24,7 +24,7 @@ use fencepost_core::transition::Known;
 use fencepost_store::Store;
 use fencepost_store::records::{details, history};
 
-use crate::artifact::{Base, Declared, Snapshot, Unread, read, survey};
+use crate::artifact::{Base, DeclaredArtifact, FingerprintError, Snapshot, read, survey};
 use crate::clock;
 use crate::local::Local;
 use crate::pin;
@@ -50,7 +50,7 @@ pub struct UpstreamCheck {
     pub due: LastDue,
     /// Where copies of the artifacts go; without it they are only compared.
     pub pins: Option<PathBuf>,
-    pub produces: Vec<Declared>,
+    pub produces: Vec<DeclaredArtifact>,
 }
 
 impl std::fmt::Debug for UpstreamCheck {
@@ -246,9 +246,9 @@ fn found(base: &Base, path: &str, here: &Path, read_from: &Path) -> Here {
         Ok((size, sha256)) => {
             Here::Found(Artifact { path: base.name(Path::new(path)), size, sha256, unknown: Default::default() })
         }
-        Err(Unread::Missing) => Here::Missing,
-        Err(Unread::Unsteady) => Here::Unreadable("it changes while it is read".to_string()),
-        Err(Unread::Failed(error)) => Here::Unreadable(error.to_string()),
+        Err(FingerprintError::Missing) => Here::Missing,
+        Err(FingerprintError::Unsteady) => Here::Unreadable("it changes while it is read".to_string()),
+        Err(FingerprintError::Failed(error)) => Here::Unreadable(error.to_string()),
     }
 }
 

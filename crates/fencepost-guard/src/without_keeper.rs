@@ -13,12 +13,12 @@ use nix::unistd::Pid;
 
 use crate::keeper::Spawn;
 use crate::sys::{self, Change};
-use crate::task::Task;
+use crate::task::BackgroundTask;
 
 #[derive(Debug)]
 pub(crate) struct CommandWithoutKeeper {
     pid: i32,
-    ended: Task<Option<Exit>>,
+    ended: BackgroundTask<Option<Exit>>,
 }
 
 impl CommandWithoutKeeper {
@@ -49,7 +49,7 @@ impl CommandWithoutKeeper {
 
     /// Waits for a command that its keeper left to this process.
     pub(crate) fn adopt(pid: i32) -> io::Result<Self> {
-        Ok(Self { pid, ended: Task::start("wait", move || exit_of(pid))? })
+        Ok(Self { pid, ended: BackgroundTask::start("wait", move || exit_of(pid))? })
     }
 
     pub(crate) fn send(&self, signal: i32) {

@@ -45,7 +45,7 @@ impl std::fmt::Debug for Callee {
 
 /// Makes one call at a time, here or on a thread of its own.
 #[derive(Debug)]
-pub struct Worker {
+pub struct CallWorker {
     callee: Callee,
     /// The answer to a call that was made here.
     answered: Option<Answered>,
@@ -53,7 +53,7 @@ pub struct Worker {
     thread: Option<Thread>,
 }
 
-impl Worker {
+impl CallWorker {
     pub fn new(callee: Callee) -> Self {
         Self { callee, answered: None, thread: None }
     }
@@ -160,9 +160,9 @@ mod tests {
         }
     }
 
-    fn worker(is_embedded: bool) -> (Arc<Noting>, Worker) {
+    fn worker(is_embedded: bool) -> (Arc<Noting>, CallWorker) {
         let store = Arc::new(Noting { store: MemoryStore::new(), callers: Mutex::default() });
-        let worker = Worker::new(Callee { store: Arc::clone(&store) as Arc<dyn Store>, is_embedded });
+        let worker = CallWorker::new(Callee { store: Arc::clone(&store) as Arc<dyn Store>, is_embedded });
         (store, worker)
     }
 

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::summary::Summary;
-use crate::vocabulary::{ReasonCode, Word};
+use crate::vocabulary::{ReasonCode, WordSchema};
 
 /// One line of `--events`. Times are RFC 3339 in UTC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -70,7 +70,7 @@ pub enum RunEvent {
     },
     /// What `--observe` did not do.
     Observed {
-        #[schemars(with = "Word<Status>")]
+        #[schemars(with = "WordSchema<Status>")]
         status: Status,
         reason: String,
     },
@@ -112,10 +112,10 @@ pub struct Predecessor {
 /// The end of a run, as far as it is an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunEnd {
-    #[schemars(with = "Word<Status>")]
+    #[schemars(with = "WordSchema<Status>")]
     pub status: Status,
     pub exit_code: u8,
-    #[schemars(with = "Word<EndedBy>")]
+    #[schemars(with = "WordSchema<EndedBy>")]
     pub ended_by: EndedBy,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonCode>,

@@ -11,13 +11,13 @@ use serde::Serialize;
 use crate::answer::AnswerVersion;
 use crate::time::LocalTime;
 use crate::unread::job_names;
-use crate::vocabulary::Word;
+use crate::vocabulary::WordSchema;
 
 /// `gate`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GateAnswer {
     pub v: AnswerVersion,
-    #[schemars(with = "Word<Decision>")]
+    #[schemars(with = "WordSchema<Decision>")]
     pub decision: Decision,
     /// The reasons of the upstreams that decided.
     pub reason: String,
@@ -29,9 +29,9 @@ pub struct GateAnswer {
 pub struct GateUpstream {
     pub job: String,
     pub slot: Option<LocalTime>,
-    #[schemars(with = "Option<Word<Status>>")]
+    #[schemars(with = "Option<WordSchema<Status>>")]
     pub status: Option<Status>,
-    #[schemars(with = "Word<Decision>")]
+    #[schemars(with = "WordSchema<Decision>")]
     pub decision: Decision,
     pub reason: String,
 }

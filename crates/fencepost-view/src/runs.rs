@@ -35,7 +35,7 @@ pub struct RunList {
 
 impl View<'_> {
     pub fn runs(&self, query: &RunsQuery) -> Result<RunList, ViewError> {
-        let mut list = List { query, lines: BTreeMap::new() };
+        let mut list = RunsList { query, lines: BTreeMap::new() };
         let (mut records, mut unread) = (Vec::new(), Unread::default());
         each_record(self.store, &mut unread, |_, record, clock| {
             if query.job.as_ref().is_none_or(|name| record.job.name == *name) {
@@ -53,7 +53,7 @@ impl View<'_> {
 }
 
 /// The newest runs that match the query, by slot.
-struct List<'a> {
+struct RunsList<'a> {
     query: &'a RunsQuery,
     lines: BTreeMap<Spot, RunAnswer>,
 }
@@ -61,7 +61,7 @@ struct List<'a> {
 /// Where a run stands in the list. The record and the history give the same attempt the same spot.
 type Spot = (Wall, Wall, Token, RunId, String);
 
-impl List<'_> {
+impl RunsList<'_> {
     /// Adds what a record holds, and the run behind its lease.
     fn add_record(&mut self, view: &View<'_>, record: &Record, clock: Option<&StoreClock>) {
         let run = RunAnswer::unrecorded(record, view.is_over(record, clock));

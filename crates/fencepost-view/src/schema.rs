@@ -17,7 +17,7 @@ use crate::why::WhyAnswer;
 /// One object with a schema per answer. The answers are named like the verbs; `$defs` holds the types that they share.
 pub fn schema() -> Value {
     let mut list =
-        List { generator: SchemaSettings::draft2020_12().for_serialize().into_generator(), answers: Map::new() };
+        SchemaList { generator: SchemaSettings::draft2020_12().for_serialize().into_generator(), answers: Map::new() };
     list.add::<ErrorAnswer>("error");
     list.add::<StatusAnswer>("status");
     list.add::<RunAnswer>("runs");
@@ -58,12 +58,12 @@ pub fn schema() -> Value {
     })
 }
 
-struct List {
+struct SchemaList {
     generator: SchemaGenerator,
     answers: Map<String, Value>,
 }
 
-impl List {
+impl SchemaList {
     fn add<T: JsonSchema>(&mut self, name: &str) {
         self.answers.insert(name.to_string(), self.generator.subschema_for::<T>().to_value());
     }

@@ -22,7 +22,7 @@ use crate::answer::{AnswerVersion, ErrorDetail, RunAnswer};
 use crate::archive::whole;
 use crate::time::LocalTime;
 use crate::unread::{Unread, each_record, sentences};
-use crate::vocabulary::{Word, words};
+use crate::vocabulary::{WordSchema, words};
 use crate::{View, ViewError, recorded_schedule, remaining, text};
 
 /// `status`: the store, its jobs, and where they write.
@@ -136,7 +136,7 @@ pub struct LeaseHolder {
 /// The newest status, and how often in a row.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Streak {
-    #[schemars(with = "Word<Status>")]
+    #[schemars(with = "WordSchema<Status>")]
     pub status: Status,
     pub count: u64,
 }
@@ -164,7 +164,7 @@ impl View<'_> {
         let (mut jobs, mut unread) = (Vec::new(), Unread::default());
         each_record(self.store, &mut unread, |unread, record, clock| {
             if name.is_none_or(|name| record.job.name == *name) {
-                jobs.push(Seen::of(self, record, clock, unread)?);
+                jobs.push(SeenRecord::of(self, record, clock, unread)?);
             }
             Ok(())
         })?;
@@ -204,7 +204,7 @@ fn fences(record: &Record, zone: &Zone) -> Vec<FenceStatus> {
 }
 
 /// A record with what the store's clock and the host say about it.
-struct Seen {
+struct SeenRecord {
     /// The newest outcome and the newest good one are whole, where the record had to cut them.
     record: Record,
     skips: Option<Skips>,
@@ -212,7 +212,7 @@ struct Seen {
     is_over: bool,
 }
 
-impl Seen {
+impl SeenRecord {
     fn of(
         view: &View<'_>,
         mut record: Record,

@@ -140,7 +140,7 @@ impl From<Reason> for ReasonCode {
 
 /// Stands in a schema for an enumeration of the core, which knows nothing of schemas.
 #[derive(Debug)]
-pub(crate) struct Word<T>(PhantomData<T>);
+pub(crate) struct WordSchema<T>(PhantomData<T>);
 
 /// An enumeration of the core whose words appear in answers.
 pub(crate) trait Vocabulary {
@@ -172,7 +172,7 @@ vocabulary! {
     Mode: Many Once;
 }
 
-impl<T: Vocabulary> JsonSchema for Word<T> {
+impl<T: Vocabulary> JsonSchema for WordSchema<T> {
     fn schema_name() -> Cow<'static, str> {
         T::NAME.into()
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fencepost_core::barrier::Need;
 use fencepost_core::name::Name;
 use fencepost_core::zone::Zone;
-use fencepost_guard::artifact::{Base, Declared};
+use fencepost_guard::artifact::{Base, DeclaredArtifact};
 
 use crate::args::{OnceOptions, RunOptions};
 use crate::calendar::{self, SlotRule};
@@ -34,7 +34,7 @@ pub struct Settings {
     pub slot: SlotRule,
     pub base: Base,
     pub needs: Vec<Need>,
-    pub produces: Vec<Declared>,
+    pub produces: Vec<DeclaredArtifact>,
     /// `up` started the run.
     pub by_up: bool,
     /// What is worth a word before the job runs.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fencepost_core::barrier::Need;
 use fencepost_core::name::Name;
 use fencepost_core::schedule::Schedule;
-use fencepost_guard::artifact::{Base, Declared};
+use fencepost_guard::artifact::{Base, DeclaredArtifact};
 use fencepost_guard::upstream_check::{LastDue, variable};
 use fencepost_view::recorded_schedule;
 
@@ -83,13 +83,13 @@ pub fn check_self(needs: &[Need], name: &Name) -> Result<(), Failure> {
 }
 
 /// What a job makes.
-pub fn produces(options: &JobOptions, base: &Base) -> Result<Vec<Declared>, Failure> {
+pub fn produces(options: &JobOptions, base: &Base) -> Result<Vec<DeclaredArtifact>, Failure> {
     let declared = options.produced().iter().map(|file| {
         let path = match file.path.is_typed() {
             true => typed(base, &file.path.value)?,
             false => base.name(Path::new(&file.path.value)),
         };
-        let declared = Declared { path, min_bytes: file.min_bytes.unwrap_or(1) };
+        let declared = DeclaredArtifact { path, min_bytes: file.min_bytes.unwrap_or(1) };
         declared.check().map_err(|error| Failure::Usage(format!("produces: {error}")))?;
         Ok(declared)
     });

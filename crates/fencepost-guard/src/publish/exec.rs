@@ -24,7 +24,7 @@ use fencepost_core::time::Reference;
 use fencepost_core::token::{Nonce, RunId};
 
 use super::{PublishError, Receipt, WriteRequest, digest};
-use crate::child::{Child, Environment, Plan, Variables};
+use crate::child::{ChildPlan, Environment, GuardedChild, Variables};
 use crate::clock;
 use crate::drive::{Callee, Note, drive};
 use crate::host::Host;
@@ -83,7 +83,7 @@ pub fn publish(
     let holder = desk.host.holder(std::process::id().cast_signed(), keeper.mark());
     let run = Run::new(terms(task, claim(request, task, turn, holder)));
     let granted = Rc::default();
-    let mut child = Child::new(plan(request, task, turn, Rc::clone(&granted)), keeper, terminal);
+    let mut child = GuardedChild::new(plan(request, task, turn, Rc::clone(&granted)), keeper, terminal);
     let mut remarks = Vec::new();
     let finish = drive(run, desk.store, desk.local, &mut signals, &mut child, &mut |note| match note {
         Note::Event(Event::Waiting { record, .. }) => tell(&waiting(task, &record)),
@@ -186,8 +186,8 @@ fn terms(task: &FencedCommand, claim: Claim) -> Terms {
     }
 }
 
-fn plan(request: &WriteRequest, task: &FencedCommand, turn: RunId, granted: Rc<RefCell<Option<Fence>>>) -> Plan {
-    Plan {
+fn plan(request: &WriteRequest, task: &FencedCommand, turn: RunId, granted: Rc<RefCell<Option<Fence>>>) -> ChildPlan {
+    ChildPlan {
         prepare: None,
         check: None,
         argv: task.argv.clone(),

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::AnswerVersion;
 use crate::text;
 use crate::time::LocalTime;
-use crate::vocabulary::Word;
+use crate::vocabulary::WordSchema;
 
 /// A run and how it ended, or a stretch of slots that no run was for.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -23,18 +23,18 @@ pub struct RunAnswer {
     /// The slot's civil date in the job's zone.
     pub date: String,
     pub timezone: String,
-    #[schemars(with = "Word<Status>")]
+    #[schemars(with = "WordSchema<Status>")]
     pub status: Status,
     pub token: u64,
     pub run: String,
     pub host: String,
-    #[schemars(with = "Word<Trigger>")]
+    #[schemars(with = "WordSchema<Trigger>")]
     pub trigger: Trigger,
     pub started: LocalTime,
     pub finished: Option<LocalTime>,
     pub duration_ms: Option<u64>,
     pub exit_code: Option<i32>,
-    #[schemars(with = "Option<Word<EndedBy>>")]
+    #[schemars(with = "Option<WordSchema<EndedBy>>")]
     pub ended_by: Option<EndedBy>,
     pub artifacts: Vec<RecordedArtifact>,
     pub upstreams: Vec<ConsumedUpstream>,

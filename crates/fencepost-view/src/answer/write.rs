@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{AnswerVersion, ErrorDetail};
-use crate::vocabulary::{ReasonCode, Word, words};
+use crate::vocabulary::{ReasonCode, WordSchema, words};
 
 /// `publish`: a fenced write, accepted or refused.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -15,12 +15,12 @@ pub struct PublishAnswer {
     pub resource: String,
     pub kind: String,
     pub accepted: bool,
-    #[schemars(with = "Word<Level>")]
+    #[schemars(with = "WordSchema<Level>")]
     pub level: Level,
     pub token: u64,
     /// The highest token that the target has accepted.
     pub seen: u64,
-    #[schemars(with = "Word<Mode>")]
+    #[schemars(with = "WordSchema<Mode>")]
     pub mode: Mode,
     /// The target had this very write before.
     pub already_applied: bool,
@@ -65,7 +65,7 @@ pub struct SaidAnswer {
     pub v: AnswerVersion,
     pub job: String,
     pub run: String,
-    #[schemars(with = "Word<Status>")]
+    #[schemars(with = "WordSchema<Status>")]
     pub status: Status,
 }
 
@@ -97,7 +97,7 @@ pub struct DryRunAnswer {
     pub reason: ReasonCode,
     pub message: String,
     pub slot: Option<String>,
-    #[schemars(with = "Option<Word<Trigger>>")]
+    #[schemars(with = "Option<WordSchema<Trigger>>")]
     pub trigger: Option<Trigger>,
     /// What the run would end with if it starts nothing.
     pub exit_code: Option<u8>,

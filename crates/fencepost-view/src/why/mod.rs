@@ -24,7 +24,7 @@ use crate::archive::{Slots, next_slot};
 use crate::moment::Moment;
 use crate::time::LocalTime;
 use crate::unread::{Unread, each_record};
-use crate::vocabulary::Word;
+use crate::vocabulary::WordSchema;
 use crate::{View, ViewError, recorded_schedule, remaining, text};
 
 /// `why`: the newest slot of a job at or before an instant, its attempts, and the explanation in sentences.
@@ -35,7 +35,7 @@ pub struct WhyAnswer {
     pub slot: Option<LocalTime>,
     pub date: Option<String>,
     pub timezone: Option<String>,
-    #[schemars(with = "Option<Word<Status>>")]
+    #[schemars(with = "Option<WordSchema<Status>>")]
     pub status: Option<Status>,
     pub sentences: Vec<Sentence>,
     /// All attempts of the slot, in the order of their tokens.

@@ -2,6 +2,7 @@
 
 use fencepost_core::ledger::{Consumed, EndedBy, Outcome, Status, Trigger};
 use fencepost_core::record::Lease;
+use fencepost_core::slot::Timing;
 use fencepost_core::time::Wall;
 use fencepost_core::token::RunId;
 use fencepost_core::zone::Zone;
@@ -48,61 +49,61 @@ fn due(case: &Case) -> Vec<Sentence> {
         schedule.describe(),
         moment(newest, zone)
     );
-    let mut sentences = vec![Sentence::new("schedule", text)];
-    if case.slot == Some(newest) {
-        return sentences;
+    let schedule = Sentence::new("schedule", text);
+    match case.slot == Some(newest) {
+        true => vec![schedule],
+        false => vec![schedule, passed(case, newest, timing, zone)],
     }
+}
+
+/// Says what became of the newest slot, which no run is recorded for.
+fn passed(case: &Case, newest: Wall, timing: &Timing, zone: &Zone) -> Sentence {
     let slot = format!("The slot {}", moment(newest, zone));
-    let during = case.record.ledger.ring.iter().find(|run| {
-        run.status.is_of_a_run() && run.status != Status::Lost && run.started < newest && newest < run.ended()
-    });
-    let is_missed = |run: &&Outcome| {
+    if let Some(overlap) = overlapped(case, newest, &slot, zone) {
+        return overlap;
+    }
+    let is_missed = |run: &Outcome| {
         let covers = run.covers.filter(|_| run.status == Status::Missed);
         covers.is_some_and(|covers| covers.from <= newest && newest <= covers.to)
     };
-    let going = case
-        .record
-        .lease
-        .as_ref()
-        .filter(|lease| lease.holder.is_run() && !case.is_over && lease.since < newest && lease.slot != newest);
-    sentences.push(match (during, going) {
-        (Some(run), _) => Sentence::new(
-            "overlap",
-            format!(
-                "{slot} passed while run {} was going, for {}: its triggers were skipped, and that is final.",
-                run.run,
-                moment(run.slot, zone)
-            ),
-        ),
-        (None, Some(lease)) => Sentence::new(
-            "overlap",
-            format!(
-                "{slot} passed while run {} is going, for {}: its triggers are skipped.",
-                lease.run,
-                moment(lease.slot, zone)
-            ),
-        ),
-        (None, None) if newest <= timing.since => Sentence::new(
-            "catch_up",
-            format!("{slot} is from before the job was first seen, resumed or edited: it is not caught up."),
-        ),
-        (None, None) if case.record.ledger.ring.iter().any(|run| is_missed(&run)) => Sentence::new(
-            "catch_up",
-            format!("{slot} was missed: nothing ran for it in time, and it was too late to catch it up."),
-        ),
-        (None, None) if timing.evaluated >= Some(newest) => {
-            Sentence::new("catch_up", format!("{slot} is accounted for, longer ago than the record remembers."))
-        }
-        (None, None) => Sentence::new(
-            "catch_up",
-            format!(
-                "{slot} is open: no trigger has come for it since, or none that ran it. fencepost plan {} says what the \
-                 next one does.",
-                case.record.job
-            ),
-        ),
+    let text = if newest <= timing.since {
+        format!("{slot} is from before the job was first seen, resumed or edited: it is not caught up.")
+    } else if case.record.ledger.ring.iter().any(is_missed) {
+        format!("{slot} was missed: nothing ran for it in time, and it was too late to catch it up.")
+    } else if timing.evaluated >= Some(newest) {
+        format!("{slot} is accounted for, longer ago than the record remembers.")
+    } else {
+        format!(
+            "{slot} is open: no trigger has come for it since, or none that ran it. fencepost plan {} says what the next \
+             one does.",
+            case.record.job
+        )
+    };
+    Sentence::new("catch_up", text)
+}
+
+/// Names the run that was going, or is going, when the newest slot passed.
+fn overlapped(case: &Case, newest: Wall, slot: &str, zone: &Zone) -> Option<Sentence> {
+    let during = case.record.ledger.ring.iter().find(|run| {
+        run.status.is_of_a_run() && run.status != Status::Lost && run.started < newest && newest < run.ended()
     });
-    sentences
+    if let Some(run) = during {
+        let text = format!(
+            "{slot} passed while run {} was going, for {}: its triggers were skipped, and that is final.",
+            run.run,
+            moment(run.slot, zone)
+        );
+        return Some(Sentence::new("overlap", text));
+    }
+    let is_going =
+        |lease: &&Lease| lease.holder.is_run() && !case.is_over && lease.since < newest && lease.slot != newest;
+    let lease = case.record.lease.as_ref().filter(is_going)?;
+    let text = format!(
+        "{slot} passed while run {} is going, for {}: its triggers are skipped.",
+        lease.run,
+        moment(lease.slot, zone)
+    );
+    Some(Sentence::new("overlap", text))
 }
 
 /// What the trigger of a run found missed before it began.

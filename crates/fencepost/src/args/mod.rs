@@ -329,14 +329,14 @@ pub struct StatusOptions {
     pub job: Option<Name>,
     /// How to print it (default: table)
     #[arg(long, value_enum)]
-    pub format: Option<Format>,
+    pub format: Option<StatusFormat>,
     /// Write it to a file instead, at once or not at all; with --format prom
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum StatusFormat {
     /// For people
     Table,
     /// For programs, as --json
@@ -394,7 +394,8 @@ impl Arguments {
             return Ok(Self { global, verb: Verb::Run(options) });
         }
         let parsed = Self::try_parse().map(|mut arguments| {
-            let wants_json = matches!(&arguments.verb, Verb::Status(options) if options.format == Some(Format::Json));
+            let wants_json =
+                matches!(&arguments.verb, Verb::Status(options) if options.format == Some(StatusFormat::Json));
             arguments.global.json |= wants_json;
             arguments
         });

@@ -10,7 +10,7 @@ use fencepost_core::ledger::{Outcome, Status};
 use fencepost_core::name::Job;
 use fencepost_core::record::Record;
 use fencepost_core::token::RunId;
-use fencepost_guard::call::{Body, call};
+use fencepost_guard::call::{RequestBody, call};
 use fencepost_guard::transact::look;
 use fencepost_store::{Secret, Store};
 use fencepost_view::answer::RunAnswer;
@@ -136,7 +136,7 @@ impl Notifier {
         let (path, query) = base.split_once('?').map_or((base.as_str(), ""), |(path, query)| (path, query));
         let mark = if query.is_empty() { "" } else { "?" };
         let url = format!("{}{suffix}{mark}{query}", path.trim_end_matches('/'));
-        let body = Body { content_type: "text/plain; charset=utf-8", bytes: text.as_bytes() };
+        let body = RequestBody { content_type: "text/plain; charset=utf-8", bytes: text.as_bytes() };
         let told = call(&url, (!text.is_empty()).then_some(body), CALL_TIMEOUT);
         self.judge(&format!("ping {}", host_only(base)), told);
     }
@@ -170,7 +170,7 @@ impl Notifier {
         let told = match way {
             Way::Url(url) => {
                 let bytes = Value::Object(object).to_string().into_bytes();
-                call(url, Some(Body { content_type: "application/json", bytes: &bytes }), CALL_TIMEOUT)
+                call(url, Some(RequestBody { content_type: "application/json", bytes: &bytes }), CALL_TIMEOUT)
             }
             Way::Command(argv) => self.command(argv, &object),
         };

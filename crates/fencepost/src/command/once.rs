@@ -78,9 +78,9 @@ fn fingerprint(path: &std::path::Path) -> Result<Fingerprint, Failure> {
     let cannot = |why: &str| Failure::Usage(format!("--params {}: {why}.", path.display()));
     match fencepost_guard::artifact::read(path) {
         Ok((_, fingerprint)) => Ok(fingerprint),
-        Err(fencepost_guard::artifact::Unread::Missing) => Err(cannot("there is no such file")),
-        Err(fencepost_guard::artifact::Unread::Unsteady) => Err(cannot("it changes while it is read")),
-        Err(fencepost_guard::artifact::Unread::Failed(error)) => Err(cannot(&error.to_string())),
+        Err(fencepost_guard::artifact::FingerprintError::Missing) => Err(cannot("there is no such file")),
+        Err(fencepost_guard::artifact::FingerprintError::Unsteady) => Err(cannot("it changes while it is read")),
+        Err(fencepost_guard::artifact::FingerprintError::Failed(error)) => Err(cannot(&error.to_string())),
     }
 }
 

@@ -14,7 +14,7 @@ use fencepost_core::slot::Choice;
 use fencepost_core::time::Wall;
 use fencepost_core::token::Token;
 use fencepost_core::zone::Zone;
-use fencepost_guard::artifact::{Base, Unread, read};
+use fencepost_guard::artifact::{Base, FingerprintError, read};
 use fencepost_guard::transact::{TransactError, look, transact};
 use fencepost_guard::{clock, nudge, report_file};
 use fencepost_store::Store;
@@ -272,12 +272,12 @@ fn artifacts(paths: &[String], base: &Base) -> Result<Vec<Artifact>, Failure> {
                 sha256,
                 unknown: Default::default(),
             }),
-            Err(Unread::Missing) => Err(Failure::Usage(format!("--artifact {path}: there is no such file."))),
-            Err(Unread::Unsteady) => Err(Failure::Other(format!(
+            Err(FingerprintError::Missing) => Err(Failure::Usage(format!("--artifact {path}: there is no such file."))),
+            Err(FingerprintError::Unsteady) => Err(Failure::Other(format!(
                 "--artifact {path}: it changed twice while it was hashed. Nothing was recorded. Repeat the command when no \
                  process writes the file."
             ))),
-            Err(Unread::Failed(error)) => Err(Failure::Usage(format!("--artifact {path}: it cannot be read: {error}"))),
+            Err(FingerprintError::Failed(error)) => Err(Failure::Usage(format!("--artifact {path}: it cannot be read: {error}"))),
         }
     });
     let artifacts: Vec<Artifact> = artifacts.collect::<Result<_, _>>()?;

@@ -9,7 +9,7 @@ use fencepost_view::status::{JobState, JobStatus, StatusAnswer};
 use fencepost_view::text::{artifacts, flat, length, second_in, time_for_people};
 use fencepost_view::time::LocalTime;
 
-use crate::args::{Format, Global, StatusOptions};
+use crate::args::{Global, StatusFormat, StatusOptions};
 use crate::exit::{Code, Failure};
 use crate::file;
 use crate::place::Place;
@@ -26,22 +26,22 @@ pub fn run(global: &Global, options: &StatusOptions) -> Result<Code, Failure> {
     let (status, now) =
         place.ask(store.as_ref(), |view| view.status(options.job.as_ref()).map(|status| (status, view.now)))?;
     match (format, &options.output) {
-        (Format::Prom, Some(path)) => file::replace(path, &prometheus::exposition(&status))?,
-        (Format::Prom, None) => show::text(&prometheus::exposition(&status)),
-        (Format::Json, _) => show::json(&status),
-        (Format::Table, _) => describe(&status, options, now),
+        (StatusFormat::Prom, Some(path)) => file::replace(path, &prometheus::exposition(&status))?,
+        (StatusFormat::Prom, None) => show::text(&prometheus::exposition(&status)),
+        (StatusFormat::Json, _) => show::json(&status),
+        (StatusFormat::Table, _) => describe(&status, options, now),
     }
     Ok(super::report_unread(global, &status.errors, Code::DONE))
 }
 
-fn format(global: &Global, options: &StatusOptions) -> Result<Format, Failure> {
+fn format(global: &Global, options: &StatusOptions) -> Result<StatusFormat, Failure> {
     let format = match (options.format, global.json) {
-        (Some(Format::Json) | None, true) => Format::Json,
+        (Some(StatusFormat::Json) | None, true) => StatusFormat::Json,
         (Some(_), true) => return Err(Failure::Usage("--json and another --format cannot both be meant.".to_string())),
-        (format, false) => format.unwrap_or(Format::Table),
+        (format, false) => format.unwrap_or(StatusFormat::Table),
     };
     match &options.output {
-        Some(_) if format != Format::Prom => {
+        Some(_) if format != StatusFormat::Prom => {
             Err(Failure::Usage("--output goes with --format prom; anything else can be redirected.".to_string()))
         }
         _ => Ok(format),

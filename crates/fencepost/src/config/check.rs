@@ -9,7 +9,7 @@ use fencepost_core::zone::Zone;
 use fencepost_guard::artifact::plain;
 
 use super::mistake::Mistake;
-use super::{Config, Need};
+use super::{Config, ConfigNeed};
 use crate::calendar;
 use crate::duration;
 use crate::options::JobOptions;
@@ -134,7 +134,7 @@ fn told(name: &Name, job: &JobOptions, found: &mut Found) {
 /// Each circle of jobs that wait for each other, once, with its chain.
 fn cycles(config: &Config) -> Vec<Mistake> {
     let mut walk =
-        Walk { config, ended: BTreeSet::new(), chain: Vec::new(), places: BTreeMap::new(), mistakes: Vec::new() };
+        NeedsWalk { config, ended: BTreeSet::new(), chain: Vec::new(), places: BTreeMap::new(), mistakes: Vec::new() };
     for name in config.jobs.keys() {
         walk.from(name);
     }
@@ -142,18 +142,18 @@ fn cycles(config: &Config) -> Vec<Mistake> {
 }
 
 /// A walk along the needs, depth first. It keeps its own stack: a chain may be as long as the file.
-struct Walk<'c> {
+struct NeedsWalk<'c> {
     config: &'c Config,
     /// Jobs from which every way was walked.
     ended: BTreeSet<&'c Name>,
     /// The jobs on the way, each with its needs that are still to be walked.
-    chain: Vec<(&'c Name, std::slice::Iter<'c, Need>)>,
+    chain: Vec<(&'c Name, std::slice::Iter<'c, ConfigNeed>)>,
     /// Where each job of the chain stands in it.
     places: BTreeMap<&'c Name, usize>,
     mistakes: Vec<Mistake>,
 }
 
-impl<'c> Walk<'c> {
+impl<'c> NeedsWalk<'c> {
     fn from(&mut self, name: &'c Name) {
         self.enter(name);
         while let Some((name, needs)) = self.chain.last_mut() {
@@ -178,7 +178,7 @@ impl<'c> Walk<'c> {
     }
 }
 
-fn circle(chain: &[(&Name, std::slice::Iter<'_, Need>)], upstream: &Name, need: &Need) -> Mistake {
+fn circle(chain: &[(&Name, std::slice::Iter<'_, ConfigNeed>)], upstream: &Name, need: &ConfigNeed) -> Mistake {
     let names: Vec<&str> = chain.iter().map(|(name, _)| name.as_str()).chain([upstream.as_str()]).collect();
     let words = match names.len() {
         0..=SHOWN_CHAIN_MAX => names.join(" needs "),

@@ -24,14 +24,14 @@ pub use find::{
     EXCERPT_VARIABLE, FILE_NAME, FOUND_VARIABLE, Location, Scope, VARIABLE, candidates, find, home, is_under_up,
 };
 pub use mistake::{Located, Mistake, SHOWN_MISTAKES_MAX, Source, shown_count};
-pub use needs::{Need, Produces};
-pub use notify::{Notice, OnSkips, Url, host_only};
+pub use needs::{ConfigNeed, Produces};
+pub use notify::{Notice, OnSkips, WebUrl, host_only};
 pub use read::{Item, Section};
-pub use values::{CommandLine, Environment};
+pub use values::{CommandLine, JobEnvironment};
 
 use crate::args::Global;
 use crate::exit::Failure;
-use crate::options::{Given, JobOptions, Logs, OptionSet, Table, TopOptions, UpOptions};
+use crate::options::{Given, JobOptions, Logs, OptionSet, Table, TopOptions, UpTableOptions};
 use crate::password;
 use fencepost_core::nearest::nearest;
 use mistake::MISTAKES_MAX;
@@ -54,7 +54,7 @@ pub struct Config {
     pub scope: Scope,
     /// The settings of a job that the file does not name: `[defaults]`, `[logs]` and `[notify]`, or nothing, as `scope` has it.
     pub defaults: JobOptions,
-    pub up: UpOptions,
+    pub up: UpTableOptions,
     pub jobs: BTreeMap<Name, JobOptions>,
     /// What can hardly be meant, and keeps nothing from running.
     pub warnings: Vec<Mistake>,
@@ -214,7 +214,7 @@ impl Config {
         let logs = section("logs", "[logs]").map(|section| Located::typed(Logs::of_section(section)));
         let defaults = JobOptions { logs, ..defaults };
         let up = section("up", "[up]").map(|mut section| {
-            let up = UpOptions::read_table(&mut section, Table::Job);
+            let up = UpTableOptions::read_table(&mut section, Table::Job);
             section.finish(|_| None);
             up
         });

@@ -7,13 +7,13 @@ use fencepost_core::barrier::{self, OnEmpty, When};
 use fencepost_core::name::{Job, Name};
 use fencepost_core::nearest::did_you_mean;
 use fencepost_core::spelling::Spelled;
-use fencepost_guard::artifact::Declared;
+use fencepost_guard::artifact::DeclaredArtifact;
 use serde_json::{Value, json};
 
 use super::mistake::Located;
 use super::read::{Item, Section};
 use crate::duration;
-use crate::options::{Choice, Kind, Text, Whole, utf8};
+use crate::options::{OneOf, Text, ValueKind, Whole, utf8};
 
 /// A file that the job makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Produces {
 
 /// A job that must have done its work before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Need {
+pub struct ConfigNeed {
     pub job: Located<Job>,
     pub when: Option<Located<Freshness>>,
     /// The files of it that are compared, pinned and handed over.
@@ -41,7 +41,7 @@ pub struct Freshness {
     pub when: When,
 }
 
-impl Kind for Vec<Produces> {
+impl ValueKind for Vec<Produces> {
     type Value = Self;
 
     const REPEATS: bool = true;
@@ -57,7 +57,7 @@ impl Kind for Vec<Produces> {
     }
 
     fn parse(typed: &OsStr) -> Result<Self, String> {
-        let Declared { path, min_bytes } = Declared::parse(utf8(typed)?)?;
+        let DeclaredArtifact { path, min_bytes } = DeclaredArtifact::parse(utf8(typed)?)?;
         Ok(vec![Produces { path: Located::typed(path), min_bytes: Some(min_bytes) }])
     }
 
@@ -94,7 +94,7 @@ impl Produces {
     }
 }
 
-impl Kind for Vec<Need> {
+impl ValueKind for Vec<ConfigNeed> {
     type Value = Self;
 
     const REPEATS: bool = true;
@@ -106,13 +106,13 @@ impl Kind for Vec<Need> {
 
     fn read(item: Item<'_>) -> Option<Self> {
         let Some(elements) = item.elements() else { return item.unexpected::<Self, _>(hint_array(&item)) };
-        Some(elements.into_iter().filter_map(Need::read).collect())
+        Some(elements.into_iter().filter_map(ConfigNeed::read).collect())
     }
 
     fn parse(typed: &OsStr) -> Result<Self, String> {
         let text = utf8(typed)?;
         let need = barrier::Need::parse(text, duration::parse).map_err(|error| error.to_string())?;
-        Ok(vec![Need {
+        Ok(vec![ConfigNeed {
             job: Located::typed(need.job),
             when: Some(Located::typed(Freshness { text: need.when.to_string(), when: need.when })),
             artifacts: need.artifacts.into_iter().map(Located::typed).collect(),
@@ -121,7 +121,7 @@ impl Kind for Vec<Need> {
     }
 
     fn json(value: &Self) -> Value {
-        let shown = |need: &Need| {
+        let shown = |need: &ConfigNeed| {
             json!({
                 "job": need.job.value.to_string(),
                 "when": need.when.as_ref().map(|when| &when.value.text),
@@ -141,7 +141,7 @@ impl Kind for Vec<Need> {
     }
 }
 
-impl Need {
+impl ConfigNeed {
     fn read<'t>(item: Item<'t>) -> Option<Self> {
         if let Some(text) = item.value.get_ref().as_str() {
             let at = item.at();
@@ -158,7 +158,7 @@ impl Need {
         let when = section.item("when").and_then(text);
         let when = when.and_then(|(text, item)| Some(item.at().with(freshness(&item, &text)?)));
         let artifacts = section.item("artifact").map(artifacts).unwrap_or_default();
-        let on_empty = section.value::<Choice<OnEmpty>>("on_empty").unwrap_or_default();
+        let on_empty = section.value::<OneOf<OnEmpty>>("on_empty").unwrap_or_default();
         let lacks_job = !section.has("job");
         section.finish(|_| None);
         if lacks_job {
@@ -173,7 +173,7 @@ impl Need {
     }
 }
 
-impl fmt::Display for Need {
+impl fmt::Display for ConfigNeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.job.value)?;
         if let Some(when) = &self.when {

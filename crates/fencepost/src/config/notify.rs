@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::read::{Item, Section};
 use super::values::CommandLine;
-use crate::options::{Kind, Text, Whole};
+use crate::options::{Text, ValueKind, Whole};
 
 /// What a notification calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct OnSkips {
     pub notify: Option<Notice>,
 }
 
-impl Kind for Notice {
+impl ValueKind for Notice {
     type Value = Self;
 
     fn expected() -> String {
@@ -31,7 +31,7 @@ impl Kind for Notice {
 
     fn read(item: Item<'_>) -> Option<Self> {
         match item.value.get_ref().as_str() {
-            Some(text) if scheme(text).is_some() => Url::read(item).map(Self::Url),
+            Some(text) if scheme(text).is_some() => WebUrl::read(item).map(Self::Url),
             _ => CommandLine::read(item).map(Self::Command),
         }
     }
@@ -39,7 +39,7 @@ impl Kind for Notice {
     fn json(value: &Self) -> Value {
         match value {
             Self::Command(command) => CommandLine::json(command),
-            Self::Url(url) => Url::json(url),
+            Self::Url(url) => WebUrl::json(url),
         }
     }
 }
@@ -47,7 +47,7 @@ impl Kind for Notice {
 /// A count of skips in a row.
 type Count = Whole<u32, 1, 1_000_000>;
 
-impl Kind for OnSkips {
+impl ValueKind for OnSkips {
     type Value = Self;
 
     fn expected() -> String {
@@ -76,9 +76,9 @@ impl Kind for OnSkips {
 
 /// A URL of the web. Webhooks carry their password in the path, so `--json` shows the host only.
 #[derive(Debug)]
-pub struct Url;
+pub struct WebUrl;
 
-impl Kind for Url {
+impl ValueKind for WebUrl {
     type Value = String;
 
     fn expected() -> String {

@@ -7,7 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::mistake::{Located, MISTAKES_MAX, Mistake, Source};
-use crate::options::Kind;
+use crate::options::ValueKind;
 use fencepost_core::nearest::did_you_mean;
 
 /// The most mistakes that get a hint, and the most bytes of a key that does.
@@ -65,12 +65,12 @@ impl<'t> Section<'t> {
     }
 
     /// The value of a key, if it is there and right.
-    pub fn value<K: Kind>(&mut self, key: &'static str) -> Option<K::Value> {
+    pub fn value<K: ValueKind>(&mut self, key: &'static str) -> Option<K::Value> {
         self.item(key).and_then(K::read)
     }
 
     /// The value of a key with its place.
-    pub fn located<K: Kind>(&mut self, key: &'static str) -> Option<Located<K::Value>> {
+    pub fn located<K: ValueKind>(&mut self, key: &'static str) -> Option<Located<K::Value>> {
         let item = self.item(key)?;
         let at = item.at();
         K::read(item).map(|value| at.with(value))
@@ -152,7 +152,7 @@ impl<'t> Item<'t> {
     }
 
     /// Reports that the value is not of the kind that the key takes.
-    pub fn unexpected<K: Kind, T>(&self, hint: Option<String>) -> Option<T> {
+    pub fn unexpected<K: ValueKind, T>(&self, hint: Option<String>) -> Option<T> {
         self.wrong(&format!("is {}", K::expected()), hint)
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fencepost_core::name::Name;
 
 use super::{CommandLine, Config, Mistake, Reading, Source};
-use crate::options::{Given, JobOptions, Logs, OptionSet, TopOptions, UpOptions};
+use crate::options::{Given, JobOptions, Logs, OptionSet, TopOptions, UpTableOptions};
 use fencepost_core::run::Overlap;
 
 fn reading(text: &str) -> Reading {
@@ -343,7 +343,7 @@ fn the_example_of_the_documentation_is_a_configuration() {
 #[test]
 fn the_example_of_this_test_has_every_key() {
     let written: Vec<&str> = EVERYTHING.lines().filter_map(|line| line.split_once(" =").map(|(key, _)| key)).collect();
-    let sets = [JobOptions::INFO, TopOptions::INFO, UpOptions::INFO, Logs::INFO];
+    let sets = [JobOptions::INFO, TopOptions::INFO, UpTableOptions::INFO, Logs::INFO];
     for info in sets.into_iter().flatten() {
         assert!(written.contains(&info.key), "{}", info.key);
     }

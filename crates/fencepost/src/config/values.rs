@@ -8,7 +8,7 @@ use toml::de::DeValue;
 
 use super::mistake::Mistake;
 use super::read::{Item, Section};
-use crate::options::{Kind, Text};
+use crate::options::{Text, ValueKind};
 
 /// A command: a text is run by `sh -c`, an array is run as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum CommandLine {
     Argv(Vec<String>),
 }
 
-impl Kind for CommandLine {
+impl ValueKind for CommandLine {
     type Value = Self;
 
     fn expected() -> String {
@@ -93,9 +93,9 @@ impl CommandLine {
 
 /// Variables that are added to the job's environment. Those of `[defaults]` and those of the job are added together.
 #[derive(Debug)]
-pub struct Environment;
+pub struct JobEnvironment;
 
-impl Kind for Environment {
+impl ValueKind for JobEnvironment {
     type Value = BTreeMap<String, String>;
 
     fn expected() -> String {

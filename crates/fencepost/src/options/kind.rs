@@ -18,7 +18,7 @@ use crate::config::Item;
 use crate::duration;
 
 /// A type of values. The trait has no instances: an entry of the table names the type.
-pub trait Kind {
+pub trait ValueKind {
     type Value: Clone + std::fmt::Debug + Send + Sync + 'static;
 
     /// Whether the option may be given several times.
@@ -62,7 +62,7 @@ pub trait Kind {
 }
 
 /// A value as the reference pages and `--help` write it.
-pub fn shown<K: Kind>(value: &K::Value) -> String {
+pub fn shown<K: ValueKind>(value: &K::Value) -> String {
     match K::json(value) {
         Value::String(text) => text,
         Value::Array(values) if values.is_empty() => "none".to_string(),
@@ -85,7 +85,7 @@ pub fn put(object: &mut Map<String, Value>, info: &OptionInfo, shown: Value) {
 #[derive(Debug)]
 pub struct Text;
 
-impl Kind for Text {
+impl ValueKind for Text {
     type Value = String;
 
     fn expected() -> String {
@@ -113,7 +113,7 @@ impl Kind for Text {
 #[derive(Debug)]
 pub struct PathText;
 
-impl Kind for PathText {
+impl ValueKind for PathText {
     type Value = PathBuf;
 
     fn expected() -> String {
@@ -138,7 +138,7 @@ impl Kind for PathText {
 #[derive(Debug)]
 pub struct Length<const POSITIVE: bool = false>;
 
-impl<const POSITIVE: bool> Kind for Length<POSITIVE> {
+impl<const POSITIVE: bool> ValueKind for Length<POSITIVE> {
     type Value = Duration;
 
     fn expected() -> String {
@@ -173,7 +173,7 @@ impl<const POSITIVE: bool> Kind for Length<POSITIVE> {
 #[derive(Debug)]
 pub struct Flag;
 
-impl Kind for Flag {
+impl ValueKind for Flag {
     type Value = bool;
 
     fn expected() -> String {
@@ -206,7 +206,7 @@ where
     }
 }
 
-impl<N, const MIN: u64, const MAX: u64> Kind for Whole<N, MIN, MAX>
+impl<N, const MIN: u64, const MAX: u64> ValueKind for Whole<N, MIN, MAX>
 where
     N: TryFrom<u64> + Into<u64> + Copy + std::fmt::Debug + Send + Sync + 'static,
 {
@@ -239,9 +239,9 @@ where
 
 /// One of a few words.
 #[derive(Debug)]
-pub struct Choice<T>(PhantomData<T>);
+pub struct OneOf<T>(PhantomData<T>);
 
-impl<T: Spelled + std::fmt::Debug + Send + Sync> Kind for Choice<T> {
+impl<T: Spelled + std::fmt::Debug + Send + Sync> ValueKind for OneOf<T> {
     type Value = T;
 
     fn expected() -> String {

@@ -2,7 +2,7 @@
 //! pages of the documentation.
 //!
 //! An option is one entry of the table. The macro [`options!`] turns the entries into a struct of optional values and into
-//! [`OptionInfo`]s that describe them. How a value is read, typed and shown is the business of its [`Kind`].
+//! [`OptionInfo`]s that describe them. How a value is read, typed and shown is the business of its [`ValueKind`].
 
 mod kind;
 #[cfg(test)]
@@ -14,8 +14,8 @@ use std::ffi::OsStr;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 
-pub use kind::{Choice, Flag, Kind, Length, PathText, Text, Whole, choice};
-pub use table::{JobOptions, Logs, OnStoreError, SlotUnit, TopOptions, UpOptions, WrittenSlot};
+pub use kind::{Flag, Length, OneOf, PathText, Text, ValueKind, Whole, choice};
+pub use table::{JobOptions, Logs, OnStoreError, SlotUnit, TopOptions, UpTableOptions, WrittenSlot};
 
 use crate::config::{Located, Section};
 
@@ -27,7 +27,7 @@ pub const LEASE: u8 = 8;
 
 /// The table of the configuration that sets a key for all jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shared {
+pub enum SharedTable {
     Defaults,
     Notify,
     Logs,
@@ -61,7 +61,7 @@ pub struct OptionInfo {
     pub verbs: u8,
     /// Keys whose options cannot stand beside this one.
     pub conflicts: &'static [&'static str],
-    pub shared: Shared,
+    pub shared: SharedTable,
     /// The object that holds the key in `validate --json`; empty if the job's own.
     pub inside: &'static str,
     /// The built-in default as it is written, if the table gives its value.
@@ -76,7 +76,7 @@ pub struct OptionInfo {
 
 impl OptionInfo {
     /// An option of this kind, for the macro to fill in.
-    const fn of<K: Kind>() -> Self {
+    const fn of<K: ValueKind>() -> Self {
         Self {
             key: "",
             group: "",
@@ -87,7 +87,7 @@ impl OptionInfo {
             value: "",
             verbs: RUN,
             conflicts: &[],
-            shared: Shared::Defaults,
+            shared: SharedTable::Defaults,
             inside: "",
             default: || None,
             otherwise: "",
@@ -173,7 +173,7 @@ impl<const VERB: u8> clap::FromArgMatches for Typed<VERB> {
 }
 
 /// The value of an option that was typed.
-fn typed<K: Kind>(matches: &ArgMatches, key: &str) -> Option<Located<K::Value>> {
+fn typed<K: ValueKind>(matches: &ArgMatches, key: &str) -> Option<Located<K::Value>> {
     let values = matches.try_get_many::<K::Value>(key).ok()??;
     if matches.value_source(key) != Some(ValueSource::CommandLine) {
         return None;
@@ -182,23 +182,27 @@ fn typed<K: Kind>(matches: &ArgMatches, key: &str) -> Option<Located<K::Value>> 
 }
 
 /// The value of a key, if this table may hold it. A key that belongs to another table is a mistake.
-fn read<K: Kind>(section: &mut Section<'_>, table: Table, info: &OptionInfo) -> Option<Located<K::Value>> {
+fn read<K: ValueKind>(section: &mut Section<'_>, table: Table, info: &OptionInfo) -> Option<Located<K::Value>> {
     let one_job = ("This key belongs to one job: it cannot be the same for all.", "Write it in [job.NAME].");
     let (message, hint) = match (table, info.shared) {
-        (Table::Job, _) | (Table::Defaults, Shared::Defaults) | (Table::Notify, Shared::Notify) => {
+        (Table::Job, _) | (Table::Defaults, SharedTable::Defaults) | (Table::Notify, SharedTable::Notify) => {
             return section.located::<K>(info.key);
         }
-        (_, Shared::Nowhere) => one_job,
-        (Table::Defaults, Shared::Notify) => ("Whom to tell about all jobs is said in [notify].", "Move it there."),
-        (Table::Defaults, Shared::Logs) => ("What is kept of all jobs' output is said in [logs].", "Move it there."),
-        (Table::Notify, Shared::Defaults | Shared::Logs) => return None,
+        (_, SharedTable::Nowhere) => one_job,
+        (Table::Defaults, SharedTable::Notify) => {
+            ("Whom to tell about all jobs is said in [notify].", "Move it there.")
+        }
+        (Table::Defaults, SharedTable::Logs) => {
+            ("What is kept of all jobs' output is said in [logs].", "Move it there.")
+        }
+        (Table::Notify, SharedTable::Defaults | SharedTable::Logs) => return None,
     };
     section.refuse(info.key, message, hint);
     None
 }
 
 /// A value over the one that it takes precedence of.
-fn over<K: Kind>(own: Option<Located<K::Value>>, below: &Option<Located<K::Value>>) -> Option<Located<K::Value>> {
+fn over<K: ValueKind>(own: Option<Located<K::Value>>, below: &Option<Located<K::Value>>) -> Option<Located<K::Value>> {
     match (own, below) {
         (Some(own), Some(below)) => Some(own.with(K::merge(own.value.clone(), &below.value))),
         (own, below) => own.or_else(|| below.clone()),
@@ -246,7 +250,7 @@ macro_rules! options {
             $($(#[$extra_meta])* pub $extra: $extra_type,)*
             $($(
                 $(#[doc = $help])+
-                pub $key: Option<$crate::config::Located<<$kind as $crate::options::Kind>::Value>>,
+                pub $key: Option<$crate::config::Located<<$kind as $crate::options::ValueKind>::Value>>,
             )*)*
         }
 
@@ -292,8 +296,8 @@ macro_rules! options {
                 let mut infos = Self::INFO.iter();
                 $($({
                     let info = infos.next().expect("each option is described");
-                    let shown = self.$key.as_ref().map_or_else(<$kind as $crate::options::Kind>::none, |given| {
-                        <$kind as $crate::options::Kind>::json(&given.value)
+                    let shown = self.$key.as_ref().map_or_else(<$kind as $crate::options::ValueKind>::none, |given| {
+                        <$kind as $crate::options::ValueKind>::json(&given.value)
                     });
                     $crate::options::kind::put(&mut object, info, shown);
                 })*)*
@@ -304,7 +308,7 @@ macro_rules! options {
         impl $name {
             $($($(
                 /// The value that is given, or the built-in default.
-                pub fn $key(&self) -> <$kind as $crate::options::Kind>::Value {
+                pub fn $key(&self) -> <$kind as $crate::options::ValueKind>::Value {
                     self.$key.as_ref().map_or_else(|| $default, |given| given.value.clone())
                 }
             )?)*)*

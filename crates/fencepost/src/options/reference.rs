@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::{Arg, Command, CommandFactory};
 
-use super::{JobOptions, LEASE, Logs, ONCE, OptionInfo, OptionSet, PLAN, RUN, Shared, TopOptions, UpOptions};
+use super::{JobOptions, LEASE, Logs, ONCE, OptionInfo, OptionSet, PLAN, RUN, SharedTable, TopOptions, UpTableOptions};
 use crate::args::Arguments;
 
 /// Writes the pages instead of comparing them, if this variable is set.
@@ -36,7 +36,7 @@ fn the_reference_of_the_configuration_is_current() {
          [CONFIGURATION.md](../CONFIGURATION.md).\n",
     );
     section(&mut page, "Top level", TopOptions::INFO.iter());
-    section(&mut page, "`[up]`", UpOptions::INFO.iter());
+    section(&mut page, "`[up]`", UpTableOptions::INFO.iter());
     section(&mut page, "`[logs]`, and `logs` of a job", Logs::INFO.iter());
     page.push_str("\n## `[job.NAME]`\n");
     for group in groups(JobOptions::INFO.iter().map(|info| info.group)) {
@@ -71,10 +71,10 @@ fn default(info: &OptionInfo) -> String {
 
 fn shared(info: &OptionInfo) -> &'static str {
     match info.shared {
-        Shared::Defaults => "`[defaults]`",
-        Shared::Notify => "`[notify]`",
-        Shared::Logs => "`[logs]`",
-        Shared::Nowhere => "no",
+        SharedTable::Defaults => "`[defaults]`",
+        SharedTable::Notify => "`[notify]`",
+        SharedTable::Logs => "`[logs]`",
+        SharedTable::Nowhere => "no",
     }
 }
 

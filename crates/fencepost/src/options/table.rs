@@ -10,10 +10,12 @@ use fencepost_core::spelling::Spelled;
 use serde_json::{Value, json};
 
 use super::{
-    Choice, Flag, Given, Kind, LEASE, Length, ONCE, OptionSet, PLAN, PathText, RUN, Shared, Table, Text, Whole,
-    options, utf8,
+    Flag, Given, LEASE, Length, ONCE, OneOf, OptionSet, PLAN, PathText, RUN, SharedTable, Table, Text, ValueKind,
+    Whole, options, utf8,
 };
-use crate::config::{CommandLine, Environment, Item, Located, Mistake, Need, Notice, OnSkips, Produces, Section, Url};
+use crate::config::{
+    CommandLine, ConfigNeed, Item, JobEnvironment, Located, Mistake, Notice, OnSkips, Produces, Section, WebUrl,
+};
 use crate::duration;
 
 /// The most retries of a slot.
@@ -31,7 +33,7 @@ options! {
 
     "What runs" {
         /// The command, after -- on the command line
-        command: CommandLine, shared: Shared::Nowhere, otherwise: "the one after --",
+        command: CommandLine, shared: SharedTable::Nowhere, otherwise: "the one after --",
             detail: "On the command line -c STRING takes a string for the shell.";
         /// A command to run first, under the lease: for example a git pull
         prepare: CommandLine, flag: "prepare", value: "STRING",
@@ -39,7 +41,7 @@ options! {
         /// The directory that the job runs in
         working_directory: PathText, otherwise: "the directory of the configuration";
         /// Variables for the job's environment
-        environment: Environment = Default::default(),
+        environment: JobEnvironment = Default::default(),
             detail: "The tables of [defaults] and of the job are added together. FENCEPOST_… is reserved.";
         /// Whether `up` and installed triggers start the job
         enabled: Flag = true, detail: "`fencepost run` starts a disabled job by name.";
@@ -48,16 +50,16 @@ options! {
     "When it runs" {
         /// When the job is due, in cron's notation or as "every 45m": the run is for the slot that is due, once
         schedule: Text, flag: "schedule", value: "CRON", verbs: RUN | PLAN, conflicts: &["every", "slot"],
-            shared: Shared::Nowhere,
+            shared: SharedTable::Nowhere,
             detail: "Not together with `every`. If no slot is due, the run exits 0 or with --skip-exit.";
         /// The job is due this often
-        every: Length<true>, flag: "every", value: "D", conflicts: &["slot"], shared: Shared::Nowhere,
+        every: Length<true>, flag: "every", value: "D", conflicts: &["slot"], shared: SharedTable::Nowhere,
             detail: "Not together with `schedule`.";
         /// The time zone of the schedule and of the days that count, by its IANA name
         timezone: Text, flag: "tz", value: "ZONE", verbs: RUN | PLAN,
             otherwise: "the configuration's, or UTC", detail: "The machine's own zone never counts.";
         /// For a job without a schedule: the slot is this day, hour or minute, and a slot that is done is not done again
-        slot: WrittenSlot, flag: "slot", value: "day|hour|minute|T", shared: Shared::Nowhere,
+        slot: WrittenSlot, flag: "slot", value: "day|hour|minute|T", shared: SharedTable::Nowhere,
             detail: "Triggers of several machines that fire seconds apart have the same slot. The command line also takes an \
                      instant or a local time.";
         /// How late a trigger may come and be on time; a trigger this much early waits for its slot
@@ -74,7 +76,7 @@ options! {
         retry_backoff: Length = Duration::from_secs(10), flag: "retry-backoff", value: "D",
             detail: "At most an hour.";
         /// What to do about a slot whose run died
-        on_lost: Choice<OnLost> = OnLost::Rerun, flag: "on-lost", value: "WHAT";
+        on_lost: OneOf<OnLost> = OnLost::Rerun, flag: "on-lost", value: "WHAT";
         /// After a gap, run at most this many of the newest slots, the current one included
         catch_up: Whole<u32, 0, UNBOUNDED> = 1, flag: "catch-up", value: "N", verbs: RUN | PLAN,
             detail: "They run one after the other; the exit code is the first that is not 0. Older slots are recorded as \
@@ -83,10 +85,10 @@ options! {
         catch_up_within: Length, flag: "catch-up-within", value: "D", verbs: RUN | PLAN,
             otherwise: "as many periods as catch_up";
         /// Whether each missed slot runs, or one run covers the gap
-        catch_up_mode: Choice<Mode> = Mode::Each, flag: "catch-up-mode", value: "MODE", verbs: RUN | PLAN,
+        catch_up_mode: OneOf<Mode> = Mode::Each, flag: "catch-up-mode", value: "MODE", verbs: RUN | PLAN,
             detail: "A run that covers a gap finds it in FENCEPOST_SLOT_FROM, _TO and _COUNT.";
         /// Which missed slot runs first
-        catch_up_order: Choice<Order> = Order::OldestFirst, flag: "catch-up-order", value: "ORDER";
+        catch_up_order: OneOf<Order> = Order::OldestFirst, flag: "catch-up-order", value: "ORDER";
         /// How long to wait between the starts of two missed slots
         catch_up_spacing: Length = Duration::ZERO, flag: "catch-up-spacing", value: "D";
     }
@@ -94,14 +96,14 @@ options! {
     "Inputs and outputs" {
         /// Run only if this upstream is good: NAME[@last-due|same-day|same-slot|within=6h|any][,artifact=PATH]; may be
         /// given several times
-        needs: Vec<Need>, flag: "needs", value: "SPEC", shared: Shared::Nowhere,
+        needs: Vec<ConfigNeed>, flag: "needs", value: "SPEC", shared: SharedTable::Nowhere,
             detail: "In the configuration an array: [\"reference@same-day\"], or [{ job = \"reference\", when = \"last-due\", \
                      artifact = \"data/reference.md\", on_empty = \"skip\" }].";
         /// How long to wait for upstreams that are not good yet
         needs_wait: Length = Duration::ZERO, flag: "needs-wait", value: "D",
             detail: "The lease is renewed meanwhile.";
         /// A file or pattern that the command writes: PATH[,min-bytes=N]; may be given several times
-        produces: Vec<Produces>, flag: "produces", value: "PATH", shared: Shared::Nowhere,
+        produces: Vec<Produces>, flag: "produces", value: "PATH", shared: SharedTable::Nowhere,
             detail: "If a file is missing, untouched or too small, the run ends as an error (exit 118).";
         /// The exit code by which the command says that there was nothing to do
         empty_exit: Whole<u8, 1, 255>, flag: "empty-exit", value: "N",
@@ -124,12 +126,12 @@ options! {
         /// The exit code of a run that is skipped
         skip_exit: Whole<u8, 0, 255> = 0, flag: "skip-exit", short: Some('E'), value: "N";
         /// What to do while another run of the job holds the lease
-        overlap: Choice<Overlap> = Overlap::Skip, flag: "overlap", value: "WHAT",
+        overlap: OneOf<Overlap> = Overlap::Skip, flag: "overlap", value: "WHAT",
             detail: "A run that is replaced ends with 112. On this host it notices at once, on another at its next renewal.";
         /// The job is each host's own: only runs on this host exclude each other
         per_host: Flag = false, flag: "per-host", verbs: RUN | PLAN;
         /// What to do if the store cannot be reached
-        on_store_error: Choice<OnStoreError> = OnStoreError::Fail, flag: "on-store-error", value: "WHAT",
+        on_store_error: OneOf<OnStoreError> = OnStoreError::Fail, flag: "on-store-error", value: "WHAT",
             detail: "A run without a lease has no FENCEPOST_RUN, _KEY, _STORE_ID and _OUTCOME. A store that is corrupt or not \
                      fencepost's is refused in either case.";
         /// Leave processes alone that the command leaves running
@@ -145,21 +147,21 @@ options! {
         /// Hold the command's output back, and print it only if it fails
         output_on_failure: Flag = false, flag: "output-on-failure";
         /// What is kept of the job's output
-        logs: Logs, shared: Shared::Logs, otherwise: "as [logs] says";
+        logs: Logs, shared: SharedTable::Logs, otherwise: "as [logs] says";
     }
 
     "Notifications" {
         /// What to call when a run ended in an error, was lost or fenced off, or could not begin
-        on_error: Notice, shared: Shared::Notify, inside: "notify";
+        on_error: Notice, shared: SharedTable::Notify, inside: "notify";
         /// What to call when a run was halted, because an input is missing
-        on_halt: Notice, shared: Shared::Notify, inside: "notify";
+        on_halt: Notice, shared: SharedTable::Notify, inside: "notify";
         /// What to call when a job works again
-        on_recovered: Notice, shared: Shared::Notify, inside: "notify";
+        on_recovered: Notice, shared: SharedTable::Notify, inside: "notify";
         /// What to call after so many skips in a row
-        on_skips: OnSkips, shared: Shared::Notify, inside: "notify",
+        on_skips: OnSkips, shared: SharedTable::Notify, inside: "notify",
             detail: "A number alone calls what `on_error` names.";
         /// A URL to call at the start, at success and at failure, as Healthchecks expects it
-        ping: Url, shared: Shared::Nowhere, inside: "notify";
+        ping: WebUrl, shared: SharedTable::Nowhere, inside: "notify";
     }
 }
 
@@ -181,7 +183,7 @@ options! {
 
 options! {
     /// `[up]`: how this machine schedules.
-    pub struct UpOptions {}
+    pub struct UpTableOptions {}
 
     "[up]" {
         /// How many jobs run at once
@@ -247,15 +249,15 @@ pub enum WrittenSlot {
     At(String),
 }
 
-impl Kind for WrittenSlot {
+impl ValueKind for WrittenSlot {
     type Value = Self;
 
     fn expected() -> String {
-        Choice::<SlotUnit>::expected()
+        OneOf::<SlotUnit>::expected()
     }
 
     fn read(item: Item<'_>) -> Option<Self> {
-        Choice::<SlotUnit>::read(item).map(Self::Unit)
+        OneOf::<SlotUnit>::read(item).map(Self::Unit)
     }
 
     fn parse(typed: &OsStr) -> Result<Self, String> {
@@ -275,7 +277,7 @@ impl Kind for WrittenSlot {
 #[derive(Debug)]
 pub struct StoreUrl;
 
-impl Kind for StoreUrl {
+impl ValueKind for StoreUrl {
     type Value = String;
 
     fn expected() -> String {
@@ -296,7 +298,7 @@ impl Kind for StoreUrl {
     }
 }
 
-impl Kind for Logs {
+impl ValueKind for Logs {
     type Value = Self;
 
     fn expected() -> String {
@@ -361,7 +363,7 @@ impl JobOptions {
     }
 
     /// The upstreams that the job needs.
-    pub fn needed(&self) -> &[Need] {
+    pub fn needed(&self) -> &[ConfigNeed] {
         self.needs.as_ref().map_or(&[], |needs| &needs.value)
     }
 

@@ -16,7 +16,7 @@ use fencepost_core::token::RunId;
 use fencepost_core::zone::Zone;
 use fencepost_guard::artifact::Base;
 use fencepost_guard::clock;
-use fencepost_guard::drive::{Body, Callee, Note, drive};
+use fencepost_guard::drive::{Callee, GuardedWork, Note, drive};
 use fencepost_guard::host::Host;
 use fencepost_guard::local::Local;
 use fencepost_guard::signals::Signals;
@@ -30,7 +30,7 @@ struct Instantly {
     check: Option<UpstreamCheck>,
 }
 
-impl Body for Instantly {
+impl GuardedWork for Instantly {
     fn perform(&mut self, output: Output, _tell: &mut dyn FnMut(Note)) -> Vec<Input> {
         match output {
             Output::Spawn { .. } => {

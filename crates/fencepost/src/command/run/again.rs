@@ -11,7 +11,7 @@ use fencepost_core::plan::Mode;
 use fencepost_core::slot::{Asked, Choice};
 use fencepost_core::time::Wall;
 use fencepost_core::token::Token;
-use fencepost_guard::signals::{Received, Signals};
+use fencepost_guard::signals::{ReceivedSignal, Signals};
 use fencepost_view::ReasonCode;
 use fencepost_view::summary::Summary;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -160,7 +160,7 @@ impl Next {
         let until = Instant::now() + self.after;
         loop {
             let ends = signals.pending().into_iter().find_map(|received| match received {
-                Received::End(signal) => Some(signal),
+                ReceivedSignal::End(signal) => Some(signal),
                 _ => None,
             });
             let left = until.saturating_duration_since(Instant::now());

@@ -13,7 +13,7 @@ use fencepost_core::record::Holder;
 use fencepost_core::run::Run;
 use fencepost_core::slot::{Choice, Standing};
 use fencepost_core::token::RunId;
-use fencepost_guard::child::{Child, Plan};
+use fencepost_guard::child::{ChildPlan, GuardedChild};
 use fencepost_guard::drive::{Note, drive};
 use fencepost_guard::keeper::Keeper;
 use fencepost_guard::pin::Pins;
@@ -57,7 +57,7 @@ pub struct AttemptEnd {
     pub code: Code,
     pub summary: Summary,
     pub(super) next: Option<Next>,
-    pub(super) child: Child,
+    pub(super) child: GuardedChild,
     is_interrupted: bool,
 }
 
@@ -81,7 +81,7 @@ struct Prepared {
     /// Holds the copies of the inputs until the run has ended.
     _pins: Option<Pins>,
     holder: Holder,
-    child: Child,
+    child: GuardedChild,
 }
 
 impl RunAttempt<'_> {
@@ -132,7 +132,7 @@ impl RunAttempt<'_> {
             })?;
         let holder = place.host.holder(std::process::id() as i32, keeper.mark());
         let plan = self.plan(&store, output.as_ref(), capture.as_ref(), pins.as_ref())?;
-        let child = Child::new(plan, keeper, terminal);
+        let child = GuardedChild::new(plan, keeper, terminal);
         Ok(Prepared { begun, signals, store, output, capture, _pins: pins, holder, child })
     }
 
@@ -143,11 +143,11 @@ impl RunAttempt<'_> {
         output: Option<&RunOutput>,
         capture: Option<&Capture>,
         pins: Option<&Pins>,
-    ) -> Result<Plan, Failure> {
+    ) -> Result<ChildPlan, Failure> {
         let Self { settings, place, job, run, .. } = self;
         let kept = |path: fn(&Capture) -> &PathBuf| capture.map(|capture| OsString::from(path(capture)));
         let held_back = |path: fn(&RunOutput) -> &PathBuf| output.map(|output| OsString::from(path(output)));
-        Ok(Plan {
+        Ok(ChildPlan {
             argv: settings.argv.clone(),
             prepare: settings.options.prepare.as_ref().map(|prepare| prepare.value.argv()),
             check: check(settings, place, store, pins)?,

@@ -17,7 +17,7 @@ use fencepost_core::agenda::{Agenda, End, Input, Look, Output, STEP_WITHIN, Star
 use fencepost_core::name::Name;
 use fencepost_core::time::{Boot, Wall, millis};
 use fencepost_guard::clock;
-use fencepost_guard::signals::{Received, Signals};
+use fencepost_guard::signals::{ReceivedSignal, Signals};
 use fencepost_guard::spawned_run::SpawnedRun;
 use fencepost_view::ReasonCode;
 use fencepost_view::event::{EventLine, RunEnd, RunEvent};
@@ -245,9 +245,9 @@ impl Up<'_> {
     fn hear_signals(&mut self) {
         for signal in self.signals.pending() {
             match signal {
-                Received::End(SIGHUP) => self.reload(true),
-                Received::End(signal) => self.asked_to_end(signal),
-                Received::Continued | Received::Other(_) => {}
+                ReceivedSignal::End(SIGHUP) => self.reload(true),
+                ReceivedSignal::End(signal) => self.asked_to_end(signal),
+                ReceivedSignal::Continued | ReceivedSignal::Other(_) => {}
             }
         }
     }

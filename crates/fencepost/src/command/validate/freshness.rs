@@ -5,7 +5,7 @@ use fencepost_core::schedule::Schedule;
 use fencepost_core::time::Wall;
 
 use crate::calendar;
-use crate::config::{Config, Mistake, Need};
+use crate::config::{Config, ConfigNeed, Mistake};
 use crate::options::JobOptions;
 
 /// How many slots are looked at.
@@ -18,7 +18,7 @@ pub fn never_fresh(config: &Config, now: Wall) -> Vec<Mistake> {
     needs.filter_map(|(name, job, need)| judge(config, name, job, need, now)).collect()
 }
 
-fn judge(config: &Config, name: &str, job: &JobOptions, need: &Need, now: Wall) -> Option<Mistake> {
+fn judge(config: &Config, name: &str, job: &JobOptions, need: &ConfigNeed, now: Wall) -> Option<Mistake> {
     let upstream = config.jobs.get(&need.job.value.name)?;
     let (mine, theirs) = (schedule(config, job)?, schedule(config, upstream)?);
     let slots: Vec<Wall> = mine.forward(now).take(SLOTS).collect();
