@@ -6,7 +6,7 @@ use std::time::Duration;
 use fencepost_core::name::Name;
 
 use super::{CommandLine, Config, Mistake, Reading, Source};
-use crate::options::{Given, JobOptions, Logs, OptionSet, TopOptions, UpTableOptions};
+use crate::options::{Given, OptionSet};
 use fencepost_core::run::Overlap;
 
 fn reading(text: &str) -> Reading {
@@ -338,15 +338,6 @@ const DOCUMENTATION: &str = include_str!("../../../../docs/CONFIGURATION.md");
 fn the_example_of_the_documentation_is_a_configuration() {
     let example = DOCUMENTATION.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     assert_eq!(config(example).jobs.len(), 2);
-}
-
-#[test]
-fn the_example_of_this_test_has_every_key() {
-    let written: Vec<&str> = EVERYTHING.lines().filter_map(|line| line.split_once(" =").map(|(key, _)| key)).collect();
-    let sets = [JobOptions::INFO, TopOptions::INFO, UpTableOptions::INFO, Logs::INFO];
-    for info in sets.into_iter().flatten() {
-        assert!(written.contains(&info.key), "{}", info.key);
-    }
 }
 
 #[test]
