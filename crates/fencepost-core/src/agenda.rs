@@ -15,7 +15,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-pub use look::{Seen, look};
+pub use look::{LookResult, look};
 
 use crate::lease::Now;
 use crate::name::Name;
@@ -72,7 +72,7 @@ pub struct StartId(pub u64);
 
 /// What the agenda is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
+pub enum AgendaInput {
     /// Only time has passed.
     Tick,
     /// A look returned. `next_in`: the time until the next slot, by the clock that judges slots.
@@ -120,7 +120,7 @@ pub enum End {
 
 /// What the caller has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum AgendaAction {
     Look(Name),
     Start { job: Name, id: StartId },
     Tell(Told),
@@ -146,7 +146,7 @@ pub enum Told {
 /// The schedules of this machine.
 #[derive(Debug)]
 pub struct Agenda {
-    entries: BTreeMap<Name, Entry>,
+    entries: BTreeMap<Name, AgendaEntry>,
     limits: Limits,
     queue: VecDeque<Name>,
     running: BTreeMap<StartId, Name>,
@@ -157,11 +157,11 @@ pub struct Agenda {
     starts: u64,
     once: bool,
     stopping: bool,
-    out: Vec<Output>,
+    out: Vec<AgendaAction>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct AgendaEntry {
     task: Task,
     /// Every slot up to here was triggered or looked at.
     considered: Wall,
@@ -218,14 +218,14 @@ impl Agenda {
     }
 
     /// Handles one input and returns what to do.
-    pub fn step(&mut self, now: Now, input: Input) -> Vec<Output> {
+    pub fn step(&mut self, now: Now, input: AgendaInput) -> Vec<AgendaAction> {
         self.keep_time(now);
         match input {
-            Input::Tick => {}
-            Input::Looked { job, look, next_in } => self.looked(&job, look, next_in, now),
-            Input::Ended { id, end } => self.ended(id, end, now),
-            Input::Reload { tasks, limits } => self.load(tasks, limits, now),
-            Input::Stop => self.stop(),
+            AgendaInput::Tick => {}
+            AgendaInput::Looked { job, look, next_in } => self.looked(&job, look, next_in, now),
+            AgendaInput::Ended { id, end } => self.ended(id, end, now),
+            AgendaInput::Reload { tasks, limits } => self.load(tasks, limits, now),
+            AgendaInput::Stop => self.stop(),
         }
         if !self.stopping {
             self.trigger(now);
@@ -249,7 +249,7 @@ impl Agenda {
 
     /// Whether no run and no look is in progress.
     pub fn is_idle(&self) -> bool {
-        let waits = |entry: &Entry| entry.wants_look || entry.is_looked_at;
+        let waits = |entry: &AgendaEntry| entry.wants_look || entry.is_looked_at;
         self.running.is_empty() && self.queue.is_empty() && (self.stopping || !self.entries.values().any(waits))
     }
 
@@ -344,7 +344,7 @@ impl Agenda {
             self.starts += 1;
             let id = StartId(self.starts);
             self.running.insert(id, job.clone());
-            self.out.push(Output::Start { job, id });
+            self.out.push(AgendaAction::Start { job, id });
         }
     }
 
@@ -377,7 +377,7 @@ impl Agenda {
         entry.wants_look = false;
         entry.is_looked_at = true;
         self.looks += 1;
-        self.out.push(Output::Look(name.clone()));
+        self.out.push(AgendaAction::Look(name.clone()));
     }
 
     fn looked(&mut self, job: &Name, look: Look, next_in: Option<Duration>, now: Now) {
@@ -465,9 +465,9 @@ impl Agenda {
         for task in tasks {
             let mut entry = match before.remove(&task.name) {
                 Some(entry) if entry.task.schedule.fingerprint() == task.schedule.fingerprint() => {
-                    Entry { task, ..entry }
+                    AgendaEntry { task, ..entry }
                 }
-                other => Entry {
+                other => AgendaEntry {
                     task,
                     considered: now.wall,
                     next: None,
@@ -495,11 +495,11 @@ impl Agenda {
     }
 
     fn tell(&mut self, told: Told) {
-        self.out.push(Output::Tell(told));
+        self.out.push(AgendaAction::Tell(told));
     }
 }
 
-impl Entry {
+impl AgendaEntry {
     /// Handles a sleep or a clock step: each job whose slot passed gets one look, and nothing is started without it. A
     /// clock that was set back makes no slot due again, unless it had been far ahead. The clock that judges slots may
     /// be another than the one that was set.

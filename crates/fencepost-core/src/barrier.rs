@@ -71,7 +71,7 @@ impl Decision {
 
 /// The verdict of one upstream on one need.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct UpstreamVerdict {
     pub job: Job,
     pub slot: Option<Wall>,
     /// The slot's status; `None` if nothing is recorded.
@@ -143,9 +143,9 @@ pub trait BarrierRules {
 
 /// The rules as shipped.
 #[derive(Clone, Copy, Debug)]
-pub struct Strict;
+pub struct StrictBarrier;
 
-impl BarrierRules for Strict {}
+impl BarrierRules for StrictBarrier {}
 
 /// The slots of an upstream that a need refers to.
 pub fn wanted<R: BarrierRules>(when: When, asker: &Asker, now: Wall, calendar: Calendar<'_>) -> Wanted {
@@ -206,7 +206,7 @@ fn older_in_window<R: BarrierRules>(ledger: &Ledger, from: Wall, before: Wall, c
         return Older::default();
     };
     let ring: Vec<&Outcome> = ledger.ring.iter().collect();
-    let known = Known::of::<R>(Wanted::Newest { from, before }, &ring, calendar);
+    let known = KnownOutcomes::of::<R>(Wanted::Newest { from, before }, &ring, calendar);
     let first = match known.slot {
         Some(slot) if known.own.is_empty() => slot,
         Some(slot) => after(slot),
@@ -233,13 +233,13 @@ fn with_ranges(ledger: &Ledger, slot: Wall) -> Vec<Wall> {
 
 /// The known outcomes of the wanted slot: its own attempts and the ranges that cover it, each oldest first.
 #[derive(Debug, Default)]
-struct Known<'a> {
+struct KnownOutcomes<'a> {
     slot: Option<Wall>,
     own: Vec<&'a Outcome>,
     ranges: Vec<&'a Outcome>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> KnownOutcomes<'a> {
     /// Finds the newest wanted slot with an outcome, and all outcomes of it.
     fn of<R: BarrierRules>(wanted: Wanted, outcomes: &[&'a Outcome], calendar: Calendar<'_>) -> Self {
         let newest = |outcome: &Outcome| {
@@ -286,26 +286,26 @@ pub fn judge<R: BarrierRules>(
     upstream: &Upstream,
     asker: &Asker,
     calendar: Calendar<'_>,
-) -> Verdict {
+) -> UpstreamVerdict {
     let Some(record) = &upstream.record else {
-        return Verdict::halt(need, None, None, words::never_ran(&need.job));
+        return UpstreamVerdict::halt(need, None, None, words::never_ran(&need.job));
     };
     let outcomes: Vec<&Outcome> = upstream.history.iter().chain(&record.ledger.ring).collect();
-    let known = Known::of::<R>(wanted, &outcomes, calendar);
+    let known = KnownOutcomes::of::<R>(wanted, &outcomes, calendar);
     if let Some(lease) = going::<R>(record).filter(|lease| known.is_behind::<R>(lease, wanted, calendar)) {
         let status = if upstream.lease_is_over { Status::Lost } else { Status::Running };
         let reason = words::going(&need.job, lease, upstream.lease_is_over, &asker.zone);
-        return Verdict::halt(need, Some(lease.slot), Some(status), reason);
+        return UpstreamVerdict::halt(need, Some(lease.slot), Some(status), reason);
     }
     if upstream.history.is_empty() && slots_in_history::<R>(wanted, Some(record), calendar).is_cut {
-        return Verdict::halt(need, None, None, words::too_old(&need.job));
+        return UpstreamVerdict::halt(need, None, None, words::too_old(&need.job));
     }
     let Some(outcome) = R::outcome_of(&known.own, &known.ranges) else {
         let last_ok = record.ledger.last_ok.as_ref();
-        return Verdict::halt(need, wanted.exact(), None, words::no_record(&need.job, wanted, last_ok, asker));
+        return UpstreamVerdict::halt(need, wanted.exact(), None, words::no_record(&need.job, wanted, last_ok, asker));
     };
     let decision = R::decision(outcome.status, need.on_empty);
-    Verdict {
+    UpstreamVerdict {
         job: need.job.clone(),
         slot: known.slot,
         status: Some(outcome.status),
@@ -321,7 +321,7 @@ pub fn judge<R: BarrierRules>(
 }
 
 /// Compares one artifact here with the upstream's record. `shown` is its path for messages.
-pub fn verify<R: BarrierRules>(verdict: &mut Verdict, path: &str, shown: &str, here: &Here) {
+pub fn verify<R: BarrierRules>(verdict: &mut UpstreamVerdict, path: &str, shown: &str, here: &Here) {
     let artifacts = verdict.attempt.as_ref().map_or(&[][..], |attempt| &attempt.artifacts);
     let recorded = artifacts.iter().find(|artifact| artifact.path == path);
     if !R::same(recorded, here) {
@@ -331,12 +331,12 @@ pub fn verify<R: BarrierRules>(verdict: &mut Verdict, path: &str, shown: &str, h
 }
 
 /// The combined decision of all upstreams.
-pub fn together<R: BarrierRules>(verdicts: &[Verdict]) -> Decision {
+pub fn together<R: BarrierRules>(verdicts: &[UpstreamVerdict]) -> Decision {
     R::together(&verdicts.iter().map(|verdict| verdict.decision).collect::<Vec<_>>())
 }
 
 /// The combined decision as the run receives it, with the upstreams that prevented it.
-pub fn passage<R: BarrierRules>(verdicts: &[Verdict], needs: &[Need]) -> Passage {
+pub fn passage<R: BarrierRules>(verdicts: &[UpstreamVerdict], needs: &[Need]) -> Passage {
     let barred = |wanted: Decision| {
         let those = verdicts.iter().filter(move |verdict| verdict.decision == wanted);
         those.map(|verdict| verdict.barred()).collect()
@@ -350,7 +350,7 @@ pub fn passage<R: BarrierRules>(verdicts: &[Verdict], needs: &[Need]) -> Passage
     }
 }
 
-impl Verdict {
+impl UpstreamVerdict {
     fn halt(need: &Need, slot: Option<Wall>, status: Option<Status>, reason: String) -> Self {
         Self { job: need.job.clone(), slot, status, decision: Decision::Halt, reason, attempt: None }
     }

@@ -58,13 +58,13 @@ pub struct Produced {
     /// The declared path or pattern.
     pub declared: String,
     /// The matching files.
-    pub files: Vec<Seen>,
+    pub files: Vec<SeenArtifact>,
     /// Why they do not fulfil the declaration, if they do not.
     pub lack: Option<Lack>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Seen {
+pub struct SeenArtifact {
     pub artifact: Artifact,
     /// Whether it was written since the run began, with the same bytes or others.
     pub touched: bool,
@@ -236,7 +236,7 @@ mod tests {
     fn produced(lack: Option<Lack>, touched: bool) -> Vec<Produced> {
         let files = match lack {
             Some(Lack::Missing) => Vec::new(),
-            _ => vec![Seen { artifact: artifact("out", 2), touched }],
+            _ => vec![SeenArtifact { artifact: artifact("out", 2), touched }],
         };
         vec![Produced { declared: "out".to_string(), files, lack }]
     }
@@ -300,8 +300,8 @@ mod tests {
     #[test]
     fn only_what_was_written_is_recorded_of_a_pattern() {
         let files = vec![
-            Seen { artifact: artifact("old", 1), touched: false },
-            Seen { artifact: artifact("new", 2), touched: true },
+            SeenArtifact { artifact: artifact("old", 1), touched: false },
+            SeenArtifact { artifact: artifact("new", 2), touched: true },
         ];
         let produced = [Produced { declared: "*".to_string(), files, lack: None }];
         assert_eq!(judge(0, None, None, &produced, &[]).artifacts, [artifact("new", 2)]);

@@ -113,7 +113,7 @@ pub struct Write {
 
 /// What comes of a write.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Verdict {
+pub enum FenceVerdict {
     /// Write, and remember this fence with it.
     Accept(Fence),
     /// This very write was accepted before. The target makes sure that it also arrived.
@@ -193,16 +193,16 @@ pub trait FenceRules {
 
 /// The rules as shipped.
 #[derive(Clone, Copy, Debug)]
-pub struct Strict;
+pub struct StrictFence;
 
-impl FenceRules for Strict {}
+impl FenceRules for StrictFence {}
 
 /// Decides whether a write may land on a target that remembers `seen`.
-pub fn judge<R: FenceRules>(seen: Option<&Fence>, write: &Write) -> Result<Verdict, Refused> {
-    let Some(seen) = seen else { return Ok(Verdict::Accept(write.fence(1))) };
+pub fn judge<R: FenceRules>(seen: Option<&Fence>, write: &Write) -> Result<FenceVerdict, Refused> {
+    let Some(seen) = seen else { return Ok(FenceVerdict::Accept(write.fence(1))) };
     let refuse = |reason| Refused { reason, seen: alloc::boxed::Box::new(seen.clone()), token: write.token };
     if (seen.store, &seen.job) != (write.store, &write.job) {
-        return if write.adopt { Ok(Verdict::Accept(write.fence(1))) } else { Err(refuse(Reason::OtherLineage)) };
+        return if write.adopt { Ok(FenceVerdict::Accept(write.fence(1))) } else { Err(refuse(Reason::OtherLineage)) };
     }
     if R::is_stale(seen.token, write.token) {
         return Err(refuse(Reason::Stale));
@@ -211,13 +211,13 @@ pub fn judge<R: FenceRules>(seen: Option<&Fence>, write: &Write) -> Result<Verdi
         return Err(refuse(Reason::OtherRun));
     }
     if write.is_repeated_in(seen) {
-        return Ok(Verdict::AlreadyApplied(seen.clone()));
+        return Ok(FenceVerdict::AlreadyApplied(seen.clone()));
     }
     if R::is_spent(write.mode, seen.token, write.token) {
         return Err(refuse(Reason::Spent));
     }
     let seq = if seen.token == write.token { seen.seq + 1 } else { 1 };
-    Ok(Verdict::Accept(Fence { unknown: seen.unknown.clone(), ..write.fence(seq) }))
+    Ok(FenceVerdict::Accept(Fence { unknown: seen.unknown.clone(), ..write.fence(seq) }))
 }
 
 impl Write {
@@ -268,14 +268,14 @@ mod tests {
     }
 
     fn accepted(seen: Option<&Fence>, write: &Write) -> Fence {
-        match judge::<Strict>(seen, write) {
-            Ok(Verdict::Accept(fence)) => fence,
+        match judge::<StrictFence>(seen, write) {
+            Ok(FenceVerdict::Accept(fence)) => fence,
             other => panic!("{other:?}"),
         }
     }
 
     fn reason(seen: &Fence, write: &Write) -> Reason {
-        judge::<Strict>(Some(seen), write).unwrap_err().reason
+        judge::<StrictFence>(Some(seen), write).unwrap_err().reason
     }
 
     #[test]
@@ -292,16 +292,17 @@ mod tests {
     #[test]
     fn the_identical_write_is_already_applied_where_that_is_what_was_meant() {
         let seen = accepted(None, &write(5, "a"));
-        let again = |write: Write| matches!(judge::<Strict>(Some(&seen), &write), Ok(Verdict::AlreadyApplied(_)));
+        let again =
+            |write: Write| matches!(judge::<StrictFence>(Some(&seen), &write), Ok(FenceVerdict::AlreadyApplied(_)));
         assert!(again(write(5, "a")));
         assert!(!again(Write { replaces: false, ..write(5, "a") }), "x = x + 1 is meant twice");
         assert!(again(Write { replaces: false, mode: Mode::Once, ..write(5, "a") }));
         let named = Write { replaces: false, op: Some("charge-7".to_string()), ..write(5, "a") };
         let seen = accepted(None, &named);
-        assert!(matches!(judge::<Strict>(Some(&seen), &named), Ok(Verdict::AlreadyApplied(_))));
+        assert!(matches!(judge::<StrictFence>(Some(&seen), &named), Ok(FenceVerdict::AlreadyApplied(_))));
         assert!(matches!(
-            judge::<Strict>(Some(&seen), &Write { op: Some("charge-8".to_string()), ..named }),
-            Ok(Verdict::Accept(_))
+            judge::<StrictFence>(Some(&seen), &Write { op: Some("charge-8".to_string()), ..named }),
+            Ok(FenceVerdict::Accept(_))
         ));
     }
 

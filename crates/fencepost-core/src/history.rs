@@ -54,7 +54,7 @@ pub struct Page {
 
 /// Why an attempt is written here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum AsideKind {
     /// The record evicts it.
     Attempt,
     /// The record keeps a shortened form.
@@ -87,7 +87,7 @@ impl Page {
     }
 
     /// Adds an attempt to the current page, if there is one.
-    pub fn add(bytes: Option<&[u8]>, job: &Job, outcome: &Outcome, kind: Kind) -> Result<Added, Unreadable> {
+    pub fn add(bytes: Option<&[u8]>, job: &Job, outcome: &Outcome, kind: AsideKind) -> Result<Added, Unreadable> {
         let mut page = match bytes {
             None => Self {
                 v: FORMAT,
@@ -103,15 +103,15 @@ impl Page {
             return Ok(Added::Known);
         }
         match (kind, page.details.iter().position(is_same)) {
-            (Kind::Detail, Some(_)) => return Ok(Added::Known),
+            (AsideKind::Detail, Some(_)) => return Ok(Added::Known),
             // Keeps the stored form, unless the record has another ending: then the writer died before its swap.
-            (Kind::Attempt, Some(known)) => {
+            (AsideKind::Attempt, Some(known)) => {
                 let whole = page.details.remove(known);
                 page.attempts.push(if whole.status == outcome.status { whole } else { outcome.clone() });
             }
             (_, None) if bytes.is_some_and(Self::is_full) => return Ok(Added::Full),
-            (Kind::Attempt, None) => page.attempts.push(outcome.clone()),
-            (Kind::Detail, None) => page.details.push(outcome.clone()),
+            (AsideKind::Attempt, None) => page.attempts.push(outcome.clone()),
+            (AsideKind::Detail, None) => page.details.push(outcome.clone()),
         }
         Ok(Added::Page(encode(&page)))
     }

@@ -4,7 +4,7 @@ use crate::ledger::Outcome;
 use crate::plan::{AHEAD_MAX, Gap};
 use crate::record::Record;
 use crate::schedule::Schedule;
-use crate::slot::Standing;
+use crate::slot::LeaseState;
 use crate::time::Wall;
 
 /// The slots up to `by` with nothing recorded, after the newest slot with a record.
@@ -12,9 +12,9 @@ use crate::time::Wall;
 /// A run records the slots missed before it, so older gaps are not searched. A slot is accounted for if it is running,
 /// has ended, was missed, or passed while a run was going. If the record does not know this schedule, no slot before
 /// `floor` is expected.
-pub fn overdue(schedule: &Schedule, record: Option<&Record>, lease: Standing, floor: Wall, by: Wall) -> Option<Gap> {
+pub fn overdue(schedule: &Schedule, record: Option<&Record>, lease: LeaseState, floor: Wall, by: Wall) -> Option<Gap> {
     let held = record.is_some_and(|record| record.lease.is_some());
-    if held && lease == Standing::Stands {
+    if held && lease == LeaseState::Stands {
         return None;
     }
     let fingerprint = schedule.fingerprint();

@@ -58,7 +58,7 @@ impl Occurrences for Schedule {
 
 /// The catch-up settings of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Terms {
+pub struct CatchUpTerms {
     /// After a gap, run at most this many of the newest open slots, including the current one. With 0, only a slot that
     /// is on time runs.
     pub catch_up: u32,
@@ -73,7 +73,7 @@ pub struct Terms {
     pub slack: Duration,
 }
 
-impl Default for Terms {
+impl Default for CatchUpTerms {
     fn default() -> Self {
         Self {
             catch_up: 1,
@@ -86,7 +86,7 @@ impl Default for Terms {
     }
 }
 
-impl Terms {
+impl CatchUpTerms {
     /// Validates the settings.
     pub fn check(&self) -> Result<(), TermsError> {
         let one_by_one = self.mode == Mode::Each;
@@ -124,7 +124,7 @@ pub enum Order {
 
 /// What the record contains about the slots of a job.
 #[derive(Clone, Copy, Debug)]
-pub struct State<'a> {
+pub struct PlanState<'a> {
     /// When the job was first seen, resumed, or its schedule edited. No earlier slot is due, except one that was on
     /// time at that moment.
     pub since: Wall,
@@ -134,7 +134,7 @@ pub struct State<'a> {
     pub known: &'a [(Wall, SlotState)],
 }
 
-impl State<'_> {
+impl PlanState<'_> {
     fn of(&self, slot: Wall) -> Option<SlotState> {
         self.known.iter().find(|(known, _)| *known == slot).map(|(_, state)| *state)
     }
@@ -212,7 +212,7 @@ pub trait PlanRules: Clone + fmt::Debug + PartialEq + Eq + core::hash::Hash {
     }
 
     /// How many late slots may run. Zero means none, not all.
-    fn most(terms: &Terms) -> usize {
+    fn most(terms: &CatchUpTerms) -> usize {
         terms.catch_up as usize
     }
 
@@ -253,7 +253,13 @@ pub trait PlanRules: Clone + fmt::Debug + PartialEq + Eq + core::hash::Hash {
     }
 
     /// Whether a late slot is recent enough. Without an age limit: whether it is among the newest slots.
-    fn reaches<O: Occurrences + ?Sized>(schedule: &O, slot: Wall, current: Wall, now: Wall, terms: &Terms) -> bool {
+    fn reaches<O: Occurrences + ?Sized>(
+        schedule: &O,
+        slot: Wall,
+        current: Wall,
+        now: Wall,
+        terms: &CatchUpTerms,
+    ) -> bool {
         match terms.within {
             Some(within) => now.since(slot) <= within,
             None => schedule.count(just_before(slot), current) <= Self::most(terms) as u64,
@@ -303,12 +309,12 @@ pub struct Plan {
     pub dropped: Option<Gap>,
     /// The next slot after those of this plan.
     pub next: Option<Wall>,
-    /// Replaces [`State::since`]; different only if that was in the future.
+    /// Replaces [`PlanState::since`]; different only if that was in the future.
     pub since: Wall,
-    /// When `dropped` is recorded, every slot up to here is accounted for. Replaces [`State::evaluated`], even if it is
+    /// When `dropped` is recorded, every slot up to here is accounted for. Replaces [`PlanState::evaluated`], even if it is
     /// lower.
     pub evaluated: Option<Wall>,
-    pub why: Why,
+    pub why: PlanReason,
     /// A mark in the record that lies in the future, and the verdict on it.
     pub ahead: Option<(Wall, Trust)>,
 }
@@ -343,7 +349,7 @@ pub struct Gap {
 
 /// Why the plan is as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum PlanReason {
     /// The current slot is on time.
     OnTime(Wall),
     /// The current slot has attempts left and is tried again.
@@ -362,11 +368,16 @@ pub enum Why {
 }
 
 /// Decides which slots run now.
-pub fn plan<R: PlanRules>(schedule: &(impl Occurrences + ?Sized), state: &State<'_>, terms: &Terms, now: Wall) -> Plan {
+pub fn plan<R: PlanRules>(
+    schedule: &(impl Occurrences + ?Sized),
+    state: &PlanState<'_>,
+    terms: &CatchUpTerms,
+    now: Wall,
+) -> Plan {
     let mark = state.evaluated.map_or(state.since, |evaluated| evaluated.max(state.since));
     let trust = R::trust(mark, now, terms.slack);
     let sound = match trust {
-        Trust::Wrong => State { since: now, evaluated: None, known: state.known },
+        Trust::Wrong => PlanState { since: now, evaluated: None, known: state.known },
         _ => *state,
     };
     let floor = R::floor(schedule, sound.since, terms.slack);

@@ -59,7 +59,7 @@ pub struct Gated {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Line {
+struct SaidLine {
     v: Format,
     run: RunId,
     said: Said,
@@ -67,7 +67,7 @@ struct Line {
 
 /// One line, with its end.
 pub fn line(run: RunId, said: Said) -> Vec<u8> {
-    let mut bytes = encode(&Line { v: FORMAT, run, said });
+    let mut bytes = encode(&SaidLine { v: FORMAT, run, said });
     bytes.push(b'\n');
     bytes
 }
@@ -77,7 +77,7 @@ pub fn read(bytes: &[u8], run: RunId) -> (Vec<Said>, Vec<String>) {
     let mut said = Vec::new();
     let mut troubles = Vec::new();
     for (number, text) in bytes.split(|&byte| byte == b'\n').enumerate().filter(|(_, text)| !text.is_empty()) {
-        match decode::<Line>(text) {
+        match decode::<SaidLine>(text) {
             Ok(line) if line.run == run => said.push(line.said),
             Ok(line) => troubles.push(format!("line {} is of another run, {}", number + 1, line.run)),
             Err(why) => troubles.push(format!("line {}: {why}", number + 1)),

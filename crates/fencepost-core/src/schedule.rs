@@ -32,11 +32,11 @@ use walk::Walk;
 pub struct Schedule {
     text: String,
     zone: Zone,
-    kind: Kind,
+    kind: ScheduleKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Kind {
+enum ScheduleKind {
     Cron(Cron),
     Every(Every),
 }
@@ -46,7 +46,7 @@ impl Schedule {
     /// optionally with `from` and a time. Refuses a schedule that can never fire.
     pub fn parse(text: &str, zone: &Zone) -> Result<Self, ScheduleError> {
         let text = text.split_whitespace().collect::<alloc::vec::Vec<_>>().join(" ");
-        let kind = Kind::parse(&text, zone);
+        let kind = ScheduleKind::parse(&text, zone);
         match kind {
             Ok(kind) => Ok(Self { text, zone: zone.clone(), kind }),
             Err(reason) => Err(ScheduleError { text, reason }),
@@ -66,16 +66,16 @@ impl Schedule {
     /// time.
     pub fn is_interval(&self) -> bool {
         match &self.kind {
-            Kind::Every(_) => true,
-            Kind::Cron(cron) => cron.is_interval,
+            ScheduleKind::Every(_) => true,
+            ScheduleKind::Cron(cron) => cron.is_interval,
         }
     }
 
     /// The first instant after `at`.
     pub fn after(&self, at: Wall) -> Option<Wall> {
         match &self.kind {
-            Kind::Every(every) => every.after(at),
-            Kind::Cron(cron) => {
+            ScheduleKind::Every(every) => every.after(at),
+            ScheduleKind::Cron(cron) => {
                 let second = second(at).saturating_add(1);
                 Walk::new(cron, &self.zone, second).first(second).map(wall)
             }
@@ -85,9 +85,9 @@ impl Schedule {
     /// The last instant at or before `at`.
     pub fn at_or_before(&self, at: Wall) -> Option<Wall> {
         match &self.kind {
-            Kind::Every(every) => every.at_or_before(at),
+            ScheduleKind::Every(every) => every.at_or_before(at),
             // An instant before the calendar maps to the calendar's first second, which is later.
-            Kind::Cron(cron) => {
+            ScheduleKind::Cron(cron) => {
                 Walk::new(cron, &self.zone, second(at)).last(second(at)).map(wall).filter(|found| *found <= at)
             }
         }
@@ -122,8 +122,8 @@ impl Schedule {
     /// little per month.
     pub fn count(&self, after: Wall, to: Wall) -> u64 {
         match &self.kind {
-            Kind::Every(every) => every.count(after, to),
-            Kind::Cron(cron) => {
+            ScheduleKind::Every(every) => every.count(after, to),
+            ScheduleKind::Cron(cron) => {
                 let from = second(after).saturating_add(1);
                 Walk::new(cron, &self.zone, from).count(from, second(to))
             }
@@ -140,8 +140,8 @@ impl Schedule {
     /// not.
     pub fn fingerprint(&self) -> String {
         let canonical = match &self.kind {
-            Kind::Cron(cron) => cron.canonical(),
-            Kind::Every(every) => every.canonical(),
+            ScheduleKind::Cron(cron) => cron.canonical(),
+            ScheduleKind::Every(every) => every.canonical(),
         };
         let hash = Sha256::digest(format!("{canonical} in {}", self.zone.name()));
         crate::hex::encode(&hash[..8])
@@ -150,9 +150,9 @@ impl Schedule {
     /// A description in words.
     pub fn describe(&self) -> String {
         match &self.kind {
-            Kind::Cron(cron) => format!("{}, {} time", cron.words(), self.zone),
-            Kind::Every(every) if every.from == Wall(0) => format!("every {}", words::length(every.length)),
-            Kind::Every(every) => {
+            ScheduleKind::Cron(cron) => format!("{}, {} time", cron.words(), self.zone),
+            ScheduleKind::Every(every) if every.from == Wall(0) => format!("every {}", words::length(every.length)),
+            ScheduleKind::Every(every) => {
                 format!("every {} from {}", words::length(every.length), self.zone.show(every.from))
             }
         }
@@ -160,8 +160,8 @@ impl Schedule {
 
     fn walk(&self, at: Wall) -> Option<Walk<'_>> {
         match &self.kind {
-            Kind::Cron(cron) => Some(Walk::new(cron, &self.zone, second(at))),
-            Kind::Every(_) => None,
+            ScheduleKind::Cron(cron) => Some(Walk::new(cron, &self.zone, second(at))),
+            ScheduleKind::Every(_) => None,
         }
     }
 }
@@ -172,7 +172,7 @@ impl fmt::Display for Schedule {
     }
 }
 
-impl Kind {
+impl ScheduleKind {
     fn parse(text: &str, zone: &Zone) -> Result<Self, String> {
         let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
         if text.is_empty() {

@@ -15,7 +15,7 @@ use crate::artifact::Fingerprint;
 use crate::fence::{Fence, Write};
 use crate::format::Unknown;
 use crate::ledger::{Covered, Status, Trigger};
-use crate::plan::{self, Gap, Plan, PlanRules, SlotState, State, Why, plan};
+use crate::plan::{self, Gap, Plan, PlanReason, PlanRules, PlanState, SlotState, plan};
 use crate::record::Record;
 use crate::schedule::Schedule;
 use crate::time::Wall;
@@ -88,7 +88,7 @@ pub enum Repeat {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Scheduled {
     pub schedule: Schedule,
-    pub terms: plan::Terms,
+    pub terms: plan::CatchUpTerms,
     pub asked: Asked,
     pub on_lost: OnLost,
     /// How many retries each slot has.
@@ -240,7 +240,12 @@ impl NotNow {
 
 impl Choice {
     /// Finds the slot by the record at `now`.
-    pub fn choose<R: PlanRules>(&self, record: Option<&Record>, lease: Standing, now: Wall) -> Result<Chosen, NotNow> {
+    pub fn choose<R: PlanRules>(
+        &self,
+        record: Option<&Record>,
+        lease: LeaseState,
+        now: Wall,
+    ) -> Result<Chosen, NotNow> {
         match self {
             Self::At(slot) => Ok(Chosen::at(*slot, Trigger::Manual)),
             Self::Slot(named) => named.choose::<R>(record, lease, now),
@@ -254,7 +259,7 @@ impl Choice {
     pub fn early<R: PlanRules>(&self, record: Option<&Record>, now: Wall) -> Option<NotNow> {
         let slot = match self {
             Self::Due(scheduled) if scheduled.asked.is_by_schedule() => {
-                let (_, plan) = scheduled.plan::<R>(record, Standing::Stands, now);
+                let (_, plan) = scheduled.plan::<R>(record, LeaseState::Stands, now);
                 scheduled.first::<R>(&plan).map(|due| due.slot)?
             }
             Self::Slot(named) => named.awaited(record, now)?,
@@ -265,7 +270,7 @@ impl Choice {
 
     /// Whether the record must be updated although nothing runs: the schedule was seen for the first time, or slots
     /// were missed.
-    pub fn accounts<R: PlanRules>(&self, record: Option<&Record>, lease: Standing, now: Wall) -> bool {
+    pub fn accounts<R: PlanRules>(&self, record: Option<&Record>, lease: LeaseState, now: Wall) -> bool {
         let Self::Due(scheduled) = self else { return false };
         let (timing, plan) = scheduled.plan::<R>(record, lease, now);
         let settled = Timing { since: plan.since, evaluated: plan.evaluated, ..timing };
@@ -280,7 +285,9 @@ impl Choice {
             // The second caller of a `once` item is told that it is in progress.
             Self::At(_) | Self::Once { .. } | Self::Fenced(_) => None,
             Self::Slot(named) => Some(named.slot),
-            Self::Due(scheduled) => scheduled.newest(&scheduled.plan::<R>(Some(record), Standing::Stands, now).1, now),
+            Self::Due(scheduled) => {
+                scheduled.newest(&scheduled.plan::<R>(Some(record), LeaseState::Stands, now).1, now)
+            }
         }
     }
 
@@ -294,13 +301,13 @@ impl Choice {
 
 /// The state of the lease in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum LeaseState {
     Stands,
     Over,
 }
 
 impl Scheduled {
-    fn choose<R: PlanRules>(&self, record: Option<&Record>, lease: Standing, now: Wall) -> Result<Chosen, NotNow> {
+    fn choose<R: PlanRules>(&self, record: Option<&Record>, lease: LeaseState, now: Wall) -> Result<Chosen, NotNow> {
         let (timing, plan) = self.plan::<R>(record, lease, now);
         let known = known::<R>(record, lease, &self.schedule, self.retries);
         let state = |slot| known.iter().rev().find(|(known, _)| *known == slot).map(|(_, state)| *state);
@@ -350,13 +357,13 @@ impl Scheduled {
     }
 
     /// The plan by the record.
-    pub fn plan<R: PlanRules>(&self, record: Option<&Record>, lease: Standing, now: Wall) -> (Timing, Plan) {
+    pub fn plan<R: PlanRules>(&self, record: Option<&Record>, lease: LeaseState, now: Wall) -> (Timing, Plan) {
         let timing = self.timing(record, now);
         let known = known::<R>(record, lease, &self.schedule, self.retries);
         let failures = record.zip(timing.evaluated).and_then(|(record, evaluated)| {
             past_failures::<R>(&record.ledger, &self.schedule, &known, evaluated, self.retries)
         });
-        let state = State { since: timing.since, evaluated: timing.evaluated.max(failures), known: &known };
+        let state = PlanState { since: timing.since, evaluated: timing.evaluated.max(failures), known: &known };
         let plan = plan::<R>(&self.schedule, &state, &self.terms, now);
         (timing, plan)
     }
@@ -373,9 +380,11 @@ impl Scheduled {
     /// The slot that a trigger now is for, done or not.
     fn newest(&self, plan: &Plan, now: Wall) -> Option<Wall> {
         match plan.why {
-            Why::OnTime(slot) | Why::Again(slot) | Why::TooLate(slot) | Why::Done(slot) => Some(slot),
-            Why::Failed(slot) | Why::Running(slot) => Some(slot),
-            Why::CatchUp | Why::NoneYet => self.schedule.at_or_before(now),
+            PlanReason::OnTime(slot) | PlanReason::Again(slot) | PlanReason::TooLate(slot) | PlanReason::Done(slot) => {
+                Some(slot)
+            }
+            PlanReason::Failed(slot) | PlanReason::Running(slot) => Some(slot),
+            PlanReason::CatchUp | PlanReason::NoneYet => self.schedule.at_or_before(now),
         }
     }
 
@@ -398,17 +407,17 @@ impl Scheduled {
     fn nothing(&self, plan: &Plan, missed: Option<Covered>, record: Option<&Record>, now: Wall) -> NotNow {
         let reason = plan.reason(&self.terms, self.schedule.zone());
         match plan.why {
-            Why::Failed(slot) => match record {
+            PlanReason::Failed(slot) => match record {
                 Some(record) => failed(record, slot),
                 None => NotNow::NotDue { next: plan.next, missed, reason },
             },
-            Why::Done(slot) if now.since(slot) <= self.terms.slack => {
+            PlanReason::Done(slot) if now.since(slot) <= self.terms.slack => {
                 match record.and_then(|record| done(record, slot)) {
                     Some(state) => NotNow::Duplicate { slot, state, exit_code: None },
                     None => NotNow::NotDue { next: plan.next, missed, reason },
                 }
             }
-            Why::Running(slot) => NotNow::Duplicate { slot, state: Status::Running, exit_code: None },
+            PlanReason::Running(slot) => NotNow::Duplicate { slot, state: Status::Running, exit_code: None },
             _ => NotNow::NotDue { next: plan.next, missed, reason },
         }
     }
@@ -423,7 +432,7 @@ impl Chosen {
 const MANUAL: Trigger = Trigger::Manual;
 
 impl Named {
-    fn choose<R: PlanRules>(&self, record: Option<&Record>, lease: Standing, now: Wall) -> Result<Chosen, NotNow> {
+    fn choose<R: PlanRules>(&self, record: Option<&Record>, lease: LeaseState, now: Wall) -> Result<Chosen, NotNow> {
         let slot = self.slot;
         if self.is_ahead(record, now) && self.awaited(record, now).is_none() {
             let reason = "Nothing is due: the slot that was named lies in the future.".to_string();
@@ -467,14 +476,14 @@ fn once<R: PlanRules>(
     params: Option<Fingerprint>,
     on_unknown: OnUnknown,
     record: Option<&Record>,
-    lease: Standing,
+    lease: LeaseState,
 ) -> Result<Chosen, NotNow> {
     let run = Ok(Chosen::at(ONCE, MANUAL));
     let Some(record) = record else { return run };
     if params.is_some() && record.grants > 0 && params != record.params {
         return Err(NotNow::OtherParameters);
     }
-    let died = is_run(record) && lease == Standing::Over;
+    let died = is_run(record) && lease == LeaseState::Over;
     let newest = record.ledger.attempts(ONCE).last();
     match newest {
         _ if died && R::is_unknown(None) && !on_unknown.lets_through(record) => Err(NotNow::Lost { slot: ONCE }),

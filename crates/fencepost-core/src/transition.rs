@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::time::Duration;
 
-use crate::history::{Added, Aside, Kind, Page};
-use crate::lease::{Context, Decision, Facts, Intent, Now, Refusal, Rules};
+use crate::history::{Added, Aside, AsideKind, Page};
+use crate::lease::{Context, Facts, Intent, Now, Refusal, Rules, Ruling};
 use crate::ledger::{Attempt, Outcome};
 use crate::name::{Job, Key};
 use crate::record::{FORMAT, Identity, Record, decode, encode};
@@ -107,7 +107,7 @@ enum Out {
     Identity,
     NewIdentity,
     /// An attempt that goes into the history, why, and on which page.
-    Aside(Box<Outcome>, Kind, u32),
+    Aside(Box<Outcome>, AsideKind, u32),
     Swap(Box<Record>),
 }
 
@@ -236,16 +236,16 @@ impl<R: Rules> Transition<R> {
                 }
                 Step::Refused(refusal)
             }
-            Err(_) | Ok(Decision::AlreadyDone) => {
+            Err(_) | Ok(Ruling::AlreadyDone) => {
                 let (held, sent) = (known.clone(), self.unsettled.unwrap_or(self.sent));
                 self.done(held, sent)
             }
-            Ok(Decision::Write { mut record, mut aside }) => {
+            Ok(Ruling::Write { mut record, mut aside }) => {
                 let (bytes, given_up) = record.fitted();
                 aside.extend(given_up);
                 let kind = |outcome: &Outcome| match record.ledger.has(outcome.attempt()) {
-                    true => Kind::Detail,
-                    false => Kind::Attempt,
+                    true => AsideKind::Detail,
+                    false => AsideKind::Attempt,
                 };
                 match aside.into_iter().find(|outcome| !self.has_aside(outcome, kind(outcome))) {
                     Some(outcome) => {
@@ -270,7 +270,14 @@ impl<R: Rules> Transition<R> {
     }
 
     /// Writes an attempt into the history, beside what stands on that page now.
-    fn set_aside(&mut self, now: Now, outcome: Box<Outcome>, kind: Kind, page: u32, entry: Option<&Entry>) -> Step {
+    fn set_aside(
+        &mut self,
+        now: Now,
+        outcome: Box<Outcome>,
+        kind: AsideKind,
+        page: u32,
+        entry: Option<&Entry>,
+    ) -> Step {
         let bytes = entry.map(|entry| entry.bytes.as_slice());
         match Page::add(bytes, &self.job, &outcome, kind) {
             Ok(Added::Known) => self.is_aside(now, &outcome, kind),
@@ -286,15 +293,15 @@ impl<R: Rules> Transition<R> {
         }
     }
 
-    fn has_aside(&self, outcome: &Outcome, kind: Kind) -> bool {
+    fn has_aside(&self, outcome: &Outcome, kind: AsideKind) -> bool {
         let attempt = outcome.attempt();
-        self.set_aside.contains(&attempt) || kind == Kind::Detail && self.detailed.contains(&attempt)
+        self.set_aside.contains(&attempt) || kind == AsideKind::Detail && self.detailed.contains(&attempt)
     }
 
-    fn is_aside(&mut self, now: Now, outcome: &Outcome, kind: Kind) -> Step {
+    fn is_aside(&mut self, now: Now, outcome: &Outcome, kind: AsideKind) -> Step {
         match kind {
-            Kind::Attempt => self.set_aside.push(outcome.attempt()),
-            Kind::Detail => self.detailed.push(outcome.attempt()),
+            AsideKind::Attempt => self.set_aside.push(outcome.attempt()),
+            AsideKind::Detail => self.detailed.push(outcome.attempt()),
         }
         self.proceed(now)
     }

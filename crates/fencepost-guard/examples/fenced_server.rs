@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use fencepost_core::fence::{Fence, Mode, Refused, Strict, Verdict, Write, judge};
+use fencepost_core::fence::{Fence, FenceVerdict, Mode, Refused, StrictFence, Write, judge};
 use fencepost_core::name::Job;
 use fencepost_core::time::Wall;
 use fencepost_core::token::{RunId, StoreId, Token};
@@ -259,12 +259,12 @@ impl Server {
         {
             return Ok(accepted(200, &state.fence).with("Fencepost-Already-Applied", "1"));
         }
-        let fence = match judge::<Strict>(state.as_ref().map(|state| &state.fence), write) {
+        let fence = match judge::<StrictFence>(state.as_ref().map(|state| &state.fence), write) {
             Err(refused) => return Ok(refusal(&refused)),
-            Ok(Verdict::AlreadyApplied(fence)) => {
+            Ok(FenceVerdict::AlreadyApplied(fence)) => {
                 return Ok(accepted(200, &fence).with("Fencepost-Already-Applied", "1"));
             }
-            Ok(Verdict::Accept(fence)) => fence,
+            Ok(FenceVerdict::Accept(fence)) => fence,
         };
         match (&known, &state) {
             (Some(known), Some(state)) if same(known) => {

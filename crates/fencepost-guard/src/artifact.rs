@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use fencepost_core::artifact::{Artifact, Fingerprint};
-use fencepost_core::contract::{ARTIFACTS_MAX, Lack, Produced, Seen};
+use fencepost_core::contract::{ARTIFACTS_MAX, Lack, Produced, SeenArtifact};
 use nix::libc::O_NONBLOCK;
 
 use crate::publish::digest;
@@ -209,7 +209,7 @@ fn look(declared: &DeclaredArtifact, base: &Base, before: &Snapshot) -> Produced
                     let too_small = Lack::TooSmall { path: name.clone(), size, min_bytes: declared.min_bytes };
                     lack = lack.or(Some(too_small));
                 }
-                files.push(Seen {
+                files.push(SeenArtifact {
                     artifact: Artifact { path: name, size, sha256, unknown: Default::default() },
                     touched: is_touched,
                 });

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use fencepost_core::artifact::Artifact;
 use fencepost_core::barrier::{
-    self, Asker, Calendar, Decision, Here, Need, Strict, Upstream, Verdict, judge, slots_in_history, together, verify,
-    wanted,
+    self, Asker, Calendar, Decision, Here, Need, StrictBarrier, Upstream, UpstreamVerdict, judge, slots_in_history,
+    together, verify, wanted,
 };
 use fencepost_core::contract::Produced;
 use fencepost_core::lease::{Honest, Rules, Standing};
@@ -65,7 +65,7 @@ impl std::fmt::Debug for UpstreamCheck {
 /// What the upstreams said, and the copies that were made of what they left.
 #[derive(Clone, Debug)]
 pub struct Inspection {
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<UpstreamVerdict>,
     pub inputs: Vec<Pinned>,
 }
 
@@ -131,7 +131,7 @@ impl UpstreamCheck {
             let upstream = seen.iter().find(|(job, _)| *job == need.job).map(|(_, upstream)| upstream.clone());
             let verdict = match upstream {
                 Some(Ok(upstream)) => self.judge(need, upstream, asker, &mut inputs),
-                Some(Err(error)) => Verdict::unreadable(need, &error.detail),
+                Some(Err(error)) => UpstreamVerdict::unreadable(need, &error.detail),
                 None => unreachable!("every upstream was asked"),
             };
             verdicts.push(verdict);
@@ -153,20 +153,20 @@ impl UpstreamCheck {
         Ok(Upstream { record: Some(Arc::unwrap_or_clone(record)), lease_is_over, history: Vec::new() })
     }
 
-    fn judge(&self, need: &Need, upstream: Upstream, asker: &Asker, inputs: &mut Vec<Pinned>) -> Verdict {
+    fn judge(&self, need: &Need, upstream: Upstream, asker: &Asker, inputs: &mut Vec<Pinned>) -> UpstreamVerdict {
         let record = upstream.record.as_ref();
         let known = (self.due)(&need.job, record, asker.slot).is_some();
         let due = |at: Wall| (self.due)(&need.job, upstream.record.as_ref(), at).flatten();
         let calendar: Calendar<'_> = if known { Some(&due) } else { None };
-        let wanted = wanted::<Strict>(need.when, asker, clock::now().wall, calendar);
-        let older = match self.older(need, &slots_in_history::<Strict>(wanted, record, calendar).groups) {
+        let wanted = wanted::<StrictBarrier>(need.when, asker, clock::now().wall, calendar);
+        let older = match self.older(need, &slots_in_history::<StrictBarrier>(wanted, record, calendar).groups) {
             Ok(older) => older,
-            Err(error) => return Verdict::unreadable(need, &error.detail),
+            Err(error) => return UpstreamVerdict::unreadable(need, &error.detail),
         };
         let upstream = Upstream { history: older, ..upstream.clone() };
-        let mut verdict = judge::<Strict>(need, wanted, &upstream, asker, calendar);
+        let mut verdict = judge::<StrictBarrier>(need, wanted, &upstream, asker, calendar);
         if let Err(error) = self.complete(need, &mut verdict) {
-            return Verdict::unreadable(need, &error.detail);
+            return UpstreamVerdict::unreadable(need, &error.detail);
         }
         self.compare(need, &mut verdict, inputs);
         verdict
@@ -187,7 +187,7 @@ impl UpstreamCheck {
     }
 
     /// Gets the whole list of artifacts, where the record has no room for it.
-    fn complete(&self, need: &Need, verdict: &mut Verdict) -> Result<(), StoreError> {
+    fn complete(&self, need: &Need, verdict: &mut UpstreamVerdict) -> Result<(), StoreError> {
         let Some(attempt) = verdict.attempt.as_mut().filter(|attempt| attempt.clipped) else { return Ok(()) };
         if need.artifacts.iter().all(|path| attempt.artifacts.iter().any(|artifact| artifact.path == *path)) {
             return Ok(());
@@ -199,7 +199,7 @@ impl UpstreamCheck {
     }
 
     /// Hashes what will be read: the copy that the job gets, where it gets one.
-    fn compare(&self, need: &Need, verdict: &mut Verdict, inputs: &mut Vec<Pinned>) {
+    fn compare(&self, need: &Need, verdict: &mut UpstreamVerdict, inputs: &mut Vec<Pinned>) {
         if verdict.decision != Decision::Proceed || need.artifacts.is_empty() {
             return;
         }
@@ -212,7 +212,7 @@ impl UpstreamCheck {
                 Some(place) => (here, place.join(file_name(path, need.artifacts.len() > 1))),
             };
             let found = found(base, path, &here, &read_from);
-            verify::<Strict>(verdict, &base.name(Path::new(path)), &base.shown(path), &found);
+            verify::<StrictBarrier>(verdict, &base.name(Path::new(path)), &base.shown(path), &found);
             if verdict.decision == Decision::Halt {
                 return;
             }
@@ -254,12 +254,12 @@ fn found(base: &Base, path: &str, here: &Path, read_from: &Path) -> Here {
 
 impl Inspection {
     pub fn decision(&self) -> Decision {
-        together::<Strict>(&self.verdicts)
+        together::<StrictBarrier>(&self.verdicts)
     }
 
     /// What a run is told.
     pub fn passage(&self, needs: &[Need]) -> Passage {
-        barrier::passage::<Strict>(&self.verdicts, needs)
+        barrier::passage::<StrictBarrier>(&self.verdicts, needs)
     }
 }
 

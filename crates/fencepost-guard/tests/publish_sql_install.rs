@@ -4,7 +4,7 @@
 mod databases;
 
 use databases::{parse, postgres_database, set, sqlite_database, sqlite_number};
-use fencepost_core::fence::{Fence, Mode, Reason, Strict, Verdict, judge};
+use fencepost_core::fence::{Fence, FenceVerdict, Mode, Reason, StrictFence, judge};
 use fencepost_core::name::Job;
 use fencepost_core::token::{RunId, StoreId};
 use fencepost_guard::publish::sql::install::{Action, Installation};
@@ -40,13 +40,13 @@ fn the_function_in_the_database_decides_as_the_core_does() {
             request.write(format!("sha256:{}", pick(2)), false)
         };
         let (before, write) = (any(), any());
-        let seen = (pick(10) > 0).then(|| match judge::<Strict>(None, &before) {
-            Ok(Verdict::Accept(fence)) => Fence { seq: 1 + pick(3), ..fence },
+        let seen = (pick(10) > 0).then(|| match judge::<StrictFence>(None, &before) {
+            Ok(FenceVerdict::Accept(fence)) => Fence { seq: 1 + pick(3), ..fence },
             other => panic!("{other:?}"),
         });
-        let expected = match judge::<Strict>(seen.as_ref(), &write) {
-            Ok(Verdict::Accept(fence)) => ("accept", Some(fence)),
-            Ok(Verdict::AlreadyApplied(_)) => ("ZF000", None),
+        let expected = match judge::<StrictFence>(seen.as_ref(), &write) {
+            Ok(FenceVerdict::Accept(fence)) => ("accept", Some(fence)),
+            Ok(FenceVerdict::AlreadyApplied(_)) => ("ZF000", None),
             Err(refused) => (code(refused.reason), None),
         };
         let quoted = |text: &str| format!("'{text}'");

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use fencepost_core::artifact::{Artifact, Fingerprint};
 use fencepost_core::barrier::{
-    Asker, BarrierRules, Decision, Here, Need, OnEmpty, Strict, Upstream, When, judge, together, verify, wanted,
+    Asker, BarrierRules, Decision, Here, Need, OnEmpty, StrictBarrier, Upstream, When, judge, together, verify, wanted,
 };
 use fencepost_core::ledger::{Covered, EndedBy, Ledger, Outcome, Status, Trigger};
 use fencepost_core::name::{Job, Name};
@@ -185,7 +185,7 @@ impl RuleSet {
     }
 }
 
-pub const SETTINGS: [RuleSet; 1] = [RuleSet::of::<Strict>()];
+pub const SETTINGS: [RuleSet; 1] = [RuleSet::of::<StrictBarrier>()];
 
 /// The model of the barrier.
 #[derive(Clone, Copy, Debug)]

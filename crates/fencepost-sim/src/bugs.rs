@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fencepost_core::fence::{self, Fence, Refused, Strict, Verdict, Write};
+use fencepost_core::fence::{self, Fence, FenceVerdict, Refused, StrictFence, Write};
 use fencepost_core::lease::{Cause, Facts, Me, Rules, Sighting, Standing};
 use fencepost_core::ledger::Outcome;
 use fencepost_core::plan::PlanRules;
@@ -99,14 +99,14 @@ bug!(RenewalsUnseen {
 
 // Judged when the command is started, and not again when its claim is.
 bug!(FenceOutside {
-    fn judge(_seen: Option<&Fence>, write: &Write) -> Result<Verdict, Refused> {
-        fence::judge::<Strict>(None, write)
+    fn judge(_seen: Option<&Fence>, write: &Write) -> Result<FenceVerdict, Refused> {
+        fence::judge::<StrictFence>(None, write)
     }
 });
 
 bug!(NamesIgnored {
-    fn judge(seen: Option<&Fence>, write: &Write) -> Result<Verdict, Refused> {
-        fence::judge::<Strict>(seen, &Write { op: None, ..write.clone() })
+    fn judge(seen: Option<&Fence>, write: &Write) -> Result<FenceVerdict, Refused> {
+        fence::judge::<StrictFence>(seen, &Write { op: None, ..write.clone() })
     }
 });
 

@@ -12,7 +12,7 @@ pub mod settings;
 use std::fmt;
 use std::rc::Rc;
 
-use fencepost_core::fence::{Fence, Mode, Verdict, Write};
+use fencepost_core::fence::{Fence, FenceVerdict, Mode, Write};
 use fencepost_core::lease::Rules;
 use fencepost_core::name::{Job, Name};
 use fencepost_core::time::Wall;
@@ -402,7 +402,7 @@ impl FenceWorld {
                 self.note_refusal(setting, &write, &refused);
                 return self.finish(writer);
             }
-            Ok(Verdict::Accept(fence)) => (
+            Ok(FenceVerdict::Accept(fence)) => (
                 match setting.flaw {
                     Some(FenceFlaw::ContentFirst) => ACCEPTED_CONTENT_FIRST,
                     Some(FenceFlaw::FenceNotDurable) => ACCEPTED_NOT_DURABLE,
@@ -411,7 +411,7 @@ impl FenceWorld {
                 },
                 fence,
             ),
-            Ok(Verdict::AlreadyApplied(fence)) => {
+            Ok(FenceVerdict::AlreadyApplied(fence)) => {
                 let there = self.content().fence().is_some_and(|content| content.digest == fence.digest);
                 let arrived = there || setting.has(FenceFlaw::ArrivalUnchecked);
                 let left = match (arrived, setting.has(FenceFlaw::ArrivalUnflushed)) {

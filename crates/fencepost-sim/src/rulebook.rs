@@ -3,10 +3,10 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use fencepost_core::fence::{Fence, Refused, Verdict, Write};
+use fencepost_core::fence::{Fence, FenceVerdict, Refused, Write};
 use fencepost_core::lease::{Facts, Honest, Me, Rules, Sighting, Standing};
 use fencepost_core::ledger::Outcome;
-use fencepost_core::plan::{Order, PlanRules, Terms};
+use fencepost_core::plan::{CatchUpTerms, Order, PlanRules};
 use fencepost_core::record::{Lease, Record, Until};
 use fencepost_core::time::{Boot, Reference, StoreClock, Wall};
 use fencepost_core::token::Token;
@@ -28,9 +28,9 @@ pub struct Rulebook {
     seen_long_enough: fn(&Record, &Lease, &Facts, Boot) -> bool,
     sight: fn(Option<Sighting>, &Record, Boot) -> Option<Sighting>,
     mint: fn(Option<Token>, Wall, Option<Token>) -> Option<Token>,
-    judge: fn(Option<&Fence>, &Write) -> Result<Verdict, Refused>,
+    judge: fn(Option<&Fence>, &Write) -> Result<FenceVerdict, Refused>,
     recorded_code: fn(Option<&Outcome>) -> Option<i32>,
-    most: fn(&Terms) -> usize,
+    most: fn(&CatchUpTerms) -> usize,
     is_spent: fn(u32, u32) -> bool,
     counts_for: fn(&Outcome, Wall, Wall) -> bool,
     follows: fn(Wall, Wall, Order) -> bool,
@@ -67,7 +67,7 @@ impl Rulebook {
     }
 
     /// The same rules with another judge of fences.
-    pub const fn judging(mut self, judge: fn(Option<&Fence>, &Write) -> Result<Verdict, Refused>) -> Self {
+    pub const fn judging(mut self, judge: fn(Option<&Fence>, &Write) -> Result<FenceVerdict, Refused>) -> Self {
         self.judge = judge;
         self
     }
@@ -96,7 +96,7 @@ pub fn moment() -> Boot {
 pub struct ChosenRules;
 
 impl PlanRules for ChosenRules {
-    fn most(terms: &Terms) -> usize {
+    fn most(terms: &CatchUpTerms) -> usize {
         (IN_FORCE.get().most)(terms)
     }
 
@@ -162,7 +162,7 @@ impl Rules for ChosenRules {
         (IN_FORCE.get().mint)(last, date, high_water)
     }
 
-    fn judge(seen: Option<&Fence>, write: &Write) -> Result<Verdict, Refused> {
+    fn judge(seen: Option<&Fence>, write: &Write) -> Result<FenceVerdict, Refused> {
         (IN_FORCE.get().judge)(seen, write)
     }
 

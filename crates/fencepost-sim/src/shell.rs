@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fencepost_core::lease::{Facts, NoTurn, Refusal, Rules};
 use fencepost_core::record::Record;
-use fencepost_core::run::{Event, Exit, Finish, Input, Kept, Output, Why};
+use fencepost_core::run::{Event, Exit, Finish, Input, Kept, Output, StopCause};
 use fencepost_core::time::Boot;
 use fencepost_core::transition::Call;
 
@@ -272,14 +272,14 @@ impl LeaseWorld {
     }
 
     /// A holder may be stopped only if its lease is gone or something went wrong on the way to the store.
-    fn judge_stop(&mut self, run: u8, why: &Why) {
+    fn judge_stop(&mut self, run: u8, why: &StopCause) {
         if self.ghost.rolled_back || !self.is_held_by(run) {
             return;
         }
         let hurt = self.process(run).is_some_and(|process| process.hurt);
         match why {
-            Why::Replaced(_) => {}
-            Why::Taken { .. } => self.blame(LeaseViolation::HolderStopped),
+            StopCause::Replaced(_) => {}
+            StopCause::Taken { .. } => self.blame(LeaseViolation::HolderStopped),
             _ if !hurt => self.blame(LeaseViolation::HolderStopped),
             _ => {}
         }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use fencepost_core::lease::{Claim, Facts, Honest, Intent, Me, Now, Refusal};
 use fencepost_core::ledger::{EndedBy, Ending, Status, Trigger};
 use fencepost_core::name::{Job, Key, Name};
-use fencepost_core::plan::{Mode, Terms};
+use fencepost_core::plan::{CatchUpTerms, Mode};
 use fencepost_core::record::{FORMAT, Holder, Identity, Paused, Process, Processes, Record, encode};
 use fencepost_core::register::{Answer, Entry, StoreError, Swapped, Trouble, Version};
 use fencepost_core::schedule::Schedule;
@@ -115,7 +115,7 @@ impl SlotSetting {
         match self.work {
             SlotWork::Once(on_unknown) => Choice::Once { params: None, on_unknown },
             SlotWork::Slots { catch_up, mode } => {
-                let terms = Terms { catch_up, mode, slack: SLACK, ..Terms::default() };
+                let terms = CatchUpTerms { catch_up, mode, slack: SLACK, ..CatchUpTerms::default() };
                 let (schedule, on_lost) = (Self::schedule(), OnLost::Rerun);
                 let asked = after.map_or(Asked::Due, Asked::DueAfter);
                 Choice::Due(Box::new(Scheduled { schedule, terms, asked, on_lost, retries: 0 }))
@@ -357,7 +357,7 @@ impl SlotWorld {
     fn trigger(&mut self, setting: &SlotSetting, host: u8, run: u8, after: Option<Wall>) {
         let mut claim = self.claim_of(setting, run, after);
         if setting.has(SlotFlaw::PlanOutside) {
-            let standing = fencepost_core::slot::Standing::Stands;
+            let standing = fencepost_core::slot::LeaseState::Stands;
             match claim.slot.choose::<ChosenRules>(self.record(), standing, self.wall(setting)) {
                 Ok(chosen) => {
                     let (repeat, on_lost) = (Repeat::Again, OnLost::Rerun);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use fencepost_core::history::Aside;
-use fencepost_core::lease::{Context, Decision, Facts, Honest, Intent, Rules};
+use fencepost_core::lease::{Context, Facts, Honest, Intent, Rules, Ruling};
 use fencepost_core::record::{Record, StopAsked};
 use fencepost_core::register::{Answer, StoreError, Swapped, Trouble, Version};
 use fencepost_core::run::{Exit, Input};
@@ -417,7 +417,7 @@ impl LeaseWorld {
         let context =
             Context { job: &job, now, nonce, reference: None, facts: &facts, store: None, aside: Aside::default() };
         let intent = Intent::AskToStop(StopAsked { by: run_id(0), host: String::new(), unknown: Default::default() });
-        if let Ok(Decision::Write { record, .. }) = intent.decide::<Honest>(self.store.record(), &context) {
+        if let Ok(Ruling::Write { record, .. }) = intent.decide::<Honest>(self.store.record(), &context) {
             self.store.replace(*record);
         }
     }

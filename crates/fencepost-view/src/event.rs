@@ -3,7 +3,7 @@
 //! `run --events` writes them. `up` and the notifier read them. A reader skips events and fields that it does not know.
 
 use fencepost_core::ledger::{EndedBy, Status};
-use fencepost_core::run::Why;
+use fencepost_core::run::StopCause;
 use fencepost_core::token::{RunId, Token};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -147,14 +147,14 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    pub fn of(why: &Why) -> Self {
+    pub fn of(why: &StopCause) -> Self {
         match why {
-            Why::Deadline => Self::Deadline,
-            Why::Taken { .. } => Self::Taken,
-            Why::WokeLate => Self::WokeLate,
-            Why::Timeout => Self::Timeout,
-            Why::Replaced(_) => Self::Replaced,
-            Why::KeeperDied => Self::KeeperDied,
+            StopCause::Deadline => Self::Deadline,
+            StopCause::Taken { .. } => Self::Taken,
+            StopCause::WokeLate => Self::WokeLate,
+            StopCause::Timeout => Self::Timeout,
+            StopCause::Replaced(_) => Self::Replaced,
+            StopCause::KeeperDied => Self::KeeperDied,
         }
     }
 }

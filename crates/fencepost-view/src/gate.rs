@@ -1,6 +1,6 @@
 //! The barrier's answer: whether upstreams let a job through, and why.
 
-use fencepost_core::barrier::{Decision, Strict, Verdict, together};
+use fencepost_core::barrier::{Decision, StrictBarrier, UpstreamVerdict, together};
 use fencepost_core::ledger::Status;
 use fencepost_core::nearest::nearest;
 use fencepost_core::zone::Zone;
@@ -37,8 +37,8 @@ pub struct GateUpstream {
 }
 
 impl GateAnswer {
-    pub fn new(verdicts: &[Verdict], zone: &Zone) -> Self {
-        let decision = together::<Strict>(verdicts);
+    pub fn new(verdicts: &[UpstreamVerdict], zone: &Zone) -> Self {
+        let decision = together::<StrictBarrier>(verdicts);
         let deciding = verdicts.iter().filter(|verdict| verdict.decision == decision);
         let upstreams = verdicts.iter().map(|verdict| GateUpstream {
             job: verdict.job.to_string(),
@@ -57,8 +57,8 @@ impl GateAnswer {
 }
 
 /// Adds the nearest name to the reason of an upstream that never ran: its name may be misspelt.
-pub fn with_near_names(verdicts: &mut [Verdict], store: &dyn Store) {
-    let unknown = |verdict: &&mut Verdict| verdict.slot.is_none() && verdict.status.is_none();
+pub fn with_near_names(verdicts: &mut [UpstreamVerdict], store: &dyn Store) {
+    let unknown = |verdict: &&mut UpstreamVerdict| verdict.slot.is_none() && verdict.status.is_none();
     for verdict in verdicts.iter_mut().filter(unknown) {
         let name = verdict.job.to_string();
         if let Ok(known) = job_names(store)

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use fencepost_core::name::{Job, Key};
 use fencepost_core::overdue::overdue;
-use fencepost_core::plan::Terms;
+use fencepost_core::plan::CatchUpTerms;
 use fencepost_core::record::Record;
 use fencepost_core::schedule::Schedule;
-use fencepost_core::slot::Standing;
+use fencepost_core::slot::LeaseState;
 use fencepost_core::time::{StoreClock, Wall};
 use fencepost_store::StoreError;
 use fencepost_store::records::look;
@@ -122,7 +122,7 @@ impl View<'_> {
             None => each_record(self.store, &mut unread, |_, record, clock| {
                 if let Some(schedule) = recorded_schedule(&record).filter(|_| !record.job.is_once()) {
                     let reading = (record.job.clone(), Some(record), clock.cloned());
-                    judge(&reading, &schedule, self.now, Terms::default().slack);
+                    judge(&reading, &schedule, self.now, CatchUpTerms::default().slack);
                 }
                 Ok(())
             })?,
@@ -170,7 +170,7 @@ impl View<'_> {
         by: Wall,
     ) -> Option<OverdueJob> {
         let is_over = record.is_some_and(|record| self.is_over(record, clock));
-        let standing = if is_over { Standing::Over } else { Standing::Stands };
+        let standing = if is_over { LeaseState::Over } else { LeaseState::Stands };
         let gap = overdue(schedule, record, standing, floor, by)?;
         let zone = schedule.zone();
         let last_ok = record.and_then(|record| record.ledger.last_ok.as_ref());

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use fencepost_core::lease::Honest;
 use fencepost_core::name::Job;
-use fencepost_core::plan::{Due, Gap, Plan, Terms};
+use fencepost_core::plan::{CatchUpTerms, Due, Gap, Plan};
 use fencepost_core::record::Record;
 use fencepost_core::schedule::Schedule;
-use fencepost_core::slot::{Asked, OnLost, Scheduled, Standing};
+use fencepost_core::slot::{Asked, LeaseState, OnLost, Scheduled};
 use fencepost_core::time::Wall;
 use fencepost_core::zone::Zone;
 use fencepost_store::records::look;
@@ -64,7 +64,7 @@ pub struct PlanQuery {
     pub job: Job,
     /// Otherwise it is the schedule of the job's newest run.
     pub schedule: Option<Schedule>,
-    pub terms: Terms,
+    pub terms: CatchUpTerms,
     pub retries: u32,
 }
 
@@ -95,7 +95,7 @@ impl JobPlanner {
 
     /// The plan of a trigger at this instant.
     pub fn plan(&self, now: Wall) -> PlanAnswer {
-        let standing = if self.is_over { Standing::Over } else { Standing::Stands };
+        let standing = if self.is_over { LeaseState::Over } else { LeaseState::Stands };
         let (_, plan) = self.scheduled.plan::<Honest>(self.record.as_ref(), standing, now);
         let (schedule, zone) = (&self.scheduled.schedule, self.zone());
         PlanAnswer {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use fencepost_core::lease::Honest;
 use fencepost_core::ledger::{Ledger, Outcome, Status};
 use fencepost_core::name::Name;
-use fencepost_core::plan::Terms;
+use fencepost_core::plan::CatchUpTerms;
 use fencepost_core::record::{Gauge, Identity, Paused, Record, Seal, decode};
 use fencepost_core::skips::Skips;
-use fencepost_core::slot::{Asked, OnLost, Scheduled, Standing};
+use fencepost_core::slot::{Asked, LeaseState, OnLost, Scheduled};
 use fencepost_core::time::{StoreClock, Wall};
 use fencepost_core::transition::unreadable;
 use fencepost_core::zone::Zone;
@@ -255,9 +255,9 @@ impl SeenRecord {
     /// When it is due next, if it has run by a schedule. `plan` says the same.
     fn next_slot(&self, now: Wall) -> Option<Wall> {
         let schedule = recorded_schedule(&self.record).filter(|_| self.record.paused.is_none())?;
-        let (terms, asked, on_lost) = (Terms::default(), Asked::Due, OnLost::default());
+        let (terms, asked, on_lost) = (CatchUpTerms::default(), Asked::Due, OnLost::default());
         let scheduled = Scheduled { schedule, terms, asked, on_lost, retries: 0 };
-        let standing = if self.is_held() { Standing::Stands } else { Standing::Over };
+        let standing = if self.is_held() { LeaseState::Stands } else { LeaseState::Over };
         scheduled.plan::<Honest>(Some(&self.record), standing, now).1.upcoming(now)
     }
 

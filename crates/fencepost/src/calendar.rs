@@ -204,15 +204,15 @@ pub fn slot_rule(
 }
 
 /// How much is caught up, and how, if that can be kept.
-pub fn terms(options: &JobOptions) -> Result<plan::Terms, Failure> {
+pub fn terms(options: &JobOptions) -> Result<plan::CatchUpTerms, Failure> {
     let terms = unchecked_terms(options);
     terms.check().map_err(|error| Failure::Usage(format!("--catch-up: {error}")))?;
     Ok(terms)
 }
 
 /// How much is caught up, and how, whether or not it can be kept.
-pub fn unchecked_terms(options: &JobOptions) -> plan::Terms {
-    plan::Terms {
+pub fn unchecked_terms(options: &JobOptions) -> plan::CatchUpTerms {
+    plan::CatchUpTerms {
         catch_up: options.catch_up(),
         within: options.catch_up_within.value(),
         mode: options.catch_up_mode(),

@@ -8,7 +8,7 @@ use fencepost_core::ledger::{Barred, EndedBy, Status};
 use fencepost_core::name::Job;
 use fencepost_core::record::Record;
 use fencepost_core::register::{Fate, StoreError};
-use fencepost_core::run::{Exit, Finish, Kept, NotSpawned, Why};
+use fencepost_core::run::{Exit, Finish, Kept, NotSpawned, StopCause};
 use fencepost_core::said::Published;
 use fencepost_core::skips::Skip;
 use fencepost_core::slot::NotNow;
@@ -110,10 +110,10 @@ impl RunContext<'_> {
         }
     }
 
-    fn stopped(&self, why: &Why, started: bool, recorded: Kept) -> Summary {
+    fn stopped(&self, why: &StopCause, started: bool, recorded: Kept) -> Summary {
         let (code, reason) = match why {
-            Why::Timeout => (Code::TIMED_OUT, ReasonCode::Timeout),
-            Why::KeeperDied => (Code::FAILED, ReasonCode::KeeperDied),
+            StopCause::Timeout => (Code::TIMED_OUT, ReasonCode::Timeout),
+            StopCause::KeeperDied => (Code::FAILED, ReasonCode::KeeperDied),
             _ => (Code::LOST.under_run(), ReasonCode::Lost),
         };
         let message = match started {
@@ -296,35 +296,35 @@ fn not_recorded(job: &Job, error: &StoreError) -> String {
     }
 }
 
-fn unstarted(job: &Job, why: &Why, recorded: &Kept) -> String {
+fn unstarted(job: &Job, why: &StopCause, recorded: &Kept) -> String {
     let why = match why {
-        Why::KeeperDied => "its keeper process died before it could be started".to_string(),
-        Why::Taken { .. } => "lease lost: it had passed on before the command could be started".to_string(),
+        StopCause::KeeperDied => "its keeper process died before it could be started".to_string(),
+        StopCause::Taken { .. } => "lease lost: it had passed on before the command could be started".to_string(),
         other => format!("lease lost: {}", other.note_unstarted()),
     };
     format!("{job}: {why}. Nothing was run.{}", kept(job, recorded))
 }
 
-fn stopped(job: &Job, why: &Why, recorded: &Kept) -> String {
+fn stopped(job: &Job, why: &StopCause, recorded: &Kept) -> String {
     let kept = kept(job, recorded);
     let (what, next) = match why {
-        Why::Deadline => (
+        StopCause::Deadline => (
             "lease lost: it could not be renewed in time, so the job was stopped before the lease could pass on".into(),
             " Check the store, then run it again.",
         ),
-        Why::Taken { record } => (taken(record.as_deref()), ""),
-        Why::WokeLate => (
+        StopCause::Taken { record } => (taken(record.as_deref()), ""),
+        StopCause::WokeLate => (
             "lease lost: it woke past its deadline and could not confirm its lease, so the job was stopped".into(),
             " Check the store, then run it again.",
         ),
-        Why::Timeout => {
+        StopCause::Timeout => {
             ("it ran longer than its timeout and was stopped".into(), " Raise --timeout if it needs longer.")
         }
-        Why::Replaced(asked) => (
+        StopCause::Replaced(asked) => (
             format!("lease lost: run {} on {} asked it to stop and hand over, so it was stopped", asked.by, asked.host),
             "",
         ),
-        Why::KeeperDied => ("its keeper process died or did not answer, so it was stopped".into(), ""),
+        StopCause::KeeperDied => ("its keeper process died or did not answer, so it was stopped".into(), ""),
     };
     format!("{job}: {what}.{kept}{next}")
 }

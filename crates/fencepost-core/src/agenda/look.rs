@@ -10,7 +10,7 @@ use crate::slot::{Choice, NotNow};
 
 /// The result of a look at a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct LookResult {
     pub look: Look,
     /// The time until the next slot, by the clock that judges slots.
     pub next_in: Option<Duration>,
@@ -18,9 +18,9 @@ pub struct Seen {
     pub accounts: bool,
 }
 
-pub fn look<R: Rules>(claim: &Claim, record: Option<&Record>, context: &Context<'_>) -> Seen {
+pub fn look<R: Rules>(claim: &Claim, record: Option<&Record>, context: &Context<'_>) -> LookResult {
     let (look, accounts) = judge::<R>(claim, record, context);
-    Seen { look, next_in: next_in(claim, context), accounts }
+    LookResult { look, next_in: next_in(claim, context), accounts }
 }
 
 fn judge<R: Rules>(claim: &Claim, record: Option<&Record>, context: &Context<'_>) -> (Look, bool) {

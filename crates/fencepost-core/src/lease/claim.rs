@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use super::fenced;
 use super::outcome::{end_run, lost, write_down};
-use super::{Context, Decision, Refusal, Rules, Standing, known_or_first, slot_clock, trusted_date, written};
+use super::{Context, Refusal, Rules, Ruling, Standing, known_or_first, slot_clock, trusted_date, written};
 use crate::ledger::{Covered, EndedBy, Ending, Outcome, Status, Trigger};
 use crate::record::{Holder, Lease, Paused, Record};
 use crate::slot::{self, Choice, Chosen, Named, NotNow, Timing};
@@ -27,9 +27,9 @@ pub struct Claim {
 }
 
 impl Claim {
-    pub(super) fn decide<R: Rules>(&self, record: Option<&Record>, context: &Context<'_>) -> Result<Decision, Refusal> {
+    pub(super) fn decide<R: Rules>(&self, record: Option<&Record>, context: &Context<'_>) -> Result<Ruling, Refusal> {
         if record.and_then(|record| record.lease.as_ref()).is_some_and(|lease| lease.run == self.run) {
-            return Ok(Decision::AlreadyDone);
+            return Ok(Ruling::AlreadyDone);
         }
         let chosen = self.choose::<R>(record, context)?;
         let (mut next, mut whole) = self.grant::<R>(record, context)?;
@@ -81,11 +81,7 @@ impl Claim {
     }
 
     /// Writes down that the schedule was seen, and what of it will never run.
-    pub(super) fn account<R: Rules>(
-        &self,
-        record: Option<&Record>,
-        context: &Context<'_>,
-    ) -> Result<Decision, Refusal> {
+    pub(super) fn account<R: Rules>(&self, record: Option<&Record>, context: &Context<'_>) -> Result<Ruling, Refusal> {
         match self.choose::<R>(record, context) {
             Err(Refusal::NotNow { account: true, .. }) => {
                 let mut next = known_or_first(record, context);
@@ -94,7 +90,7 @@ impl Claim {
                         let standing = record.map_or(Standing::Free, |record| self.standing::<R>(record, context));
                         due.plan::<R>(record, standing.for_slots(), slot_clock(context))
                     }
-                    _ => return Ok(Decision::AlreadyDone),
+                    _ => return Ok(Ruling::AlreadyDone),
                 };
                 // Slots that are accounted for without a run are written down, also where nothing else is.
                 let missed = plan.dropped.map(slot::covered);
@@ -102,10 +98,10 @@ impl Claim {
                 let whole = missed.map(|missed| self.write_missed::<R>(&mut next, missed, context.now.wall));
                 Ok(written(next, whole.unwrap_or_default(), context))
             }
-            Err(Refusal::NotNow { .. }) => Ok(Decision::AlreadyDone),
+            Err(Refusal::NotNow { .. }) => Ok(Ruling::AlreadyDone),
             Err(refusal) => Err(refusal),
             // Something is due by now.
-            Ok(_) => Ok(Decision::AlreadyDone),
+            Ok(_) => Ok(Ruling::AlreadyDone),
         }
     }
 
@@ -134,9 +130,9 @@ impl Claim {
         record: Option<&Record>,
         ending: &Ending,
         context: &Context<'_>,
-    ) -> Result<Decision, Refusal> {
+    ) -> Result<Ruling, Refusal> {
         if record.is_some_and(|record| record.ledger.of_run(self.run).is_some()) {
-            return Ok(Decision::AlreadyDone);
+            return Ok(Ruling::AlreadyDone);
         }
         let (mut next, mut whole) = self.grant::<R>(record, context)?;
         next.lease = None;

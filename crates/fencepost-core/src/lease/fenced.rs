@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use thiserror::Error;
 
 use super::{Cause, Refusal, Rules, Standing};
-use crate::fence::{Fence, Refused, Verdict, Write};
+use crate::fence::{Fence, FenceVerdict, Refused, Write};
 use crate::ledger::Trigger;
 use crate::record::Record;
 use crate::slot::Chosen;
@@ -41,8 +41,8 @@ pub(super) fn choose<R: Rules>(write: &Write, record: Option<&Record>, standing:
     };
     let take = |fence| Chosen { fence: Some(fence), ..Chosen::at(write.at, Trigger::Manual) };
     let fence = match verdict {
-        Verdict::Accept(fence) => return Ok(take(fence)),
-        Verdict::AlreadyApplied(fence) => fence,
+        FenceVerdict::Accept(fence) => return Ok(take(fence)),
+        FenceVerdict::AlreadyApplied(fence) => fence,
     };
     let last = record.filter(|_| cause.is_none()).and_then(|record| record.ledger.ring.last());
     if last.is_some_and(|last| last.unstarted) {

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::outcome::{end_run, lost, outcome_of, write_down};
-use super::{Claim, Context, Decision, Me, Refusal, Rules, Standing, known_or_first, slot_clock, written};
+use super::{Claim, Context, Me, Refusal, Rules, Ruling, Standing, known_or_first, slot_clock, written};
 use crate::ledger::{Ending, Outcome};
 use crate::record::{Paused, Record, Seal, StopAsked};
 use crate::said::Published;
@@ -61,14 +61,14 @@ pub enum Intent {
 
 impl Intent {
     /// Decides, from the record and the context alone.
-    pub fn decide<R: Rules>(&self, record: Option<&Record>, context: &Context<'_>) -> Result<Decision, Refusal> {
+    pub fn decide<R: Rules>(&self, record: Option<&Record>, context: &Context<'_>) -> Result<Ruling, Refusal> {
         let resumed = record.map(|record| record.as_of(slot_clock(context)));
         let record = resumed.as_deref();
         if let Some(moved_to) = record.and_then(|record| record.moved_to.as_ref()) {
             match self {
                 // There is no lease under it, which each of these finds out by itself.
                 Self::Renew(_) | Self::Complete { .. } | Self::Conclude { .. } | Self::Release(_) => {}
-                Self::Freeze { to } if to == moved_to => return Ok(Decision::AlreadyDone),
+                Self::Freeze { to } if to == moved_to => return Ok(Ruling::AlreadyDone),
                 _ => return Err(Refusal::Sealed(Seal::MovedTo(moved_to.clone()))),
             }
         }
@@ -91,18 +91,17 @@ impl Intent {
                 Ok(written(record, Vec::new(), context))
             }
             Self::Resume => {
-                let mut record =
-                    record.cloned().filter(|record| record.paused.is_some()).ok_or(Refusal::NobodyHolds)?;
+                let mut record = record.cloned().filter(|record| record.paused.is_some()).ok_or(Refusal::NotHeld)?;
                 record.resume(slot_clock(context));
                 Ok(written(record, Vec::new(), context))
             }
             Self::NotePublish(published) => {
-                let mut record = record.cloned().ok_or(Refusal::NobodyHolds)?;
+                let mut record = record.cloned().ok_or(Refusal::NotHeld)?;
                 record.note_publish(published);
                 Ok(written(record, Vec::new(), context))
             }
             Self::Freeze { to } => {
-                let record = record.ok_or(Refusal::NobodyHolds)?;
+                let record = record.ok_or(Refusal::NotHeld)?;
                 let (mut record, aside) = at_rest::<R>(record.clone(), "the store was moved", context)?;
                 record.moved_to = Some(to.clone());
                 Ok(written(record, aside, context))
@@ -127,7 +126,7 @@ impl Intent {
     }
 }
 
-fn renew<R: Rules>(me: &Me, record: Option<&Record>, context: &Context<'_>) -> Result<Decision, Refusal> {
+fn renew<R: Rules>(me: &Me, record: Option<&Record>, context: &Context<'_>) -> Result<Ruling, Refusal> {
     let mut record = mine(record, |record| R::may_renew(record, me))?;
     if let Some(lease) = &mut record.lease {
         lease.renewals += 1;
@@ -143,11 +142,11 @@ fn complete<R: Rules>(
     ending: &Ending,
     escaped: bool,
     context: &Context<'_>,
-) -> Result<Decision, Refusal> {
+) -> Result<Ruling, Refusal> {
     // A run that took over wrote an ending of its own for this run. That one is not ours.
     let shown = |run| record.is_some_and(|record| record.ledger.shows(me.token, run, ending));
     if me.run.is_some_and(shown) {
-        return Ok(Decision::AlreadyDone);
+        return Ok(Ruling::AlreadyDone);
     }
     let mut record = mine(record, |record| R::may_release(record, me))?;
     if !escaped {
@@ -168,7 +167,7 @@ fn conclude<R: Rules>(
     (slot, zone): (Wall, &str),
     ending: &Ending,
     context: &Context<'_>,
-) -> Result<Decision, Refusal> {
+) -> Result<Ruling, Refusal> {
     let mut record = mine(record, |record| R::may_release(record, me))?;
     let Some(lease) = record.lease.as_ref().filter(|lease| !lease.holder.is_run()) else {
         return Err(Refusal::Held { record: Box::new(record), remaining: None });
@@ -179,10 +178,10 @@ fn conclude<R: Rules>(
     Ok(written(record, whole, context))
 }
 
-fn ask_to_stop(asked: &StopAsked, record: Option<&Record>, context: &Context<'_>) -> Result<Decision, Refusal> {
+fn ask_to_stop(asked: &StopAsked, record: Option<&Record>, context: &Context<'_>) -> Result<Ruling, Refusal> {
     let mut record = held(record)?;
     match &mut record.lease {
-        Some(lease) if lease.stop_asked.is_some() => return Ok(Decision::AlreadyDone),
+        Some(lease) if lease.stop_asked.is_some() => return Ok(Ruling::AlreadyDone),
         Some(lease) => lease.stop_asked = Some(asked.clone()),
         None => {}
     }
@@ -211,12 +210,12 @@ fn mine(record: Option<&Record>, may: impl Fn(&Record) -> bool) -> Result<Record
 fn held(record: Option<&Record>) -> Result<Record, Refusal> {
     match record {
         Some(record) if record.lease.is_some() => Ok(record.clone()),
-        _ => Err(Refusal::NobodyHolds),
+        _ => Err(Refusal::NotHeld),
     }
 }
 
 /// Ends the run behind the lease and releases. The record stays, and with it the token.
-fn released<R: Rules>(mut record: Record, ending: &Ending, context: &Context<'_>) -> Decision {
+fn released<R: Rules>(mut record: Record, ending: &Ending, context: &Context<'_>) -> Ruling {
     let whole = end_run::<R>(&mut record, ending.clone(), context.now.wall);
     record.lease = None;
     written(record, whole, context)

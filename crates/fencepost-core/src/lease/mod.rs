@@ -76,7 +76,7 @@ pub struct Context<'a> {
 
 /// The result of an intent that is not refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum Ruling {
     /// Swap the record for this one, once the outcomes in `aside` are in the history: the record has no room for them.
     Write { record: Box<Record>, aside: Vec<Outcome> },
     /// The record shows that it was done already: an earlier try landed.
@@ -92,7 +92,7 @@ pub enum Refusal {
     #[error("the lease is no longer ours")]
     NotHolder { record: Option<Box<Record>> },
     #[error("it is not held")]
-    NobodyHolds,
+    NotHeld,
     /// There is no slot to run.
     #[error("there is nothing to run")]
     NotNow {
@@ -172,8 +172,8 @@ fn first_record(store: StoreId, context: &Context<'_>) -> Record {
 }
 
 /// Puts the nonce of this change into the record and lets it give up outcomes that it has no room for.
-fn written(mut record: Record, mut aside: Vec<Outcome>, context: &Context<'_>) -> Decision {
+fn written(mut record: Record, mut aside: Vec<Outcome>, context: &Context<'_>) -> Ruling {
     record.nonce = context.nonce;
     aside.extend(record.slim(context.aside));
-    Decision::Write { record: Box::new(record), aside }
+    Ruling::Write { record: Box::new(record), aside }
 }

@@ -7,7 +7,7 @@ use core::fmt;
 use core::time::Duration;
 
 use super::{Facts, Me};
-use crate::fence::{self, Fence, Refused, Strict, Verdict, Write};
+use crate::fence::{self, Fence, FenceVerdict, Refused, StrictFence, Write};
 use crate::ledger::Outcome;
 use crate::plan::PlanRules;
 use crate::record::{Lease, Record, Until};
@@ -45,8 +45,8 @@ pub enum Standing {
 
 impl Standing {
     /// The state of the slot behind the lease: its run is going, or has died.
-    pub(super) fn for_slots(&self) -> slot::Standing {
-        if matches!(self, Self::Over(_)) { slot::Standing::Over } else { slot::Standing::Stands }
+    pub(super) fn for_slots(&self) -> slot::LeaseState {
+        if matches!(self, Self::Over(_)) { slot::LeaseState::Over } else { slot::LeaseState::Stands }
     }
 }
 
@@ -173,8 +173,8 @@ pub trait Rules: PlanRules {
     }
 
     /// Judges a command on a fenced resource by the fence in the record that its claim replaces.
-    fn judge(seen: Option<&Fence>, write: &Write) -> Result<Verdict, Refused> {
-        fence::judge::<Strict>(seen, write)
+    fn judge(seen: Option<&Fence>, write: &Write) -> Result<FenceVerdict, Refused> {
+        fence::judge::<StrictFence>(seen, write)
     }
 
     /// The exit code with which the command that the fence names has ended. A command that died has none, and neither has

@@ -3,15 +3,18 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{Due, Gap, Mode, Occurrences, Order, Plan, PlanRules, SlotState, State, Terms, Why, earlier, just_before};
+use super::{
+    CatchUpTerms, Due, Gap, Mode, Occurrences, Order, Plan, PlanReason, PlanRules, PlanState, SlotState, earlier,
+    just_before,
+};
 use crate::ledger::Trigger;
 use crate::time::Wall;
 
 /// The inputs of a plan.
 pub(super) struct Planner<'a, R, O: ?Sized> {
     pub(super) schedule: &'a O,
-    pub(super) state: State<'a>,
-    pub(super) terms: &'a Terms,
+    pub(super) state: PlanState<'a>,
+    pub(super) terms: &'a CatchUpTerms,
     pub(super) now: Wall,
     /// No slot before this runs.
     pub(super) floor: Wall,
@@ -22,7 +25,7 @@ pub(super) struct Planner<'a, R, O: ?Sized> {
 
 /// Late slots that may run, newest first, and the newest that may not.
 #[derive(Default)]
-struct Choice {
+struct LateChoice {
     chosen: Vec<Wall>,
     refused: Option<Wall>,
 }
@@ -35,7 +38,7 @@ impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
             next: self.next(current.map_or(self.now, |current| current.max(self.now))),
             since: self.state.since,
             evaluated: self.state.evaluated,
-            why: Why::NoneYet,
+            why: PlanReason::NoneYet,
             ahead: None,
         };
         let Some(current) = current else { return plan };
@@ -58,8 +61,8 @@ impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
 
     /// Walks backwards until the limit is reached: over slots that are not accounted for, then over those that are but
     /// have attempts left or whose run died.
-    fn choose(&self, current: Wall) -> Choice {
-        let mut choice = Choice::default();
+    fn choose(&self, current: Wall) -> LateChoice {
+        let mut choice = LateChoice::default();
         let open = core::iter::successors(Some(current), |slot| self.schedule.at_or_before(just_before(*slot)));
         let open = open.take_while(|slot| *slot > self.accounted);
         for slot in open.chain(self.known_before(current)) {
@@ -106,25 +109,25 @@ impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
         self.schedule.at_or_before(newest).filter(|slot| *slot > self.accounted)
     }
 
-    fn why(&self, current: Wall, choice: &Choice) -> Why {
+    fn why(&self, current: Wall, choice: &LateChoice) -> PlanReason {
         let known = self.state.of(current);
         let is_chosen = choice.chosen.contains(&current);
         match known {
-            Some(SlotState::Open) if is_chosen => Why::Again(current),
-            _ if is_chosen && R::is_on_time(current, self.now, self.terms.slack) => Why::OnTime(current),
-            _ if !choice.chosen.is_empty() => Why::CatchUp,
-            Some(SlotState::Running) => Why::Running(current),
-            Some(SlotState::Failed) => Why::Failed(current),
-            Some(SlotState::Open | SlotState::Lost) => Why::TooLate(current),
-            Some(SlotState::Done) => Why::Done(current),
-            None if choice.refused.is_some() => Why::TooLate(current),
-            None if self.state.evaluated.is_some_and(|evaluated| evaluated >= current) => Why::Done(current),
-            None => Why::NoneYet,
+            Some(SlotState::Open) if is_chosen => PlanReason::Again(current),
+            _ if is_chosen && R::is_on_time(current, self.now, self.terms.slack) => PlanReason::OnTime(current),
+            _ if !choice.chosen.is_empty() => PlanReason::CatchUp,
+            Some(SlotState::Running) => PlanReason::Running(current),
+            Some(SlotState::Failed) => PlanReason::Failed(current),
+            Some(SlotState::Open | SlotState::Lost) => PlanReason::TooLate(current),
+            Some(SlotState::Done) => PlanReason::Done(current),
+            None if choice.refused.is_some() => PlanReason::TooLate(current),
+            None if self.state.evaluated.is_some_and(|evaluated| evaluated >= current) => PlanReason::Done(current),
+            None => PlanReason::NoneYet,
         }
     }
 
     /// Up to where everything is accounted for before the first run has ended.
-    fn settled(&self, current: Wall, choice: &Choice) -> Wall {
+    fn settled(&self, current: Wall, choice: &LateChoice) -> Wall {
         let before = self.state.evaluated.unwrap_or(Wall(i64::MIN));
         let open = match self.terms.mode {
             Mode::Each => choice.chosen.iter().copied().filter(|slot| *slot > self.accounted).min(),
@@ -134,7 +137,7 @@ impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
         settled.unwrap_or(Wall(i64::MIN)).max(before).max(Wall(0))
     }
 
-    fn each(&self, current: Wall, choice: &Choice) -> Vec<Due> {
+    fn each(&self, current: Wall, choice: &LateChoice) -> Vec<Due> {
         let mut slots = choice.chosen.clone();
         if self.terms.order == Order::OldestFirst {
             slots.reverse();
@@ -146,14 +149,14 @@ impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
         due.collect()
     }
 
-    fn collapsed(&self, current: Wall, choice: &Choice) -> Option<Due> {
+    fn collapsed(&self, current: Wall, choice: &LateChoice) -> Option<Due> {
         let slot = *choice.chosen.first()?;
         let covers = self.covered(slot, choice).filter(|gap| gap.from < slot);
         Some(Due { covers, ..self.due(slot, current) })
     }
 
     /// The slots that one run for `slot` covers.
-    fn covered(&self, slot: Wall, choice: &Choice) -> Option<Gap> {
+    fn covered(&self, slot: Wall, choice: &LateChoice) -> Option<Gap> {
         let after = choice.refused.unwrap_or(self.accounted).max(self.accounted);
         let older = self.gap(after, just_before(slot), R::is_due);
         let own = Gap { from: slot, to: slot, count: 1 };

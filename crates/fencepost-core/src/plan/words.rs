@@ -3,21 +3,21 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use super::{Gap, Mode, Plan, Terms, Trust, Why};
+use super::{CatchUpTerms, Gap, Mode, Plan, PlanReason, Trust};
 use crate::duration::exact;
 use crate::time::Wall;
 use crate::zone::Zone;
 
 impl Plan {
     /// What the plan does and why.
-    pub fn reason(&self, terms: &Terms, zone: &Zone) -> String {
+    pub fn reason(&self, terms: &CatchUpTerms, zone: &Zone) -> String {
         let mut sentences = alloc::vec![self.about_slots(terms, zone)];
         sentences.extend(self.dropped.map(|gap| about_dropped(&gap, terms, zone)));
         sentences.extend(self.ahead.map(|(mark, trust)| about_clock(mark, trust, zone)));
         sentences.join(" ")
     }
 
-    fn about_slots(&self, terms: &Terms, zone: &Zone) -> String {
+    fn about_slots(&self, terms: &CatchUpTerms, zone: &Zone) -> String {
         let slot = |at: Wall| format!("the slot {}", zone.show(at));
         let others = match self.run.len() {
             0 | 1 => String::new(),
@@ -29,21 +29,27 @@ impl Plan {
             None => String::new(),
         };
         match self.why {
-            Why::OnTime(at) => sentence(&format!("{} is on time{others}{covered}", slot(at))),
-            Why::Again(at) => sentence(&format!("{} did not end well and is tried again{others}{covered}", slot(at))),
-            Why::CatchUp if !covered.is_empty() => format!("What was missed is caught up{covered}."),
-            Why::CatchUp if self.run.len() == 1 => "One late slot is caught up.".to_string(),
-            Why::CatchUp => format!("{} late slots are caught up.", self.run.len()),
-            Why::TooLate(at) => sentence(&format!("nothing runs: {} {}", slot(at), too_late(terms))),
-            Why::Done(at) => sentence(&format!("nothing is due: {} is accounted for", slot(at))),
-            Why::Failed(at) => sentence(&format!("nothing runs: {} failed, and its attempts are used up", slot(at))),
-            Why::Running(at) => sentence(&format!("nothing runs: {} is running", slot(at))),
-            Why::NoneYet => "Nothing is due: no slot came since the job was first seen, resumed or edited.".to_string(),
+            PlanReason::OnTime(at) => sentence(&format!("{} is on time{others}{covered}", slot(at))),
+            PlanReason::Again(at) => {
+                sentence(&format!("{} did not end well and is tried again{others}{covered}", slot(at)))
+            }
+            PlanReason::CatchUp if !covered.is_empty() => format!("What was missed is caught up{covered}."),
+            PlanReason::CatchUp if self.run.len() == 1 => "One late slot is caught up.".to_string(),
+            PlanReason::CatchUp => format!("{} late slots are caught up.", self.run.len()),
+            PlanReason::TooLate(at) => sentence(&format!("nothing runs: {} {}", slot(at), too_late(terms))),
+            PlanReason::Done(at) => sentence(&format!("nothing is due: {} is accounted for", slot(at))),
+            PlanReason::Failed(at) => {
+                sentence(&format!("nothing runs: {} failed, and its attempts are used up", slot(at)))
+            }
+            PlanReason::Running(at) => sentence(&format!("nothing runs: {} is running", slot(at))),
+            PlanReason::NoneYet => {
+                "Nothing is due: no slot came since the job was first seen, resumed or edited.".to_string()
+            }
         }
     }
 }
 
-fn too_late(terms: &Terms) -> String {
+fn too_late(terms: &CatchUpTerms) -> String {
     match (terms.catch_up, terms.within) {
         (0, _) => format!("is more than {} late and catch_up is 0", exact(terms.slack)),
         (_, Some(within)) => format!("is older than {}", exact(within)),
@@ -51,7 +57,7 @@ fn too_late(terms: &Terms) -> String {
     }
 }
 
-fn about_dropped(gap: &Gap, terms: &Terms, zone: &Zone) -> String {
+fn about_dropped(gap: &Gap, terms: &CatchUpTerms, zone: &Zone) -> String {
     let which = match gap.count {
         1 => format!("The slot {} is dropped", zone.show(gap.from)),
         count => format!("{count} slots from {} to {} are dropped", zone.show(gap.from), zone.show(gap.to)),

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{Event, Finish, Kept, NotSpawned, Output, Overlap, Phase, Run, TookOver};
+use super::{Event, Finish, Kept, NotSpawned, Output, Overlap, Run, RunPhase, TookOver};
 use crate::lease::{Intent, Now, Rules};
 use crate::ledger::{Covered, EndedBy, Outcome, Status};
 use crate::record::{Record, StopAsked};
@@ -34,7 +34,7 @@ impl<R: Rules> Run<R> {
         if self.child.stopped.is_some() {
             return self.finish_child(Kept::NoLease, out);
         }
-        self.phase = Phase::Claiming;
+        self.phase = RunPhase::Claiming;
         self.mine = None;
         self.not_now = None;
         self.began = None;
@@ -87,7 +87,7 @@ impl<R: Rules> Run<R> {
         }));
         let missed = missed_by(&record, self.terms.claim.run);
         out.extend(missed.map(|missed| Output::Tell(Event::Missed { missed })));
-        self.phase = Phase::Running;
+        self.phase = RunPhase::Running;
         self.give_up_at = None;
         self.advance(now, out);
     }
@@ -111,7 +111,7 @@ impl<R: Rules> Run<R> {
         if self.awaited.replace(slot) != Some(slot) {
             out.push(Output::Tell(Event::Early { slot, wait }));
         }
-        self.phase = Phase::Waiting { look_at: now.boot + wait };
+        self.phase = RunPhase::Waiting { look_at: now.boot + wait };
     }
 
     /// There is no slot to run. What is to be written down about that comes first.
@@ -180,7 +180,7 @@ impl<R: Rules> Run<R> {
         let pause = pause - pause * self.terms.claim.run.spread() / 512;
         self.looks += 1;
         let look_at = now.boot + pause;
-        self.phase = Phase::Waiting { look_at: self.wait_until.map_or(look_at, |until| look_at.min(until)) };
+        self.phase = RunPhase::Waiting { look_at: self.wait_until.map_or(look_at, |until| look_at.min(until)) };
     }
 
     /// A store that is out of reach is no reason not to run, if that was asked for. One that was reached and says
@@ -201,7 +201,7 @@ impl<R: Rules> Run<R> {
         self.transition = None;
         // A claim may have been won and its renewal failed. Nothing is run under what is nearly over.
         self.mine = None;
-        self.phase = Phase::Running;
+        self.phase = RunPhase::Running;
         self.give_up_at = None;
         self.advance(now, out);
     }

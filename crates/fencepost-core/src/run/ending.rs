@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{COMPLETION_PATIENCE, Event, Exit, Finish, Kept, Output, Phase, Run, Stage, Why};
+use super::{COMPLETION_PATIENCE, Event, Exit, Finish, Kept, Output, Run, RunPhase, Stage, StopCause};
 use crate::contract::{Judgement, judge};
 use crate::lease::{Intent, Now, Rules};
 use crate::ledger::{Barred, EndedBy, Ending, Status};
@@ -15,7 +15,7 @@ impl<R: Rules> Run<R> {
     /// The tree is gone: say how it ended, in the swap that releases.
     pub(super) fn complete(&mut self, now: Now, out: &mut Vec<Output>) {
         let patience = now.boot + COMPLETION_PATIENCE;
-        self.phase = Phase::Completing;
+        self.phase = RunPhase::Completing;
         self.give_up_at = Some(self.deadline().map_or(patience, |deadline| deadline.max(patience)));
         let me = self.mine.as_ref().map(|mine| mine.me).filter(|_| !self.is_taken());
         let Some(me) = me else {
@@ -44,7 +44,7 @@ impl<R: Rules> Run<R> {
     /// A lease that was only held has reached its deadline. There is nothing to record and it ends by itself. Its
     /// caller has to know before another run holds it, also if the store does not answer.
     fn is_over_for_good(&self) -> bool {
-        self.terms.claim.holder.by_hand && self.child.stopped == Some(Why::Deadline)
+        self.terms.claim.holder.by_hand && self.child.stopped == Some(StopCause::Deadline)
     }
 
     fn ending(&self, now: Now) -> Ending {

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{Event, Kept, Mine, Output, Phase, Run, Why};
+use super::{Event, Kept, Mine, Output, Run, RunPhase, StopCause};
 use crate::lease::{Intent, Me, Now, Rules};
 use crate::record::Record;
 use crate::time::Boot;
@@ -48,13 +48,13 @@ impl<R: Rules> Run<R> {
             out.push(Output::Extend(deadline));
         }
         if let Some(asked) = lease.and_then(|lease| lease.stop_asked).filter(|_| self.child.stopped.is_none()) {
-            self.stop(Why::Replaced(asked), out);
+            self.stop(StopCause::Replaced(asked), out);
         }
     }
 
     /// Renews now, unless the answer to an earlier try is still out.
     pub(super) fn renew(&mut self, now: Now, out: &mut Vec<Output>) {
-        if self.phase != Phase::Running {
+        if self.phase != RunPhase::Running {
             return;
         }
         if self.retry_at.is_some() {
@@ -85,11 +85,11 @@ impl<R: Rules> Run<R> {
     pub(super) fn tick_running(&mut self, now: Now, out: &mut Vec<Output>) {
         if self.child.timeout_at.is_some_and(|at| now.boot >= at) && self.child.stopped.is_none() {
             self.child.timeout_at = None;
-            self.stop(Why::Timeout, out);
+            self.stop(StopCause::Timeout, out);
         }
         if self.child.frozen_since.is_some_and(|since| now.boot >= since + self.terms.grace) {
             self.child.frozen_since = None;
-            self.kill(Why::WokeLate, out);
+            self.kill(StopCause::WokeLate, out);
             return;
         }
         if self.renewal_due().is_some_and(|at| now.boot >= at) {
@@ -99,7 +99,7 @@ impl<R: Rules> Run<R> {
 
     /// Whether the record said that the lease is another's: then there is nothing left to renew or release.
     pub(super) fn is_taken(&self) -> bool {
-        matches!(self.child.stopped, Some(Why::Taken { .. }))
+        matches!(self.child.stopped, Some(StopCause::Taken { .. }))
     }
 
     pub(super) fn retry_if_due(&mut self, now: Now, out: &mut Vec<Output>) {
@@ -112,11 +112,11 @@ impl<R: Rules> Run<R> {
     /// The tree is gone with its keeper. Without a tree there may be a claim under way, whose answer is waited for: what was
     /// claimed is released, and recorded as not started.
     pub(super) fn keeper_died(&mut self, now: Now, escaped: Vec<String>, out: &mut Vec<Output>) {
-        self.stopping(Why::KeeperDied, out);
+        self.stopping(StopCause::KeeperDied, out);
         self.child.escaped = escaped;
         match self.phase {
-            Phase::Waiting { .. } => self.finish_child(Kept::NoLease, out),
-            Phase::Claiming => self.give_up_at = self.give_up_at.min(Some(now.boot + KEEPER_PATIENCE)),
+            RunPhase::Waiting { .. } => self.finish_child(Kept::NoLease, out),
+            RunPhase::Claiming => self.give_up_at = self.give_up_at.min(Some(now.boot + KEEPER_PATIENCE)),
             _ => self.complete(now, out),
         }
     }
@@ -130,8 +130,8 @@ impl<R: Rules> Run<R> {
         self.renew(now, out);
     }
 
-    pub(super) fn stopping(&mut self, why: Why, out: &mut Vec<Output>) {
-        if self.terms.observe && why != Why::KeeperDied {
+    pub(super) fn stopping(&mut self, why: StopCause, out: &mut Vec<Output>) {
+        if self.terms.observe && why != StopCause::KeeperDied {
             return self.observed(why.status(), why.note(), out);
         }
         if self.child.stopped.is_none() {
@@ -140,14 +140,14 @@ impl<R: Rules> Run<R> {
         }
     }
 
-    pub(super) fn stop(&mut self, why: Why, out: &mut Vec<Output>) {
+    pub(super) fn stop(&mut self, why: StopCause, out: &mut Vec<Output>) {
         self.stopping(why, out);
         if self.child.stopped.is_some() {
             out.push(Output::Stop);
         }
     }
 
-    pub(super) fn kill(&mut self, why: Why, out: &mut Vec<Output>) {
+    pub(super) fn kill(&mut self, why: StopCause, out: &mut Vec<Output>) {
         self.stopping(why, out);
         if self.child.stopped.is_some() {
             out.push(Output::Kill);
@@ -158,7 +158,7 @@ impl<R: Rules> Run<R> {
     /// to record.
     pub(super) fn taken(&mut self, record: Option<Box<Record>>, out: &mut Vec<Output>) {
         self.child.stopped = None;
-        self.kill(Why::Taken { record }, out);
+        self.kill(StopCause::Taken { record }, out);
         if self.terms.observe {
             // It goes on without a lease, and has nothing left to renew.
             self.mine = None;

@@ -41,7 +41,7 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Run<R: Rules = Honest> {
     terms: Terms,
-    phase: Phase,
+    phase: RunPhase,
     transition: Option<Transition<R>>,
     writes: u32,
     mine: Option<Mine>,
@@ -63,7 +63,7 @@ pub struct Run<R: Rules = Honest> {
     /// What would have been done, were it not only observed.
     observed: Vec<String>,
     stage: Stage,
-    child: Child,
+    child: ChildState,
     retry_at: Option<Boot>,
     /// When a claim or a completion is given up.
     give_up_at: Option<Boot>,
@@ -72,7 +72,7 @@ pub struct Run<R: Rules = Honest> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Phase {
+enum RunPhase {
     Claiming,
     Waiting { look_at: Boot },
     Running,
@@ -91,7 +91,7 @@ struct Mine {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Child {
+struct ChildState {
     timeout_at: Option<Boot>,
     exit: Option<Exit>,
     /// A signal to this process, or ctrl-C at the terminal they share, asked it to end before it did.
@@ -99,7 +99,7 @@ struct Child {
     not_spawned: Option<NotSpawned>,
     /// The order to start it came too late. It starts once the lease is confirmed.
     is_stale: bool,
-    stopped: Option<Why>,
+    stopped: Option<StopCause>,
     frozen_since: Option<Boot>,
     published: Vec<Published>,
     /// The last word it said of itself.
@@ -118,7 +118,7 @@ impl<R: Rules> Run<R> {
     pub fn new(terms: Terms) -> Self {
         Self {
             terms,
-            phase: Phase::Claiming,
+            phase: RunPhase::Claiming,
             transition: None,
             writes: 0,
             mine: None,
@@ -132,7 +132,7 @@ impl<R: Rules> Run<R> {
             began: None,
             observed: Vec::new(),
             stage: Stage::Claimed,
-            child: Child::default(),
+            child: ChildState::default(),
             retry_at: None,
             give_up_at: None,
             interrupted: None,
@@ -143,7 +143,7 @@ impl<R: Rules> Run<R> {
     pub fn step(&mut self, now: Now, input: Input) -> Vec<Output> {
         let mut out = Vec::new();
         match input {
-            _ if self.phase == Phase::Finished => {}
+            _ if self.phase == RunPhase::Finished => {}
             // The tree is gone, and how it ended is being written down. What its keeper does now changes nothing.
             Input::NotSpawned(_)
             | Input::Stale
@@ -151,7 +151,7 @@ impl<R: Rules> Run<R> {
             | Input::DeadlineReached
             | Input::Frozen
             | Input::KeeperDied { .. }
-                if self.phase == Phase::Completing => {}
+                if self.phase == RunPhase::Completing => {}
             Input::Begin => self.begin(now, &mut out),
             Input::Answered(answer) => self.with_transition(now, &mut out, |t| t.answered(now, answer)),
             Input::Consulted(facts) => {
@@ -180,7 +180,7 @@ impl<R: Rules> Run<R> {
             }
             Input::Inspected(passage) => self.inspected(now, passage, &mut out),
             Input::Surveyed(produced) => self.surveyed(now, produced, &mut out),
-            Input::DeadlineReached => self.stopping(Why::Deadline, &mut out),
+            Input::DeadlineReached => self.stopping(StopCause::Deadline, &mut out),
             Input::Frozen => self.frozen(now, &mut out),
             Input::Woke => self.renew(now, &mut out),
             Input::KeeperDied { escaped } => self.keeper_died(now, escaped, &mut out),
@@ -193,16 +193,16 @@ impl<R: Rules> Run<R> {
     /// When to come back with [`Input::Tick`] if nothing else happens.
     pub fn wake_at(&self) -> Option<Boot> {
         let moments: [Option<Boot>; 4] = match &self.phase {
-            Phase::Claiming => [self.give_up_at, None, None, None],
-            Phase::Waiting { look_at } => [Some(*look_at), None, None, None],
-            Phase::Running => [
+            RunPhase::Claiming => [self.give_up_at, None, None, None],
+            RunPhase::Waiting { look_at } => [Some(*look_at), None, None, None],
+            RunPhase::Running => [
                 self.renewal_due(),
                 self.child.timeout_at.filter(|_| self.child.stopped.is_none()),
                 self.child.frozen_since.map(|since| since + self.terms.grace),
                 self.own_deadline(),
             ],
-            Phase::Completing => [self.retry_at, self.give_up_at, None, None],
-            Phase::Finished => [None; 4],
+            RunPhase::Completing => [self.retry_at, self.give_up_at, None, None],
+            RunPhase::Finished => [None; 4],
         };
         moments.into_iter().flatten().min()
     }
@@ -219,11 +219,11 @@ impl<R: Rules> Run<R> {
 
     /// Whether a child was started and its tree is not known to be gone.
     pub fn is_running(&self) -> bool {
-        self.phase == Phase::Running && self.has_tree()
+        self.phase == RunPhase::Running && self.has_tree()
     }
 
     pub fn is_finished(&self) -> bool {
-        self.phase == Phase::Finished
+        self.phase == RunPhase::Finished
     }
 
     fn begin(&mut self, now: Now, out: &mut Vec<Output>) {
@@ -264,7 +264,7 @@ impl<R: Rules> Run<R> {
 
     fn done(&mut self, now: Now, done: Done, completes: bool, out: &mut Vec<Output>) {
         match self.phase {
-            Phase::Claiming if self.not_now.is_some() => {
+            RunPhase::Claiming if self.not_now.is_some() => {
                 let missed = done.held.as_ref().and_then(|known| missed_by(&known.record, self.terms.claim.run));
                 out.extend(missed.map(|missed| Output::Tell(Event::Missed { missed })));
                 match self.not_now.take() {
@@ -275,26 +275,26 @@ impl<R: Rules> Run<R> {
                     None => {}
                 }
             }
-            Phase::Claiming if !self.holds(&done) => self.asked(now, done, out),
-            Phase::Claiming => self.claimed(now, done, out),
-            Phase::Running => self.renewed(now, done, out),
-            Phase::Completing if completes => self.finish_child(Kept::Recorded, out),
-            Phase::Completing => {
+            RunPhase::Claiming if !self.holds(&done) => self.asked(now, done, out),
+            RunPhase::Claiming => self.claimed(now, done, out),
+            RunPhase::Running => self.renewed(now, done, out),
+            RunPhase::Completing if completes => self.finish_child(Kept::Recorded, out),
+            RunPhase::Completing => {
                 self.hold(done);
                 self.complete(now, out);
             }
-            Phase::Waiting { .. } | Phase::Finished => {}
+            RunPhase::Waiting { .. } | RunPhase::Finished => {}
         }
     }
 
     fn tick(&mut self, now: Now, out: &mut Vec<Output>) {
         match &self.phase {
-            Phase::Waiting { look_at } if now.boot >= *look_at => self.look(now, out),
-            Phase::Running => self.tick_running(now, out),
-            Phase::Claiming if self.must_give_up(now) => self.give_up_claim(now, out),
-            Phase::Completing if self.must_give_up(now) => self.give_up_completion(out),
-            Phase::Completing => self.retry_if_due(now, out),
-            Phase::Waiting { .. } | Phase::Claiming | Phase::Finished => {}
+            RunPhase::Waiting { look_at } if now.boot >= *look_at => self.look(now, out),
+            RunPhase::Running => self.tick_running(now, out),
+            RunPhase::Claiming if self.must_give_up(now) => self.give_up_claim(now, out),
+            RunPhase::Completing if self.must_give_up(now) => self.give_up_completion(out),
+            RunPhase::Completing => self.retry_if_due(now, out),
+            RunPhase::Waiting { .. } | RunPhase::Claiming | RunPhase::Finished => {}
         }
     }
 
@@ -304,56 +304,56 @@ impl<R: Rules> Run<R> {
 
     fn refused(&mut self, now: Now, refusal: Refusal, out: &mut Vec<Output>) {
         match (&self.phase, refusal) {
-            (Phase::Claiming, Refusal::NobodyHolds | Refusal::NotHolder { .. }) => self.look(now, out),
-            (Phase::Claiming, Refusal::NotNow { why: NotNow::Early { slot, wait }, .. }) => {
+            (RunPhase::Claiming, Refusal::NotHeld | Refusal::NotHolder { .. }) => self.look(now, out),
+            (RunPhase::Claiming, Refusal::NotNow { why: NotNow::Early { slot, wait }, .. }) => {
                 self.wait_for_slot(now, slot, wait, out);
             }
-            (Phase::Claiming, refusal) if self.terms.observe && (!refusal.accounts() || self.not_now.is_some()) => {
+            (RunPhase::Claiming, refusal) if self.terms.observe && (!refusal.accounts() || self.not_now.is_some()) => {
                 self.observe_refusal(now, &refusal, out);
             }
-            (Phase::Claiming, Refusal::Held { record, remaining }) => self.held(now, record, remaining, out),
-            (Phase::Claiming, Refusal::NotNow { why, account }) => self.not_now(now, why, account, out),
-            (Phase::Claiming, other) => self.finish(Finish::Refused(other), out),
-            (Phase::Running, Refusal::NotHolder { record }) => self.taken(record, out),
-            (Phase::Running, _) => self.taken(None, out),
-            (Phase::Completing, refusal) => {
+            (RunPhase::Claiming, Refusal::Held { record, remaining }) => self.held(now, record, remaining, out),
+            (RunPhase::Claiming, Refusal::NotNow { why, account }) => self.not_now(now, why, account, out),
+            (RunPhase::Claiming, other) => self.finish(Finish::Refused(other), out),
+            (RunPhase::Running, Refusal::NotHolder { record }) => self.taken(record, out),
+            (RunPhase::Running, _) => self.taken(None, out),
+            (RunPhase::Completing, refusal) => {
                 let record = match refusal {
                     Refusal::NotHolder { record } => record,
                     _ => None,
                 };
-                self.lost_at_the_end(Why::Taken { record }, out);
+                self.lost_at_the_end(StopCause::Taken { record }, out);
             }
-            (Phase::Waiting { .. } | Phase::Finished, _) => {}
+            (RunPhase::Waiting { .. } | RunPhase::Finished, _) => {}
         }
     }
 
     fn failed(&mut self, now: Now, error: StoreError, out: &mut Vec<Output>) {
         match self.phase {
-            Phase::Claiming if self.terms.observe && self.interrupted.is_none() => {
+            RunPhase::Claiming if self.terms.observe && self.interrupted.is_none() => {
                 self.observe_failure(now, &error, out);
             }
-            Phase::Claiming if self.may_run_without_lease(&error) => self.run_without_lease(now, error, out),
-            Phase::Claiming if self.may_wait_for_store(now, &error) => {
+            RunPhase::Claiming if self.may_run_without_lease(&error) => self.run_without_lease(now, error, out),
+            RunPhase::Claiming if self.may_wait_for_store(now, &error) => {
                 self.transition = None;
                 self.pause(now);
             }
-            Phase::Claiming => self.finish(Finish::StoreFailed(error), out),
-            Phase::Running | Phase::Completing => {
+            RunPhase::Claiming => self.finish(Finish::StoreFailed(error), out),
+            RunPhase::Running | RunPhase::Completing => {
                 let pause = (self.terms.claim.ttl / 20).min(RETRY_PAUSE_MAX);
                 self.retry_at = Some(now.boot + pause);
                 if self.last_error.as_ref() != Some(&error) {
                     self.last_error = Some(error.clone());
                     let event = match self.phase {
-                        Phase::Running => Event::RenewalFailed { error },
+                        RunPhase::Running => Event::RenewalFailed { error },
                         _ => Event::CompletionFailed { error },
                     };
                     out.push(Output::Tell(event));
                 }
             }
-            Phase::Waiting { .. } | Phase::Finished => {}
+            RunPhase::Waiting { .. } | RunPhase::Finished => {}
         }
         // The child may have ended while a renewal was out; its completion needs the store as well.
-        if self.phase == Phase::Completing && self.transition.as_ref().is_some_and(|t| !t.completes()) {
+        if self.phase == RunPhase::Completing && self.transition.as_ref().is_some_and(|t| !t.completes()) {
             self.transition = None;
             self.complete(now, out);
         }
@@ -362,19 +362,19 @@ impl<R: Rules> Run<R> {
     fn interrupt(&mut self, signal: i32, now: Now, out: &mut Vec<Output>) {
         self.interrupted = Some(signal);
         match self.phase {
-            Phase::Running if self.has_tree() => out.push(Output::Forward(signal)),
-            Phase::Running => self.interrupt_look(now, signal, out),
-            Phase::Waiting { .. } => self.finish(Finish::Interrupted(signal), out),
-            Phase::Claiming | Phase::Completing => {
+            RunPhase::Running if self.has_tree() => out.push(Output::Forward(signal)),
+            RunPhase::Running => self.interrupt_look(now, signal, out),
+            RunPhase::Waiting { .. } => self.finish(Finish::Interrupted(signal), out),
+            RunPhase::Claiming | RunPhase::Completing => {
                 let patience = now.boot + INTERRUPT_PATIENCE;
                 self.give_up_at = Some(self.give_up_at.map_or(patience, |at| at.min(patience)));
             }
-            Phase::Finished => {}
+            RunPhase::Finished => {}
         }
     }
 
     fn finish(&mut self, finish: Finish, out: &mut Vec<Output>) {
-        self.phase = Phase::Finished;
+        self.phase = RunPhase::Finished;
         self.transition = None;
         out.push(Output::Finish(finish));
     }

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{Event, Exit, Kept, Output, Run, Stage, Why};
+use super::{Event, Exit, Kept, Output, Run, Stage, StopCause};
 use crate::lease::{Now, Refusal, Rules};
 use crate::ledger::Status;
 use crate::register::StoreError;
@@ -51,7 +51,7 @@ impl<R: Rules> Run<R> {
     }
 
     /// The last swap found that the lease is another's, so that it recorded nothing.
-    pub(super) fn lost_at_the_end(&mut self, why: Why, out: &mut Vec<Output>) {
+    pub(super) fn lost_at_the_end(&mut self, why: StopCause, out: &mut Vec<Output>) {
         if self.terms.observe {
             self.observed(why.status(), why.note(), out);
             self.mine = None;

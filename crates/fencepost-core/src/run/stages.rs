@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{Exit, Grant, NotSpawned, Output, Passage, Phase, Run, Why};
+use super::{Exit, Grant, NotSpawned, Output, Passage, Run, RunPhase, StopCause};
 use crate::contract::Produced;
 use crate::lease::{Now, Rules};
 use crate::ledger::Status;
@@ -62,7 +62,7 @@ impl<R: Rules> Run<R> {
 
     /// The keeper, or the whole host, stood still between the claim and the start. The lease is confirmed first.
     pub(super) fn stale(&mut self, now: Now, out: &mut Vec<Output>) {
-        if self.phase != Phase::Running || self.child.stopped.is_some() {
+        if self.phase != RunPhase::Running || self.child.stopped.is_some() {
             return;
         }
         self.child.is_stale = true;
@@ -93,14 +93,14 @@ impl<R: Rules> Run<R> {
 
     /// Ends a stage without processes by its deadline, or because the lease is gone or wanted by another.
     pub(super) fn end_without_tree(&mut self, now: Now, out: &mut Vec<Output>) {
-        if self.phase != Phase::Running {
+        if self.phase != RunPhase::Running {
             return;
         }
         if !self.is_without_tree() {
             return;
         }
         if self.own_deadline().is_some_and(|deadline| now.boot >= deadline) {
-            self.stopping(Why::Deadline, out);
+            self.stopping(StopCause::Deadline, out);
         }
         if self.child.stopped.is_some() {
             self.complete(now, out);
@@ -148,7 +148,7 @@ impl<R: Rules> Run<R> {
     }
 
     pub(super) fn inspected(&mut self, now: Now, passage: Passage, out: &mut Vec<Output>) {
-        if self.phase != Phase::Running || self.stage != Stage::Inspecting {
+        if self.phase != RunPhase::Running || self.stage != Stage::Inspecting {
             return;
         }
         match passage {
@@ -171,7 +171,7 @@ impl<R: Rules> Run<R> {
     }
 
     pub(super) fn surveyed(&mut self, now: Now, produced: Vec<Produced>, out: &mut Vec<Output>) {
-        if self.phase == Phase::Running && self.stage == Stage::Surveying {
+        if self.phase == RunPhase::Running && self.stage == Stage::Surveying {
             self.child.produced = produced;
             self.complete(now, out);
         }

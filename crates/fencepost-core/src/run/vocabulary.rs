@@ -195,7 +195,7 @@ pub enum Event {
     RenewalFailed {
         error: StoreError,
     },
-    Stopping(Why),
+    Stopping(StopCause),
     Frozen,
     Thawed,
     CompletionFailed {
@@ -229,7 +229,7 @@ pub struct TookOver {
 
 /// Why fencepost ended the child.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Why {
+pub enum StopCause {
     /// No renewal could be confirmed in time.
     Deadline,
     /// The record says that the lease is another's.
@@ -293,7 +293,7 @@ pub enum Finish {
     },
     /// fencepost ended the child, or did not start it. `recorded` says whether the store knows.
     Stopped {
-        why: Why,
+        why: StopCause,
         /// Whether the command may have started. Otherwise it certainly did not.
         started: bool,
         exit: Option<Exit>,
@@ -346,7 +346,7 @@ impl Kept {
     }
 }
 
-impl Why {
+impl StopCause {
     pub fn status(&self) -> Status {
         match self {
             Self::Timeout => Status::Timeout,

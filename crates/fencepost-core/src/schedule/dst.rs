@@ -4,7 +4,7 @@ use core::fmt;
 use core::time::Duration;
 
 use super::walk::Window;
-use super::{Kind, Schedule, second, wall};
+use super::{Schedule, ScheduleKind, second, wall};
 use crate::time::Wall;
 use crate::zone::{Date, Stretch, Zone};
 
@@ -50,7 +50,7 @@ pub enum Effect {
 impl Schedule {
     /// The first clock change after `now`, within `length`, that affects a slot. `every` is never affected.
     pub fn dst_within(&self, now: Wall, length: Duration) -> Option<ClockChange> {
-        let Kind::Cron(_) = &self.kind else { return None };
+        let ScheduleKind::Cron(_) = &self.kind else { return None };
         let end = second(now + length);
         let mut stretch = self.zone.stretch(second(now));
         while stretch.end <= end {
@@ -64,7 +64,7 @@ impl Schedule {
 
     /// The effect on this schedule at the end of a period of constant offset.
     fn change_at(&self, stretch: &Stretch) -> Option<ClockChange> {
-        let Kind::Cron(cron) = &self.kind else { return None };
+        let ScheduleKind::Cron(cron) = &self.kind else { return None };
         let (old, new) = (stretch.end + stretch.offset, stretch.end + stretch.after);
         let (low, high) = (old.min(new), old.max(new));
         let count = cron.count(low, high);

@@ -61,7 +61,7 @@ fn nth_weekday(fields: &[&str]) -> Option<String> {
     Some(format!("the days are {day:?} and {:?}: write {week}, as in: {instead}", fields[fields.len() - 1]))
 }
 
-fn never(days: &str, field: &Field, months: u64) -> String {
+fn never(days: &str, field: &FieldSpec, months: u64) -> String {
     let months: alloc::vec::Vec<&str> = super::cron::bits(months)
         .filter_map(|month| field.names.get(usize::try_from(month - 1).ok()?).copied())
         .collect();
@@ -69,7 +69,7 @@ fn never(days: &str, field: &Field, months: u64) -> String {
 }
 
 /// A field of the expression: its name and its range.
-struct Field {
+struct FieldSpec {
     name: &'static str,
     low: u32,
     high: u32,
@@ -78,12 +78,12 @@ struct Field {
     names: &'static [&'static str],
 }
 
-const SECOND: Field = Field { name: "second", low: 0, high: 59, star: 59, names: &[] };
-const MINUTE: Field = Field { name: "minute", low: 0, high: 59, star: 59, names: &[] };
-const HOUR: Field = Field { name: "hour", low: 0, high: 23, star: 23, names: &[] };
-const DAY_OF_MONTH: Field = Field { name: "day-of-month", low: 1, high: 31, star: 31, names: &[] };
-const MONTH: Field = Field { name: "month", low: 1, high: 12, star: 12, names: &MONTHS };
-const DAY_OF_WEEK: Field = Field { name: "day-of-week", low: 0, high: 7, star: 6, names: &WEEKDAYS };
+const SECOND: FieldSpec = FieldSpec { name: "second", low: 0, high: 59, star: 59, names: &[] };
+const MINUTE: FieldSpec = FieldSpec { name: "minute", low: 0, high: 59, star: 59, names: &[] };
+const HOUR: FieldSpec = FieldSpec { name: "hour", low: 0, high: 23, star: 23, names: &[] };
+const DAY_OF_MONTH: FieldSpec = FieldSpec { name: "day-of-month", low: 1, high: 31, star: 31, names: &[] };
+const MONTH: FieldSpec = FieldSpec { name: "month", low: 1, high: 12, star: 12, names: &MONTHS };
+const DAY_OF_WEEK: FieldSpec = FieldSpec { name: "day-of-week", low: 0, high: 7, star: 6, names: &WEEKDAYS };
 
 /// The numbers selected by a field.
 #[derive(Default)]
@@ -93,7 +93,7 @@ struct Set {
     is_interval: bool,
 }
 
-impl Field {
+impl FieldSpec {
     fn read(&self, text: &str) -> Result<Set, String> {
         let bits = text.split(',').try_fold(0, |bits, item| Ok::<u64, String>(bits | self.item(item)?))?;
         Ok(Set { bits, is_interval: is_star(text) })

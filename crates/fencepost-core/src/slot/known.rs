@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{NotNow, Standing};
+use super::{LeaseState, NotNow};
 use crate::ledger::{Covered, Ledger, Outcome, Status};
 use crate::plan::{PlanRules, SlotState};
 use crate::record::Record;
@@ -44,7 +44,7 @@ pub(crate) fn tries<R: PlanRules>(ledger: &Ledger, slot: Wall, covers: Option<Co
 /// The last known state of each slot in the record.
 pub(super) fn known<R: PlanRules>(
     record: Option<&Record>,
-    lease: Standing,
+    lease: LeaseState,
     schedule: &Schedule,
     retries: u32,
 ) -> Vec<(Wall, SlotState)> {
@@ -64,7 +64,7 @@ pub(super) fn known<R: PlanRules>(
         note(outcome.slot, SlotState::of(outcome.status, is_spent(outcome.slot)));
     }
     if let Some(held) = record.lease.as_ref().filter(|_| is_run(record)) {
-        let status = if lease == Standing::Over { Status::Lost } else { Status::Running };
+        let status = if lease == LeaseState::Over { Status::Lost } else { Status::Running };
         note(held.slot, SlotState::of(status, is_spent(held.slot)));
     }
     known
@@ -113,6 +113,6 @@ pub(super) fn is_run(record: &Record) -> bool {
 }
 
 /// Whether the lease's run was for this slot and has died.
-pub(super) fn died(record: &Record, slot: Wall, lease: Standing) -> bool {
-    record.lease.as_ref().is_some_and(|held| is_run(record) && held.slot == slot && lease == Standing::Over)
+pub(super) fn died(record: &Record, slot: Wall, lease: LeaseState) -> bool {
+    record.lease.as_ref().is_some_and(|held| is_run(record) && held.slot == slot && lease == LeaseState::Over)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fencepost_core::agenda::{Agenda, End, Input, Limits, Look, Output, StartId, Task, Told};
+use fencepost_core::agenda::{Agenda, AgendaAction, AgendaInput, End, Limits, Look, StartId, Task, Told};
 use fencepost_core::lease::Now;
 use fencepost_core::name::Name;
 use fencepost_core::schedule::Schedule;
@@ -41,7 +41,7 @@ struct Bench {
     agenda: Agenda,
     boot: u64,
     wall: i64,
-    out: Vec<Output>,
+    out: Vec<AgendaAction>,
 }
 
 impl Bench {
@@ -54,7 +54,7 @@ impl Bench {
     /// Everything was looked at when it began, and nothing was due.
     fn settled(tasks: Vec<Task>, limits: Limits) -> Self {
         let mut bench = Self::new(tasks, limits);
-        bench.step(Input::Tick);
+        bench.step(AgendaInput::Tick);
         bench.answer(|_| NOTHING);
         bench.out.clear();
         bench
@@ -64,7 +64,7 @@ impl Bench {
         Now { boot: Boot(self.boot), wall: Wall(self.wall) }
     }
 
-    fn step(&mut self, input: Input) {
+    fn step(&mut self, input: AgendaInput) {
         let now = self.now();
         self.out.extend(self.agenda.step(now, input));
     }
@@ -83,12 +83,12 @@ impl Bench {
     fn jump(&mut self, length: u64) {
         self.boot += length;
         self.wall += length as i64;
-        self.step(Input::Tick);
+        self.step(AgendaInput::Tick);
     }
 
     fn set_clock(&mut self, by: i64) {
         self.wall += by;
-        self.step(Input::Tick);
+        self.step(AgendaInput::Tick);
     }
 
     /// Every look that is out is answered, and those that follow.
@@ -100,7 +100,7 @@ impl Bench {
             }
             for job in looks {
                 let look = say(&job);
-                self.step(Input::Looked { job, look, next_in: None });
+                self.step(AgendaInput::Looked { job, look, next_in: None });
             }
         }
     }
@@ -115,7 +115,7 @@ impl Bench {
             }
             for job in looks {
                 count += 1;
-                self.step(Input::Looked { job, look: look.clone(), next_in: Some(Duration::from_secs(next_in)) });
+                self.step(AgendaInput::Looked { job, look: look.clone(), next_in: Some(Duration::from_secs(next_in)) });
             }
         }
     }
@@ -123,7 +123,7 @@ impl Bench {
     fn looks(&mut self) -> Vec<Name> {
         let mut looks = Vec::new();
         self.out.retain(|output| match output {
-            Output::Look(name) => {
+            AgendaAction::Look(name) => {
                 looks.push(name.clone());
                 false
             }
@@ -135,7 +135,7 @@ impl Bench {
     fn starts(&mut self) -> Vec<(String, StartId)> {
         let mut starts = Vec::new();
         self.out.retain(|output| match output {
-            Output::Start { job, id } => {
+            AgendaAction::Start { job, id } => {
                 starts.push((job.to_string(), *id));
                 false
             }
@@ -150,16 +150,16 @@ impl Bench {
 
     fn told(&mut self) -> Vec<Told> {
         let told = self.out.iter().filter_map(|output| match output {
-            Output::Tell(told) => Some(told.clone()),
+            AgendaAction::Tell(told) => Some(told.clone()),
             _ => None,
         });
         let told = told.collect();
-        self.out.retain(|output| !matches!(output, Output::Tell(_)));
+        self.out.retain(|output| !matches!(output, AgendaAction::Tell(_)));
         told
     }
 
     fn end(&mut self, id: StartId, end: End) {
-        self.step(Input::Ended { id, end });
+        self.step(AgendaInput::Ended { id, end });
     }
 }
 
@@ -168,11 +168,11 @@ const NOTHING: Look = Look::Nothing;
 #[test]
 fn it_looks_before_it_starts_anything_and_then_fires_at_the_slots_time() {
     let mut bench = Bench::new(vec![task("daily", "0 7 * * *"), task("late", "30 6 * * *")], limits(4));
-    bench.step(Input::Tick);
+    bench.step(AgendaInput::Tick);
     assert_eq!(bench.looks(), [name("daily"), name("late")]);
     assert!(bench.started().is_empty());
-    bench.step(Input::Looked { job: name("daily"), look: NOTHING, next_in: None });
-    bench.step(Input::Looked { job: name("late"), look: Look::Due(start()), next_in: None });
+    bench.step(AgendaInput::Looked { job: name("daily"), look: NOTHING, next_in: None });
+    bench.step(AgendaInput::Looked { job: name("late"), look: Look::Due(start()), next_in: None });
     assert_eq!(bench.started(), ["late"]);
     bench.pass(MINUTE - 1);
     assert!(bench.started().is_empty());
@@ -197,8 +197,8 @@ fn after_a_sleep_it_looks_once_per_job_however_many_slots_have_passed() {
     assert_eq!(bench.told(), [Told::Slept(Duration::from_secs(9 * 3600))]);
     assert!(bench.started().is_empty(), "it plans before it fires");
     assert_eq!(bench.looks(), [name("hourly"), name("minutely")]);
-    bench.step(Input::Looked { job: name("minutely"), look: Look::Due(start()), next_in: None });
-    bench.step(Input::Looked { job: name("hourly"), look: NOTHING, next_in: None });
+    bench.step(AgendaInput::Looked { job: name("minutely"), look: Look::Due(start()), next_in: None });
+    bench.step(AgendaInput::Looked { job: name("hourly"), look: NOTHING, next_in: None });
     assert_eq!(bench.started(), ["minutely"]);
     bench.pass(30 * SECOND);
     assert!(bench.started().is_empty());
@@ -233,7 +233,7 @@ fn a_clock_that_steps_forward_makes_it_look_and_one_that_was_far_ahead_is_forgot
 #[test]
 fn a_store_whose_clock_is_ahead_or_behind_is_asked_when_it_is_due_there() {
     let mut bench = Bench::new(vec![task("daily", "0 7 * * *")], limits(4));
-    bench.step(Input::Tick);
+    bench.step(AgendaInput::Tick);
     // By the store's clock the slot is due in ten seconds, by ours in a minute.
     bench.answer_by_clock(&NOTHING, 10);
     bench.pass(11 * SECOND);
@@ -317,7 +317,7 @@ fn a_store_that_is_away_is_left_alone_longer_and_longer_and_told_of_once() {
         bench.pass(SECOND);
         for job in bench.looks() {
             probes.push(second);
-            bench.step(Input::Looked { job, look: Look::Away("gone".to_string()), next_in: None });
+            bench.step(AgendaInput::Looked { job, look: Look::Away("gone".to_string()), next_in: None });
         }
     }
     let gaps: Vec<u64> = probes.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -364,9 +364,9 @@ fn jobs_of_one_minute_are_spread_always_alike_and_stay_on_time() {
 fn a_reload_keeps_what_is_unchanged_and_looks_at_what_is_new() {
     let mut bench = Bench::settled(vec![task("a", "0 7 * * *"), task("b", "0 7 * * *")], limits(4));
     let tasks = vec![task("a", "0 7 * * *"), task("c", "0 7 * * *")];
-    bench.step(Input::Reload { tasks, limits: limits(1) });
+    bench.step(AgendaInput::Reload { tasks, limits: limits(1) });
     assert_eq!(bench.looks(), [name("c")]);
-    bench.step(Input::Looked { job: name("c"), look: NOTHING, next_in: None });
+    bench.step(AgendaInput::Looked { job: name("c"), look: NOTHING, next_in: None });
     bench.pass(MINUTE);
     let starts = bench.starts();
     assert_eq!(starts.len(), 1, "one at a time now: {starts:?}");
@@ -380,7 +380,7 @@ fn once_it_is_asked_to_stop_nothing_is_started_any_more() {
     let mut bench = Bench::settled(vec![task("a", "* * * * *"), task("b", "* * * * *")], limits(1));
     bench.pass(MINUTE);
     let starts = bench.starts();
-    bench.step(Input::Stop);
+    bench.step(AgendaInput::Stop);
     assert!(!bench.agenda.is_idle());
     bench.end(starts[0].1, End::Done);
     bench.pass(10 * MINUTE);
@@ -393,13 +393,13 @@ fn once_it_is_asked_to_stop_nothing_is_started_any_more() {
 fn only_what_is_due_now_runs_when_it_runs_once() {
     let now = Now { boot: Boot(5), wall: start() };
     let mut agenda = Agenda::once(vec![task("a", "* * * * *"), task("b", "* * * * *")], limits(4), now);
-    assert_eq!(agenda.step(now, Input::Tick), [Output::Look(name("a")), Output::Look(name("b"))]);
-    assert_eq!(agenda.step(now, Input::Looked { job: name("a"), look: NOTHING, next_in: None }), []);
+    assert_eq!(agenda.step(now, AgendaInput::Tick), [AgendaAction::Look(name("a")), AgendaAction::Look(name("b"))]);
+    assert_eq!(agenda.step(now, AgendaInput::Looked { job: name("a"), look: NOTHING, next_in: None }), []);
     let look = Look::Due(start());
-    let out = agenda.step(now, Input::Looked { job: name("b"), look, next_in: None });
-    let [Output::Start { id, .. }] = out[..] else { panic!("{out:?}") };
+    let out = agenda.step(now, AgendaInput::Looked { job: name("b"), look, next_in: None });
+    let [AgendaAction::Start { id, .. }] = out[..] else { panic!("{out:?}") };
     assert!(!agenda.is_idle());
-    assert_eq!(agenda.step(now, Input::Ended { id, end: End::Elsewhere }), []);
+    assert_eq!(agenda.step(now, AgendaInput::Ended { id, end: End::Elsewhere }), []);
     assert!(agenda.is_idle());
     assert_eq!(agenda.wake_at(now), None);
 }

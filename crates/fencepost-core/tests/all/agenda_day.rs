@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use fencepost_core::agenda::{Agenda, End, Input, Limits, Look, Output, StartId, Task, look};
+use fencepost_core::agenda::{Agenda, AgendaAction, AgendaInput, End, Limits, Look, StartId, Task, look};
 use fencepost_core::history::Aside;
-use fencepost_core::lease::{Claim, Context, Decision, Facts, Honest, Intent, Me, Now, Refusal, Rules, Sighting};
+use fencepost_core::lease::{Claim, Context, Facts, Honest, Intent, Me, Now, Refusal, Rules, Ruling, Sighting};
 use fencepost_core::ledger::{EndedBy, Ending, Outcome, Status, Trigger};
 use fencepost_core::name::{Job, Name};
-use fencepost_core::plan::Terms;
+use fencepost_core::plan::CatchUpTerms;
 use fencepost_core::record::{Holder, Process, Processes, Record};
 use fencepost_core::schedule::Schedule;
 use fencepost_core::slot::{Asked, Choice, NotNow, OnLost, Scheduled};
@@ -139,7 +139,7 @@ impl World {
         let jobs = JOBS.iter().enumerate().filter(|(number, _)| *number != left_out).map(|(_, job)| job);
         let tasks = jobs.map(|(name, text, catch_up, longest)| {
             let schedule = Schedule::parse(text, &zone).unwrap();
-            let terms = Terms { catch_up: *catch_up, ..Terms::default() };
+            let terms = CatchUpTerms { catch_up: *catch_up, ..CatchUpTerms::default() };
             let task = Task {
                 name: Name::new(name).unwrap(),
                 schedule: schedule.clone(),
@@ -255,13 +255,13 @@ impl World {
             let limits = Limits { max_parallel: 2, spread: Duration::from_secs(self.seed % 40) };
             self.machines[number].agenda = Some(Agenda::new(tasks, limits, now));
         }
-        self.step(number, Input::Tick);
+        self.step(number, AgendaInput::Tick);
         let (due, rest): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.machines[number].looks).into_iter().partition(|(at, _)| *at <= self.t);
         self.machines[number].looks = rest;
         for (_, job) in due {
             let (look, next_in) = self.look(number, &job);
-            self.step(number, Input::Looked { job, look, next_in });
+            self.step(number, AgendaInput::Looked { job, look, next_in });
         }
         let mut at = 0;
         while at < self.machines[number].runs.len() {
@@ -273,13 +273,13 @@ impl World {
                 None => at += 1,
                 Some(end) => {
                     let run = self.machines[number].runs.remove(at);
-                    self.step(number, Input::Ended { id: run.id, end });
+                    self.step(number, AgendaInput::Ended { id: run.id, end });
                 }
             }
         }
     }
 
-    fn step(&mut self, number: usize, input: Input) {
+    fn step(&mut self, number: usize, input: AgendaInput) {
         let now = self.now(number);
         let t = self.t;
         let machine = &mut self.machines[number];
@@ -287,11 +287,11 @@ impl World {
         let outputs = machine.agenda.as_mut().unwrap().step(now, input);
         for output in outputs {
             match output {
-                Output::Look(job) => {
+                AgendaAction::Look(job) => {
                     let at = t + self.random.below(200);
                     self.machines[number].looks.push((at, job));
                 }
-                Output::Start { job, id } => {
+                AgendaAction::Start { job, id } => {
                     self.runs += 1;
                     let run = RunId(Uuid::from_u128(self.runs));
                     let at = t + 10 + self.random.below(300);
@@ -301,7 +301,7 @@ impl World {
                     self.machines[number].runs.push(Run { job, id, run, at, more, goes_on: false, holds: None });
                     assert!(self.machines[number].runs.len() <= 2, "seed {}: more run than may", self.seed);
                 }
-                Output::Tell(_) => {}
+                AgendaAction::Tell(_) => {}
             }
         }
     }
@@ -387,8 +387,8 @@ impl World {
 
     fn intent(&mut self, number: usize, job: &Name, intent: &Intent) -> Result<Option<Record>, Refusal> {
         self.transact(number, job, |record, context| match intent.decide::<Honest>(record, context) {
-            Ok(Decision::Write { record, .. }) => (Some(record.clone()), Ok(Some(*record))),
-            Ok(Decision::AlreadyDone) => (None, Ok(record.cloned())),
+            Ok(Ruling::Write { record, .. }) => (Some(record.clone()), Ok(Some(*record))),
+            Ok(Ruling::AlreadyDone) => (None, Ok(record.cloned())),
             Err(refusal) => (None, Err(refusal)),
         })
     }

@@ -19,7 +19,7 @@ fn retried(retries: u32) -> Scheduled {
 }
 
 fn collapse() -> Scheduled {
-    Scheduled { terms: plan::Terms { mode: Mode::Collapse, ..hourly().terms }, ..hourly() }
+    Scheduled { terms: plan::CatchUpTerms { mode: Mode::Collapse, ..hourly().terms }, ..hourly() }
 }
 
 fn covering(from: u64, to: u64) -> Option<Covered> {
@@ -179,7 +179,7 @@ fn one_trigger_goes_from_slot_to_slot_and_tries_none_twice() {
         let mut asked = Asked::Due;
         let mut tried = Vec::new();
         for minute in 0..9 {
-            let terms = plan::Terms { order, ..catching_up(3).terms };
+            let terms = plan::CatchUpTerms { order, ..catching_up(3).terms };
             let came = story.dies(at(3, minute), due(Scheduled { terms, asked, ..hourly() }));
             let Some(slot) = came.slot() else { break };
             asked = Asked::DueAfter(slot);

@@ -6,7 +6,7 @@ use fencepost_core::ledger::Status;
 use fencepost_core::name::Key;
 use fencepost_core::record::StopAsked;
 use fencepost_core::register::{Fate, StoreError, Trouble};
-use fencepost_core::run::{Event, Exit, Finish, Input, Output, Overlap, Terms, Why};
+use fencepost_core::run::{Event, Exit, Finish, Input, Output, Overlap, StopCause, Terms};
 use fencepost_core::time::StoreClock;
 use fencepost_core::token::Token;
 use fencepost_core::transition::Call;
@@ -285,7 +285,7 @@ fn what_never_had_a_lease_is_not_recorded() {
     bench.fail(unavailable());
     bench.wake();
     bench.end_child(Exit::Signal(15));
-    assert_eq!(stopped(bench.finish()), (Why::Timeout, false));
+    assert_eq!(stopped(bench.finish()), (StopCause::Timeout, false));
 
     let waiting = Terms { wait: Some(ms(10_000)), ..terms(2) };
     for answers in [0, 1] {
@@ -293,7 +293,7 @@ fn what_never_had_a_lease_is_not_recorded() {
         (0..answers).for_each(|_| bench.answer());
         bench.step(Input::KeeperDied { escaped: Vec::new() });
         bench.settle();
-        assert_eq!(stopped(bench.finish()), (Why::KeeperDied, false));
+        assert_eq!(stopped(bench.finish()), (StopCause::KeeperDied, false));
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::common::*;
 use fencepost_core::fence::{Mode, Reason, Write};
 use fencepost_core::history::Aside;
-use fencepost_core::lease::{Cause, Claim, Context, Decision, Facts, Honest, Intent, Me, NoTurn, Refusal};
+use fencepost_core::lease::{Cause, Claim, Context, Facts, Honest, Intent, Me, NoTurn, Refusal, Ruling};
 use fencepost_core::ledger::{EndedBy, Ending, Status};
 use fencepost_core::name::{Job, Key, Name};
 use fencepost_core::record::Record;
@@ -37,12 +37,12 @@ fn dead() -> Facts {
 }
 
 /// Decides the claim of `turn` for this write.
-fn ask(write: Write, turn: u128, record: Option<&Record>, at_ms: u64, facts: &Facts) -> Result<Decision, Refusal> {
+fn ask(write: Write, turn: u128, record: Option<&Record>, at_ms: u64, facts: &Facts) -> Result<Ruling, Refusal> {
     let intent = Intent::Claim(Claim { slot: Choice::Fenced(Box::new(write)), ..claim(turn) });
     change(&intent, record, at_ms, facts)
 }
 
-fn change(intent: &Intent, record: Option<&Record>, at_ms: u64, facts: &Facts) -> Result<Decision, Refusal> {
+fn change(intent: &Intent, record: Option<&Record>, at_ms: u64, facts: &Facts) -> Result<Ruling, Refusal> {
     let reference = reference(at_ms);
     let context = Context {
         job: &Job::of_resource(RESOURCE),
@@ -60,7 +60,7 @@ fn taken(write: Write, turn: u128, record: Option<&Record>, at_ms: u64) -> Recor
     written(ask(write, turn, record, at_ms, &Facts::default()))
 }
 
-fn no_turn(decision: Result<Decision, Refusal>) -> NoTurn {
+fn no_turn(decision: Result<Ruling, Refusal>) -> NoTurn {
     match decision {
         Err(Refusal::NoTurn(why)) => why,
         other => panic!("{other:?}"),

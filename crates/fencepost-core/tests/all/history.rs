@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use fencepost_core::artifact::{Artifact, Fingerprint};
-use fencepost_core::history::{Added, Kind, Page};
+use fencepost_core::history::{Added, AsideKind, Page};
 use fencepost_core::lease::{Claim, Facts, Honest, Intent};
 use fencepost_core::ledger::{
     Ending, LISTED_MAX, NOTE_BYTES_MAX, Outcome, RING_OUTCOMES_KEPT, RING_OUTCOMES_MAX, Status,
@@ -204,11 +204,11 @@ fn an_attempt_is_dated_once_however_long_its_history_takes() {
 fn what_the_record_says_of_an_attempt_is_what_the_history_says_later() {
     let outcome = |status| Outcome { status, ..attempt() };
     let add = |page: Option<&[u8]>, status, kind| Page::add(page, &job(), &outcome(status), kind).unwrap();
-    let Added::Page(page) = add(None, Status::Ok, Kind::Detail) else { panic!("a first page") };
+    let Added::Page(page) = add(None, Status::Ok, AsideKind::Detail) else { panic!("a first page") };
     assert_eq!(Page::decode(&page, &job()).unwrap().attempts, []);
-    assert_eq!(add(Some(&page), Status::Ok, Kind::Detail), Added::Known);
+    assert_eq!(add(Some(&page), Status::Ok, AsideKind::Detail), Added::Known);
     for status in [Status::Ok, Status::Lost] {
-        let Added::Page(page) = add(Some(&page), status, Kind::Attempt) else { panic!("it is not told") };
+        let Added::Page(page) = add(Some(&page), status, AsideKind::Attempt) else { panic!("it is not told") };
         let page = Page::decode(&page, &job()).unwrap();
         assert_eq!((page.attempts, page.details.len()), (vec![outcome(status)], 0));
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::*;
 use fencepost_core::lease::{
-    CLOCK_GAP_MAX, Cause, Decision, Facts, Honest, Intent, Me, Refusal, Rules, Sighting, Standing,
+    CLOCK_GAP_MAX, Cause, Facts, Honest, Intent, Me, Refusal, Rules, Ruling, Sighting, Standing,
 };
 use fencepost_core::ledger::{EndedBy, Ending, Status};
 use fencepost_core::record::{Record, StopAsked};
@@ -213,9 +213,9 @@ fn without_a_store_clock_the_date_is_ours() {
 
 #[test]
 fn a_claim_that_is_there_already_is_done() {
-    assert_eq!(decide(&Intent::Claim(claim(1)), Some(&held(5, 1)), 9), Ok(Decision::AlreadyDone));
+    assert_eq!(decide(&Intent::Claim(claim(1)), Some(&held(5, 1)), 9), Ok(Ruling::AlreadyDone));
     let over = decide(&Intent::Claim(claim(1)), Some(&held(5, 1)), 2 * TTL_MS);
-    assert_eq!(over, Ok(Decision::AlreadyDone), "no other run has taken it");
+    assert_eq!(over, Ok(Ruling::AlreadyDone), "no other run has taken it");
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_completion_writes_the_outcome_and_releases_in_one() {
     assert_eq!((outcome.status, outcome.run, outcome.token), (Status::Ok, id(1), token(5)));
     assert_eq!((outcome.slot, outcome.started, outcome.finished), (wall(0), wall(0), wall(900)));
     assert_eq!(record.ledger.last_ok.as_ref(), Some(outcome));
-    assert_eq!(decide(&complete(me(5, 1)), Some(&record), 950), Ok(Decision::AlreadyDone));
+    assert_eq!(decide(&complete(me(5, 1)), Some(&record), 950), Ok(Ruling::AlreadyDone));
 }
 
 /// The one that took over has written `lost` for the earlier run, which is no sign that its own ending landed.
@@ -301,7 +301,7 @@ fn a_long_note_is_recognised_as_it_was_cut() {
     let ending = Ending { note: Some("é".repeat(500)), ..good() };
     let complete = Intent::Complete { me: me(5, 1), ending, escaped: false };
     let record = written(decide(&complete, Some(&held(5, 1)), 900));
-    assert_eq!(decide(&complete, Some(&record), 950), Ok(Decision::AlreadyDone));
+    assert_eq!(decide(&complete, Some(&record), 950), Ok(Ruling::AlreadyDone));
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn what_escaped_keeps_its_lease() {
     let record = written(decide(&escaped, Some(&held(5, 1)), 900));
     assert_eq!((lease(&record).run, lease(&record).until.clone()), (id(1), Some(until(TTL_MS))));
     assert_eq!(record.ledger.ring.len(), 1);
-    assert_eq!(decide(&escaped, Some(&record), 950), Ok(Decision::AlreadyDone));
+    assert_eq!(decide(&escaped, Some(&record), 950), Ok(Ruling::AlreadyDone));
 
     assert_eq!(lease(&record).holder.processes, None, "the death of its wrapper proves nothing");
 
@@ -337,7 +337,7 @@ fn a_release_by_force_asks_no_holder_and_says_so() {
     let outcome = record.ledger.last().unwrap();
     assert_eq!((outcome.status, outcome.note.as_deref()), (Status::Lost, Some("its lease was released by force")));
     for unheld in [Some(&free(5)), None] {
-        assert_eq!(decide(&Intent::ForceRelease, unheld, 0), Err(Refusal::NobodyHolds));
+        assert_eq!(decide(&Intent::ForceRelease, unheld, 0), Err(Refusal::NotHeld));
     }
 }
 
@@ -345,9 +345,9 @@ fn a_release_by_force_asks_no_holder_and_says_so() {
 fn a_holder_is_asked_to_stop_once() {
     let record = written(decide(&ask_to_stop(2), Some(&held(5, 1)), 0));
     assert_eq!(lease(&record).stop_asked.as_ref().map(|asked| asked.by), Some(id(2)));
-    assert_eq!(decide(&ask_to_stop(3), Some(&record), 0), Ok(Decision::AlreadyDone));
+    assert_eq!(decide(&ask_to_stop(3), Some(&record), 0), Ok(Ruling::AlreadyDone));
     for unheld in [Some(&free(5)), None] {
-        assert_eq!(decide(&ask_to_stop(2), unheld, 0), Err(Refusal::NobodyHolds));
+        assert_eq!(decide(&ask_to_stop(2), unheld, 0), Err(Refusal::NotHeld));
     }
 }
 

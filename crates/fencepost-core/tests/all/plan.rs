@@ -6,7 +6,8 @@ use std::time::Duration;
 use fencepost_core::lease::Honest;
 use fencepost_core::ledger::{Status, Trigger};
 use fencepost_core::plan::{
-    AHEAD_MAX, Gap, Mode, Occurrences, Order, Plan, PlanRules, SlotState, State, Terms, Trust, Why, plan,
+    AHEAD_MAX, CatchUpTerms, Gap, Mode, Occurrences, Order, Plan, PlanReason, PlanRules, PlanState, SlotState, Trust,
+    plan,
 };
 use fencepost_core::schedule::Schedule;
 use fencepost_core::time::Wall;
@@ -23,15 +24,15 @@ fn schedule(text: &str) -> Schedule {
 }
 
 /// A job that was first seen long ago.
-fn state(evaluated: &str, known: &'static [(Wall, SlotState)]) -> State<'static> {
-    State { since: utc("2020-01-01"), evaluated: Some(utc(evaluated)), known }
+fn state(evaluated: &str, known: &'static [(Wall, SlotState)]) -> PlanState<'static> {
+    PlanState { since: utc("2020-01-01"), evaluated: Some(utc(evaluated)), known }
 }
 
-fn terms(catch_up: u32) -> Terms {
-    Terms { catch_up, ..Terms::default() }
+fn terms(catch_up: u32) -> CatchUpTerms {
+    CatchUpTerms { catch_up, ..CatchUpTerms::default() }
 }
 
-fn planned(text: &str, state: &State<'_>, terms: &Terms, now: &str) -> Plan {
+fn planned(text: &str, state: &PlanState<'_>, terms: &CatchUpTerms, now: &str) -> Plan {
     plan::<Honest>(&schedule(text), state, terms, utc(now))
 }
 
@@ -59,10 +60,10 @@ fn nine_hours_of_sleep_end_as_the_documentation_says() {
     for row in rows {
         let [text, catch_up, mode, run, dropped, next] = row[..] else { panic!("{row:?}") };
         let mode = if mode == "collapse" { Mode::Collapse } else { Mode::Each };
-        let terms = Terms { mode, ..terms(catch_up.parse().unwrap()) };
+        let terms = CatchUpTerms { mode, ..terms(catch_up.parse().unwrap()) };
         let schedule = schedule(text);
         let evaluated = schedule.at_or_before(utc("2026-11-04T23:00:30"));
-        let state = State { since: utc("2026-01-01"), evaluated, known: &[] };
+        let state = PlanState { since: utc("2026-01-01"), evaluated, known: &[] };
         let plan = plan::<Honest>(&schedule, &state, &terms, utc("2026-11-05T08:00:20"));
         let runs: Vec<String> = plan
             .run
@@ -108,10 +109,10 @@ impl Occurrences for Counted {
 #[test]
 fn ten_years_cost_what_an_hour_does() {
     for (catch_up, mode) in [(0, Mode::Each), (1, Mode::Each), (3, Mode::Each), (1, Mode::Collapse)] {
-        let terms = Terms { mode, ..terms(catch_up) };
+        let terms = CatchUpTerms { mode, ..terms(catch_up) };
         let costs = ["2026-11-05T07:00:00", "2016-11-05T08:00:00"].map(|evaluated| {
             let counted = Counted { schedule: schedule("* * * * *"), asked: Cell::new(0) };
-            let state = State { since: utc("2010-01-01"), evaluated: Some(utc(evaluated)), known: &[] };
+            let state = PlanState { since: utc("2010-01-01"), evaluated: Some(utc(evaluated)), known: &[] };
             let plan = plan::<Honest>(&counted, &state, &terms, utc("2026-11-05T08:00:20"));
             let skipped = plan.dropped.map_or(0, |gap| gap.count);
             let covered = plan.run[0].covers.map_or(plan.run.len() as u64, |gap| gap.count);
@@ -131,7 +132,7 @@ fn a_late_slot_never_runs_with_no_catch_up() {
         let now = utc("2026-11-05T07:00") + Duration::from_secs(late);
         let plan = plan::<Honest>(&schedule("0 * * * *"), &state, &terms(0), now);
         assert_eq!(plan.run, [], "{late}");
-        assert!(matches!(plan.why, Why::TooLate(_)), "{late}");
+        assert!(matches!(plan.why, PlanReason::TooLate(_)), "{late}");
         let words = plan.reason(&terms(0), &Zone::utc());
         assert!(words.contains("catch_up is 0"), "{words}");
     }
@@ -145,7 +146,7 @@ fn a_late_slot_never_runs_with_no_catch_up() {
 struct ZeroIsAll;
 
 impl PlanRules for ZeroIsAll {
-    fn most(terms: &Terms) -> usize {
+    fn most(terms: &CatchUpTerms) -> usize {
         if terms.catch_up == 0 { usize::MAX } else { terms.catch_up as usize }
     }
 }
@@ -169,7 +170,7 @@ fn a_trigger_a_little_early_or_late_finds_its_slot() {
     ] {
         let schedule = schedule(text);
         let evaluated = schedule.before(schedule.before(utc(now)).unwrap());
-        let state = State { since: utc("2020-01-01"), evaluated, known: &[] };
+        let state = PlanState { since: utc("2020-01-01"), evaluated, known: &[] };
         let plan = plan::<Honest>(&schedule, &state, &terms(1), utc(now));
         assert_eq!(runs(&plan), [slot], "{text} {now}");
     }
@@ -187,7 +188,7 @@ fn a_trigger_a_little_early_or_late_finds_its_slot() {
 
 #[test]
 fn a_job_seen_for_the_first_time_runs_what_is_on_time_and_nothing_from_before() {
-    let first = |now: &str| State { since: utc(now), evaluated: None, known: &[] };
+    let first = |now: &str| PlanState { since: utc(now), evaluated: None, known: &[] };
     for (now, expected) in [("2026-11-05T07:00:20", vec!["07:00"]), ("2026-11-05T09:00:00", vec![])] {
         for catch_up in [0, 1, 3] {
             let plan = planned("0 7 * * *", &first(now), &terms(catch_up), now);
@@ -196,14 +197,14 @@ fn a_job_seen_for_the_first_time_runs_what_is_on_time_and_nothing_from_before() 
         }
     }
     // The slot that was on time then is no longer so, and no run claimed it. Had it been claimed, it would be tried again.
-    let seen = State { since: utc("2026-11-05T07:00:20"), evaluated: None, known: &[] };
+    let seen = PlanState { since: utc("2026-11-05T07:00:20"), evaluated: None, known: &[] };
     assert_eq!(runs(&planned("0 7 * * *", &seen, &terms(1), "2026-11-05T07:10")), [""; 0]);
     for known in [SlotState::Open, SlotState::Lost].map(|state| [(utc("2026-11-05T07:00"), state)]) {
-        let seen = State { known: &known, ..seen };
+        let seen = PlanState { known: &known, ..seen };
         assert_eq!(runs(&planned("0 7 * * *", &seen, &terms(1), "2026-11-05T07:10")), ["07:00"]);
     }
     // What is missed after it was first seen is caught up.
-    let state = State { since: utc("2026-11-04T09:00"), evaluated: None, known: &[] };
+    let state = PlanState { since: utc("2026-11-04T09:00"), evaluated: None, known: &[] };
     assert_eq!(runs(&planned("0 7 * * *", &state, &terms(3), "2026-11-05T09:00")), ["07:00"]);
 }
 
@@ -211,7 +212,7 @@ fn a_job_seen_for_the_first_time_runs_what_is_on_time_and_nothing_from_before() 
 fn nothing_from_before_a_resume_or_an_edit_runs() {
     // Paused or under another schedule until 09:30.
     let lost = [(utc("2026-11-05T08:00"), SlotState::Lost)];
-    let state = State { since: utc("2026-11-05T09:30"), evaluated: Some(utc("2026-11-05T05:00")), known: &lost };
+    let state = PlanState { since: utc("2026-11-05T09:30"), evaluated: Some(utc("2026-11-05T05:00")), known: &lost };
     let plan = planned("0 * * * *", &state, &terms(5), "2026-11-05T09:40");
     assert_eq!((runs(&plan), &plan.dropped), (vec![], &None));
     let plan = planned("0 * * * *", &state, &terms(5), "2026-11-05T11:30");
@@ -226,15 +227,15 @@ fn what_is_done_or_running_does_not_run_and_does_not_count() {
         (utc("2026-11-05T03:00"), SlotState::Done),
         (utc("2026-11-05T03:17"), SlotState::Done),
     ];
-    let state = State { since: utc("2026-01-01"), evaluated: Some(utc("2026-11-05T00:00")), known: &known };
-    let terms = Terms { within: Some(Duration::from_secs(86_400)), ..terms(2) };
+    let state = PlanState { since: utc("2026-01-01"), evaluated: Some(utc("2026-11-05T00:00")), known: &known };
+    let terms = CatchUpTerms { within: Some(Duration::from_secs(86_400)), ..terms(2) };
     let plan = planned("0 * * * *", &state, &terms, "2026-11-05T08:10");
     assert_eq!(runs(&plan), ["05:00", "07:00"]);
     assert_eq!(dropped(&plan), Some((3, "01:00".to_string(), "04:00".to_string())));
     // Nothing before the oldest of them is open any more.
     assert_eq!(plan.evaluated, Some(utc("2026-11-05T04:00")));
     // By default only the last two slots count, whether they were run or missed.
-    let plan = planned("0 * * * *", &state, &Terms { within: None, ..terms }, "2026-11-05T08:10");
+    let plan = planned("0 * * * *", &state, &CatchUpTerms { within: None, ..terms }, "2026-11-05T08:10");
     assert_eq!(runs(&plan), ["07:00"]);
     assert_eq!(dropped(&plan), Some((4, "01:00".to_string(), "05:00".to_string())));
 }
@@ -243,10 +244,10 @@ fn what_is_done_or_running_does_not_run_and_does_not_count() {
 fn a_slot_with_attempts_left_is_tried_again_within_the_bounds_of_catch_up() {
     let known: &[_] = &[(utc("2026-11-05T07:00"), SlotState::Open)];
     for evaluated in ["2026-11-05T06:00", "2026-11-05T07:00"] {
-        let state = State { since: utc("2026-01-01"), evaluated: Some(utc(evaluated)), known };
+        let state = PlanState { since: utc("2026-01-01"), evaluated: Some(utc(evaluated)), known };
         let plan = planned("0 * * * *", &state, &terms(1), "2026-11-05T07:10");
         assert_eq!(runs(&plan), ["07:00"], "{evaluated}");
-        assert_eq!(plan.why, Why::Again(utc("2026-11-05T07:00")));
+        assert_eq!(plan.why, PlanReason::Again(utc("2026-11-05T07:00")));
         // Late, and so never without catch-up.
         assert_eq!(runs(&planned("0 * * * *", &state, &terms(0), "2026-11-05T07:10")), [""; 0]);
         let plan = planned("0 * * * *", &state, &terms(1), "2026-11-05T08:00:10");
@@ -260,11 +261,11 @@ fn a_slot_with_attempts_left_is_tried_again_within_the_bounds_of_catch_up() {
 fn a_slot_whose_attempts_are_used_up_is_never_tried_again() {
     let known: &[_] = &[(utc("2026-11-05T07:00"), SlotState::Failed)];
     for evaluated in ["2026-11-05T06:00", "2026-11-05T07:00"] {
-        let state = State { since: utc("2026-01-01"), evaluated: Some(utc(evaluated)), known };
+        let state = PlanState { since: utc("2026-01-01"), evaluated: Some(utc(evaluated)), known };
         for now in ["2026-11-05T07:00:10", "2026-11-05T07:10"] {
             let plan = planned("0 * * * *", &state, &terms(3), now);
             assert_eq!((runs(&plan), plan.dropped), (vec![], None), "{evaluated} {now}");
-            assert_eq!(plan.why, Why::Failed(utc("2026-11-05T07:00")));
+            assert_eq!(plan.why, PlanReason::Failed(utc("2026-11-05T07:00")));
             assert!(plan.reason(&terms(3), &Zone::utc()).contains("attempts are used up"));
         }
         let plan = planned("0 * * * *", &state, &terms(3), "2026-11-05T08:00:10");
@@ -275,7 +276,7 @@ fn a_slot_whose_attempts_are_used_up_is_never_tried_again() {
 #[test]
 fn a_run_that_died_is_tried_again_within_the_bounds() {
     let known: &[_] = &[(utc("2026-11-05T07:00"), SlotState::Lost), (utc("2026-11-05T07:07"), SlotState::Lost)];
-    let state = State { since: utc("2026-01-01"), evaluated: Some(utc("2026-11-05T07:00")), known };
+    let state = PlanState { since: utc("2026-01-01"), evaluated: Some(utc("2026-11-05T07:00")), known };
     for (catch_up, now, expected) in [
         (1, "2026-11-05T07:30", vec!["07:00"]),
         (0, "2026-11-05T07:30", vec![]),
@@ -292,11 +293,11 @@ fn a_run_that_died_is_tried_again_within_the_bounds() {
 
 #[test]
 fn age_bounds_too() {
-    let terms = Terms { within: Some(Duration::from_secs(2 * 3600)), ..terms(10) };
+    let terms = CatchUpTerms { within: Some(Duration::from_secs(2 * 3600)), ..terms(10) };
     let plan = planned("0 * * * *", &state("2026-11-05T00:00", &[]), &terms, "2026-11-05T08:30");
     assert_eq!(runs(&plan), ["07:00", "08:00"]);
     assert_eq!(dropped(&plan), Some((6, "01:00".to_string(), "06:00".to_string())));
-    let collapse = Terms { mode: Mode::Collapse, ..terms };
+    let collapse = CatchUpTerms { mode: Mode::Collapse, ..terms };
     let plan = planned("0 * * * *", &state("2026-11-05T00:00", &[]), &collapse, "2026-11-05T08:30");
     assert_eq!(runs(&plan), ["08:00"]);
     assert_eq!(plan.run[0].covers.map(|gap| gap.count), Some(2));
@@ -306,8 +307,8 @@ fn age_bounds_too() {
 #[test]
 fn order_and_spacing_are_kept() {
     let spacing = Duration::from_secs(30);
-    let oldest = Terms { spacing, ..terms(3) };
-    let newest = Terms { order: Order::NewestFirst, ..oldest.clone() };
+    let oldest = CatchUpTerms { spacing, ..terms(3) };
+    let newest = CatchUpTerms { order: Order::NewestFirst, ..oldest.clone() };
     let state = state("2026-11-05T00:00", &[]);
     let plan = planned("0 * * * *", &state, &oldest, "2026-11-05T08:30");
     assert_eq!(runs(&plan), ["06:00", "07:00", "08:00"]);
@@ -315,9 +316,9 @@ fn order_and_spacing_are_kept() {
     let plan = planned("0 * * * *", &state, &newest, "2026-11-05T08:30");
     assert_eq!(runs(&plan), ["08:00", "07:00", "06:00"]);
     assert_eq!(plan.evaluated, Some(utc("2026-11-05T05:00")));
-    assert!(Terms { catch_up: 25, ..newest }.check().unwrap_err().to_string().contains("more than 24"));
-    assert!(Terms { catch_up: 1001, ..oldest.clone() }.check().unwrap_err().to_string().contains("collapse"));
-    assert_eq!(Terms { catch_up: 1000, ..oldest }.check(), Ok(()));
+    assert!(CatchUpTerms { catch_up: 25, ..newest }.check().unwrap_err().to_string().contains("more than 24"));
+    assert!(CatchUpTerms { catch_up: 1001, ..oldest.clone() }.check().unwrap_err().to_string().contains("collapse"));
+    assert_eq!(CatchUpTerms { catch_up: 1000, ..oldest }.check(), Ok(()));
 }
 
 #[test]
@@ -326,20 +327,20 @@ fn a_clock_that_was_wrong_does_not_stop_a_job_for_ever() {
     for (since, evaluated) in
         [("2026-01-01", Some("2030-01-01")), ("2030-01-01", None), ("2030-01-01", Some("2030-02-01"))]
     {
-        let state = State { since: utc(since), evaluated: evaluated.map(utc), known: &[] };
+        let state = PlanState { since: utc(since), evaluated: evaluated.map(utc), known: &[] };
         let plan = planned("0 * * * *", &state, &terms(3), now);
         assert_eq!(runs(&plan), ["08:00"]);
         assert!(matches!(plan.ahead, Some((_, Trust::Wrong))));
         assert!(plan.reason(&terms(3), &Zone::utc()).contains("in the future"));
         // What it says to write down makes the next plan an ordinary one.
         let known = [(utc("2026-11-05T08:00"), SlotState::Done)];
-        let state = State { since: plan.since, evaluated: plan.evaluated, known: &known };
+        let state = PlanState { since: plan.since, evaluated: plan.evaluated, known: &known };
         let next = planned("0 * * * *", &state, &terms(3), "2026-11-05T10:00:10");
         assert_eq!((runs(&next), next.ahead), (vec!["09:00".to_string(), "10:00".to_string()], None));
     }
     // Two clocks that differ by minutes are no reason to run anything twice.
     let near = utc(now) + AHEAD_MAX / 2;
-    let state = State { since: utc("2026-01-01"), evaluated: Some(near), known: &[] };
+    let state = PlanState { since: utc("2026-01-01"), evaluated: Some(near), known: &[] };
     let plan = planned("* * * * *", &state, &terms(3), now);
     assert_eq!((runs(&plan), plan.evaluated, plan.ahead), (vec![], Some(near), Some((near, Trust::Ahead))));
     assert!(plan.next.unwrap() > near);
@@ -347,12 +348,12 @@ fn a_clock_that_was_wrong_does_not_stop_a_job_for_ever() {
 }
 
 /// Carries plans out one run at a time, as the shell does, and counts how often each slot ran.
-fn carry_out(terms: &Terms, mut plan_of: impl FnMut(&State<'_>) -> Plan) -> (Vec<Wall>, u64) {
+fn carry_out(terms: &CatchUpTerms, mut plan_of: impl FnMut(&PlanState<'_>) -> Plan) -> (Vec<Wall>, u64) {
     let (mut since, mut evaluated) = (utc("2026-01-01"), Some(utc("2026-11-05T00:00")));
     let mut known: Vec<(Wall, SlotState)> = Vec::new();
     let (mut ran, mut missed) = (Vec::new(), 0);
     for _ in 0..40 {
-        let plan = plan_of(&State { since, evaluated, known: &known });
+        let plan = plan_of(&PlanState { since, evaluated, known: &known });
         missed += plan.dropped.map_or(0, |gap| gap.count);
         (since, evaluated) = (plan.since, plan.evaluated);
         let Some(due) = plan.run.first() else { break };
@@ -374,7 +375,7 @@ fn carried_out_one_by_one_every_slot_runs_or_is_missed_once() {
         for (catch_up, mode) in
             [(0, Mode::Each), (1, Mode::Each), (3, Mode::Each), (5, Mode::Each), (1, Mode::Collapse)]
         {
-            let terms = Terms { mode, order, ..terms(catch_up) };
+            let terms = CatchUpTerms { mode, order, ..terms(catch_up) };
             let schedule = schedule("0 * * * *");
             let (ran, missed) =
                 carry_out(&terms, |state| plan::<Honest>(&schedule, state, &terms, utc("2026-11-05T08:30")));

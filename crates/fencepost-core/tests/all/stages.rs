@@ -2,9 +2,9 @@
 
 use crate::common::*;
 use fencepost_core::artifact::{Artifact, Fingerprint};
-use fencepost_core::contract::{Lack, Produced, Recorded, Seen, Word};
+use fencepost_core::contract::{Lack, Produced, Recorded, SeenArtifact, Word};
 use fencepost_core::ledger::{Barred, Consumed, Status};
-use fencepost_core::run::{Event, Exit, Finish, Input, Kept, Output, Passage, Stages, Terms, Why};
+use fencepost_core::run::{Event, Exit, Finish, Input, Kept, Output, Passage, Stages, StopCause, Terms};
 use fencepost_core::said::Said;
 
 const ALL: Stages = Stages { prepare: true, inspect: true, survey: true };
@@ -23,7 +23,7 @@ fn barred() -> Vec<Barred> {
 fn written() -> Vec<Produced> {
     let artifact =
         Artifact { path: "out".to_string(), size: 3, sha256: Fingerprint([7; 32]), unknown: Default::default() };
-    vec![Produced { declared: "out".to_string(), files: vec![Seen { artifact, touched: true }], lack: None }]
+    vec![Produced { declared: "out".to_string(), files: vec![SeenArtifact { artifact, touched: true }], lack: None }]
 }
 
 fn end_tree(bench: &mut Bench, code: i32) {
@@ -90,7 +90,7 @@ fn a_look_without_an_end_is_given_up_at_the_deadline() {
         bench.at = TTL_MS - 1;
         bench.call = None;
         bench.step(Input::Tick);
-        assert!(bench.put_out(&Output::Tell(Event::Stopping(Why::Deadline))), "survey {survey}: {:?}", bench.out);
+        assert!(bench.put_out(&Output::Tell(Event::Stopping(StopCause::Deadline))), "survey {survey}: {:?}", bench.out);
         assert!(!bench.run.is_running());
     }
 }
@@ -122,7 +122,7 @@ fn a_look_is_ended_by_a_signal_and_by_a_take_over() {
     bench.at = TTL_MS / 3;
     bench.step(Input::Tick);
     bench.settle();
-    assert!(matches!(bench.finish(), Finish::Stopped { why: Why::Taken { .. }, .. }));
+    assert!(matches!(bench.finish(), Finish::Stopped { why: StopCause::Taken { .. }, .. }));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::common::*;
 use fencepost_core::ledger::{EndedBy, Outcome, Status};
 use fencepost_core::register::Fate;
-use fencepost_core::run::{Exit, Finish, Input, Kept, Output, Passage, Stages, Terms, Why};
+use fencepost_core::run::{Exit, Finish, Input, Kept, Output, Passage, Stages, StopCause, Terms};
 
 fn last(bench: &Bench) -> Outcome {
     bench.store.record().ledger.last().expect("an outcome").clone()
@@ -49,7 +49,7 @@ fn a_stale_order_under_a_lease_that_passed_on_is_lost() {
     bench.store.put(&held(9, 3));
     bench.settle();
     let finish = bench.finish();
-    assert!(matches!(&finish, Finish::Stopped { why: Why::Taken { .. }, started: false, .. }), "{finish:?}");
+    assert!(matches!(&finish, Finish::Stopped { why: StopCause::Taken { .. }, started: false, .. }), "{finish:?}");
 }
 
 #[test]
@@ -61,7 +61,8 @@ fn a_stale_order_whose_lease_cannot_be_confirmed_is_lost_after_the_grace() {
     bench.settle();
     let finish = bench.finish();
     let recorded = Kept::Recorded;
-    let expected = Finish::Stopped { why: Why::WokeLate, started: false, exit: None, recorded, escaped: Vec::new() };
+    let expected =
+        Finish::Stopped { why: StopCause::WokeLate, started: false, exit: None, recorded, escaped: Vec::new() };
     assert_eq!(finish, expected);
     let outcome = last(&bench);
     assert_eq!((outcome.status, outcome.unstarted, outcome.exit_code), (Status::Lost, true, None));
@@ -79,7 +80,10 @@ fn a_keeper_that_dies_before_the_start_releases_what_was_claimed() {
         assert!(!bench.out.iter().any(|output| matches!(output, Output::Spawn { .. })));
         let finish = bench.finish();
         assert!(
-            matches!(&finish, Finish::Stopped { why: Why::KeeperDied, started: false, recorded: Kept::Recorded, .. }),
+            matches!(
+                &finish,
+                Finish::Stopped { why: StopCause::KeeperDied, started: false, recorded: Kept::Recorded, .. }
+            ),
             "{finish:?}"
         );
         assert_eq!(bench.store.record().lease, None);
@@ -95,7 +99,10 @@ fn a_keeper_that_dies_while_the_lease_is_waited_for_ends_the_wait() {
     bench.settle();
     bench.step(Input::KeeperDied { escaped: Vec::new() });
     let finish = bench.finish();
-    assert!(matches!(finish, Finish::Stopped { why: Why::KeeperDied, started: false, recorded: Kept::NoLease, .. }));
+    assert!(matches!(
+        finish,
+        Finish::Stopped { why: StopCause::KeeperDied, started: false, recorded: Kept::NoLease, .. }
+    ));
 }
 
 #[test]

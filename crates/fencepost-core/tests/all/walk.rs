@@ -3,7 +3,7 @@
 use crate::common::*;
 use fencepost_core::lease::{Facts, Intent};
 use fencepost_core::ledger::Status;
-use fencepost_core::run::{Exit, Finish, Input, Kept, NotSpawned, Output, Overlap, Terms, Why};
+use fencepost_core::run::{Exit, Finish, Input, Kept, NotSpawned, Output, Overlap, StopCause, Terms};
 use fencepost_core::transition::Call;
 
 const WALKS: u64 = 20_000;
@@ -143,7 +143,7 @@ impl Walk {
             _ => Intent::Claim(claim(self.others)),
         };
         if let Ok(decision) = decide_with(&intent, Some(&record), at, Some(&reference(at)), &facts)
-            && decision != fencepost_core::lease::Decision::AlreadyDone
+            && decision != fencepost_core::lease::Ruling::AlreadyDone
         {
             self.bench.store.put(&written(Ok(decision)));
         }
@@ -222,7 +222,7 @@ impl Walk {
             Finish::Stopped { why, recorded: Kept::Recorded, escaped, .. } => {
                 assert!(ended.is_some(), "walk {number}: {why:?}");
                 assert!(!is_ours || !escaped.is_empty(), "walk {number}: not released");
-                assert!(!matches!(why, Why::Taken { .. }) || !is_ours, "walk {number}: not taken");
+                assert!(!matches!(why, StopCause::Taken { .. }) || !is_ours, "walk {number}: not taken");
             }
             Finish::NotSpawned(_) | Finish::Held { .. } | Finish::Interrupted(_) => {}
             Finish::Stopped { .. } | Finish::Unrecorded { .. } | Finish::WithoutLease { .. } => {}

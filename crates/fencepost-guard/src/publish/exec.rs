@@ -11,14 +11,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::time::Duration;
 
-use fencepost_core::fence::{Fence, Level, Verdict};
+use fencepost_core::fence::{Fence, FenceVerdict, Level};
 use fencepost_core::history::Aside;
 use fencepost_core::lease::{Claim, Context, Honest, NoTurn, Refusal, Rules};
 use fencepost_core::ledger::Trigger;
 use fencepost_core::name::{Job, RESOURCE_BYTES_MAX};
 use fencepost_core::record::{Holder, Record};
 use fencepost_core::register::{Fate, StoreError};
-use fencepost_core::run::{Event, Finish, Overlap, Run, Stages, Terms, Why};
+use fencepost_core::run::{Event, Finish, Overlap, Run, Stages, StopCause, Terms};
 use fencepost_core::slot::Choice;
 use fencepost_core::time::Reference;
 use fencepost_core::token::{Nonce, RunId};
@@ -127,7 +127,7 @@ pub fn dry_run(request: &WriteRequest, desk: &FencedHost<'_>, task: &FencedComma
         chosen => chosen.err(),
     };
     let seen = record.as_ref().and_then(|record| record.fence.as_ref());
-    let (Verdict::Accept(fence) | Verdict::AlreadyApplied(fence)) =
+    let (FenceVerdict::Accept(fence) | FenceVerdict::AlreadyApplied(fence)) =
         Honest::judge(seen, &request.write(task.digest(), false))
             .map_err(|refused| PublishError::Refused { refused, level: Level::Gated })?;
     match refusal {
@@ -283,14 +283,14 @@ fn no_turn_at(task: &FencedCommand, no_turn: NoTurn) -> Result<Ran, PublishError
     }
 }
 
-fn stopped(task: &FencedCommand, why: &Why, started: bool) -> PublishError {
+fn stopped(task: &FencedCommand, why: &StopCause, started: bool) -> PublishError {
     let resource = &task.resource;
     let why = match why {
-        Why::Deadline => "its turn could not be renewed in time".to_string(),
-        Why::Taken { .. } => "its turn had passed to another".to_string(),
-        Why::WokeLate => "it woke past the end of its turn and could not confirm it".to_string(),
-        Why::KeeperDied => "its keeper process died".to_string(),
-        Why::Timeout | Why::Replaced(_) => why.note(),
+        StopCause::Deadline => "its turn could not be renewed in time".to_string(),
+        StopCause::Taken { .. } => "its turn had passed to another".to_string(),
+        StopCause::WokeLate => "it woke past the end of its turn and could not confirm it".to_string(),
+        StopCause::KeeperDied => "its keeper process died".to_string(),
+        StopCause::Timeout | StopCause::Replaced(_) => why.note(),
     };
     PublishError::Failed(if started {
         format!(

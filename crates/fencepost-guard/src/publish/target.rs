@@ -1,6 +1,6 @@
 //! One fenced write, for every target: read what is remembered, judge, write, and issue the receipt.
 
-use fencepost_core::fence::{Fence, Level, Strict, Verdict, judge};
+use fencepost_core::fence::{Fence, FenceVerdict, Level, StrictFence, judge};
 use fencepost_core::format::Unreadable;
 
 use super::{PublishError, Receipt, WriteRequest};
@@ -112,13 +112,13 @@ fn decide<T: WriteTarget>(request: &WriteRequest, target: &mut T) -> Result<(Fen
             Remembered::Unusable { may_be_adopted: true, .. } if request.adopt => None,
             Remembered::Unusable { error, .. } => return Err(error),
         };
-        let fence = match judge::<Strict>(seen.as_ref(), &request.write(target.digest(), T::REPLACES)) {
+        let fence = match judge::<StrictFence>(seen.as_ref(), &request.write(target.digest(), T::REPLACES)) {
             Err(refused) => return Err(PublishError::Refused { refused, level: target.level() }),
-            Ok(Verdict::AlreadyApplied(fence)) if request.dry_run || target.has_arrived(&fence)? => {
+            Ok(FenceVerdict::AlreadyApplied(fence)) if request.dry_run || target.has_arrived(&fence)? => {
                 return Ok((fence, true));
             }
-            Ok(Verdict::Accept(fence)) if request.dry_run => return Ok((fence, false)),
-            Ok(Verdict::Accept(fence) | Verdict::AlreadyApplied(fence)) => fence,
+            Ok(FenceVerdict::Accept(fence)) if request.dry_run => return Ok((fence, false)),
+            Ok(FenceVerdict::Accept(fence) | FenceVerdict::AlreadyApplied(fence)) => fence,
         };
         match target.write(fence)? {
             Written::Done(fence) => return Ok((fence, false)),

@@ -1,7 +1,7 @@
 //! The known bugs of the barrier: each replaces one rule by what looks right and is not.
 
 use fencepost_core::artifact::Artifact;
-use fencepost_core::barrier::{Asker, BarrierRules, Calendar, Decision, Here, OnEmpty, Strict};
+use fencepost_core::barrier::{Asker, BarrierRules, Calendar, Decision, Here, OnEmpty, StrictBarrier};
 use fencepost_core::ledger::{Covered, Outcome, Status};
 use fencepost_core::time::Wall;
 
@@ -58,7 +58,7 @@ bug!(MissedBeatsOwn {
 
 bug!(RangesOnlyExact {
     fn newest_covered(range: Covered, from: Wall, before: Wall, calendar: Calendar<'_>) -> Option<Wall> {
-        (before.0 - from.0 == 1).then(|| Strict::newest_covered(range, from, before, calendar))?
+        (before.0 - from.0 == 1).then(|| StrictBarrier::newest_covered(range, from, before, calendar))?
     }
 });
 

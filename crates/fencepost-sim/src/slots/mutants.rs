@@ -2,7 +2,7 @@
 
 use fencepost_core::lease::{Honest, Rules};
 use fencepost_core::ledger::Outcome;
-use fencepost_core::plan::{Order, PlanRules, Terms};
+use fencepost_core::plan::{CatchUpTerms, Order, PlanRules};
 use fencepost_core::time::Wall;
 
 use super::invariants::SlotViolation::{self, *};
@@ -17,7 +17,7 @@ pub type SlotMutant = model::Mutant<SlotWorld>;
 struct ZeroIsAll;
 
 impl PlanRules for ZeroIsAll {
-    fn most(terms: &Terms) -> usize {
+    fn most(terms: &CatchUpTerms) -> usize {
         if terms.catch_up == 0 { usize::MAX } else { terms.catch_up as usize }
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::process::Command;
 
-use fencepost_core::barrier::{Asker, Decision, Need, OnEmpty, Verdict};
+use fencepost_core::barrier::{Asker, Decision, Need, OnEmpty, UpstreamVerdict};
 use fencepost_core::run::{Exit, Passage};
 use fencepost_core::said::{Gated, Said};
 use fencepost_core::zone::Zone;
@@ -56,7 +56,7 @@ pub fn run(global: &Global, options: &GateOptions) -> Result<Code, Failure> {
         Err(Failure::Usage(message)) => return Err(Failure::Usage(message)),
         // An unreadable ledger is a halt, never "no record".
         Err(failure) => Inspection {
-            verdicts: needs.iter().map(|need| Verdict::unreadable(need, failure.message())).collect(),
+            verdicts: needs.iter().map(|need| UpstreamVerdict::unreadable(need, failure.message())).collect(),
             inputs: Vec::new(),
         },
     };

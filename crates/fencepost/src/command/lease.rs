@@ -156,7 +156,7 @@ impl<'a> LeaseDesk<'a> {
 
     fn force_release(&self) -> Result<Code, Failure> {
         match self.take_away(Intent::ForceRelease)? {
-            Err(TransactError::Refused(Refusal::NobodyHolds)) => {
+            Err(TransactError::Refused(Refusal::NotHeld)) => {
                 Voice::of(self.global).tell(&format!("{} is not held.", self.job));
                 self.show()
             }

@@ -56,7 +56,7 @@ fn refuse_unknown(place: &Place, job: &Job) -> Result<(), Failure> {
 fn change(place: &Place, job: &Job, intent: Intent) -> Result<bool, Failure> {
     match transact(place.open()?.as_ref(), &place.local(), job, intent, super::mint_run()) {
         Ok(_) => Ok(true),
-        Err(TransactError::Refused(Refusal::NobodyHolds)) => Ok(false),
+        Err(TransactError::Refused(Refusal::NotHeld)) => Ok(false),
         Err(TransactError::Refused(refusal)) => Err(Failure::Other(format!("{job}: {refusal}"))),
         Err(TransactError::Store(error)) => Err(Failure::Store(error)),
     }

@@ -2,7 +2,9 @@
 
 use fencepost_core::lease::Facts;
 use fencepost_core::register::StoreError;
-use fencepost_core::run::{Event, Exit, Finish, Grant, Input, NotSpawned, Output, Overlap, Run, Stages, Terms, Why};
+use fencepost_core::run::{
+    Event, Exit, Finish, Grant, Input, NotSpawned, Output, Overlap, Run, Stages, StopCause, Terms,
+};
 use fencepost_core::transition::Call;
 
 use super::*;
@@ -199,7 +201,7 @@ pub fn last_status(bench: &Bench) -> Status {
     bench.store.record().ledger.last().expect("an outcome").status
 }
 
-pub fn stopped(finish: Finish) -> (Why, bool) {
+pub fn stopped(finish: Finish) -> (StopCause, bool) {
     match finish {
         Finish::Stopped { why, recorded, .. } => (why, recorded.is_recorded()),
         other => panic!("not stopped: {other:?}"),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fencepost_core::history::Aside;
-use fencepost_core::lease::{Claim, Context, Decision, Facts, Honest, Intent, Me, Now, Refusal};
+use fencepost_core::lease::{Claim, Context, Facts, Honest, Intent, Me, Now, Refusal, Ruling};
 use fencepost_core::ledger::{EndedBy, Ending, Status, Trigger};
 use fencepost_core::name::{Job, Key, Name};
 use fencepost_core::record::{FORMAT, Holder, Identity, Lease, Process, Processes, Record, StopAsked, Until, encode};
@@ -188,7 +188,7 @@ pub fn ask_to_stop(by: u128) -> Intent {
 }
 
 /// Decides with the store's clock at the same moment and nothing else known.
-pub fn decide(intent: &Intent, record: Option<&Record>, at_ms: u64) -> Result<Decision, Refusal> {
+pub fn decide(intent: &Intent, record: Option<&Record>, at_ms: u64) -> Result<Ruling, Refusal> {
     decide_with(intent, record, at_ms, Some(&reference(at_ms)), &Facts::default())
 }
 
@@ -198,7 +198,7 @@ pub fn decide_with(
     at_ms: u64,
     reference: Option<&Reference>,
     facts: &Facts,
-) -> Result<Decision, Refusal> {
+) -> Result<Ruling, Refusal> {
     let nonce = Nonce { by: id(7), write: 3 };
     let context = Context {
         job: &job(),
@@ -213,9 +213,9 @@ pub fn decide_with(
 }
 
 /// The record that a decision writes.
-pub fn written(decision: Result<Decision, Refusal>) -> Record {
+pub fn written(decision: Result<Ruling, Refusal>) -> Record {
     match decision {
-        Ok(Decision::Write { record, .. }) => *record,
+        Ok(Ruling::Write { record, .. }) => *record,
         other => panic!("nothing was written: {other:?}"),
     }
 }

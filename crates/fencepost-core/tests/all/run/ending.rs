@@ -33,7 +33,7 @@ fn a_frozen_tree_whose_lease_was_taken_is_killed() {
     assert!(!bench.out.iter().any(|output| matches!(output, Output::Thaw(_))));
     bench.wake();
     bench.end_child(Exit::Signal(9));
-    assert!(matches!(stopped(bench.finish()), (Why::Taken { .. }, true)));
+    assert!(matches!(stopped(bench.finish()), (StopCause::Taken { .. }, true)));
 }
 
 #[test]
@@ -41,10 +41,10 @@ fn a_frozen_tree_is_killed_when_the_store_is_silent_for_the_grace() {
     let mut bench = frozen();
     assert_eq!(bench.run.wake_at(), Some(boot(2 * TTL_MS + GRACE_MS)));
     bench.wake();
-    assert_eq!(bench.take(), [Output::Tell(Event::Stopping(Why::WokeLate)), Output::Kill]);
+    assert_eq!(bench.take(), [Output::Tell(Event::Stopping(StopCause::WokeLate)), Output::Kill]);
     bench.end_child(Exit::Signal(9));
     bench.settle();
-    assert_eq!(stopped(bench.finish()), (Why::WokeLate, true));
+    assert_eq!(stopped(bench.finish()), (StopCause::WokeLate, true));
     assert_eq!(last_status(&bench), Status::Lost);
 }
 
@@ -148,7 +148,7 @@ fn a_completion_past_the_deadline_is_tried_for_five_seconds() {
     bench.end_child(Exit::Signal(9));
     bench.wake();
     assert_eq!(bench.at, 20_000 + TTL_MS + 5_000);
-    assert_eq!(stopped(bench.finish()), (Why::Deadline, false));
+    assert_eq!(stopped(bench.finish()), (StopCause::Deadline, false));
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_child_that_ends_after_its_lease_was_taken_over_has_not_ended_well() {
     bench.store = next.store;
     bench.end_child(Exit::Code(0));
     bench.settle();
-    assert!(matches!(stopped(bench.finish()), (Why::Taken { .. }, true)));
+    assert!(matches!(stopped(bench.finish()), (StopCause::Taken { .. }, true)));
     assert_eq!((last_status(&bench), lease(&bench.store.record()).run), (Status::Lost, id(3)));
 }
 
@@ -201,7 +201,7 @@ fn a_keeper_that_dies_while_the_child_runs_is_an_error() {
     let mut bench = Bench::running(terms(2));
     bench.step(Input::KeeperDied { escaped: Vec::new() });
     bench.settle();
-    assert_eq!(stopped(bench.finish()), (Why::KeeperDied, true));
+    assert_eq!(stopped(bench.finish()), (StopCause::KeeperDied, true));
     let record = bench.store.record();
     assert_eq!((record.lease, record.ledger.last().unwrap().status), (None, Status::Error));
 }
@@ -211,7 +211,7 @@ fn a_keeper_that_dies_and_leaves_something_keeps_the_lease() {
     let mut bench = Bench::running(terms(2));
     bench.step(Input::KeeperDied { escaped: vec!["sleep (9)".to_string()] });
     bench.settle();
-    assert_eq!(stopped(bench.finish()), (Why::KeeperDied, true));
+    assert_eq!(stopped(bench.finish()), (StopCause::KeeperDied, true));
     assert!(bench.store.record().lease.is_some());
 }
 
@@ -221,7 +221,7 @@ fn a_keeper_that_dies_while_a_renewal_is_out_waits_for_its_answer() {
     bench.wake();
     bench.step(Input::KeeperDied { escaped: Vec::new() });
     bench.settle();
-    assert_eq!(stopped(bench.finish()), (Why::KeeperDied, true));
+    assert_eq!(stopped(bench.finish()), (StopCause::KeeperDied, true));
     assert_eq!(bench.store.record().lease, None);
 }
 

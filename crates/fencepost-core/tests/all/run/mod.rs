@@ -10,7 +10,7 @@ use fencepost_core::ledger::{EndedBy, RING_OUTCOMES_KEPT, RING_OUTCOMES_MAX, Sta
 use fencepost_core::name::Key;
 use fencepost_core::record::StopAsked;
 use fencepost_core::register::Fate;
-use fencepost_core::run::{Event, Exit, Finish, Input, Kept, Output, Terms, TookOver, Why};
+use fencepost_core::run::{Event, Exit, Finish, Input, Kept, Output, StopCause, Terms, TookOver};
 use fencepost_core::said::{Published, Said};
 use fencepost_core::slot::Choice;
 use fencepost_core::token::Token;
@@ -183,7 +183,7 @@ fn a_lease_that_is_only_held_is_given_up_at_its_deadline_without_the_store() {
         let calls = bench.store.calls.len();
         bench.step(Input::DeadlineReached);
         bench.end_child(Exit::Code(0));
-        assert_eq!(stopped(bench.finish()), (Why::Deadline, false));
+        assert_eq!(stopped(bench.finish()), (StopCause::Deadline, false));
         assert_eq!(bench.store.calls.len(), calls);
     }
 }
@@ -265,7 +265,7 @@ fn a_lease_that_is_anothers_ends_the_tree_at_once() {
     bench.store.put(&held(Token::MAX.number(), 3));
     bench.settle();
     let record = Some(Box::new(bench.store.record()));
-    let why = Why::Taken { record };
+    let why = StopCause::Taken { record };
     assert_eq!(bench.take(), [Output::Tell(Event::Stopping(why.clone())), Output::Kill]);
     assert_eq!(bench.run.wake_at(), None, "nothing is left to renew");
     bench.end_child(Exit::Signal(9));
@@ -283,7 +283,7 @@ fn a_holder_that_was_asked_stops_and_hands_over() {
     assert!(bench.put_out(&Output::Stop));
     bench.end_child(Exit::Signal(15));
     bench.settle();
-    assert_eq!(stopped(bench.finish()), (Why::Replaced(asked), true));
+    assert_eq!(stopped(bench.finish()), (StopCause::Replaced(asked), true));
     let record = bench.store.record();
     assert_eq!((record.lease, record.ledger.last().unwrap().status), (None, Status::Lost));
 }
@@ -299,7 +299,7 @@ fn a_lease_that_is_anothers_is_let_go_even_while_the_child_is_being_stopped() {
     assert!(bench.put_out(&Output::Kill));
     assert_eq!(bench.run.wake_at(), None);
     bench.end_child(Exit::Signal(9));
-    assert!(matches!(stopped(bench.finish()), (Why::Taken { .. }, true)));
+    assert!(matches!(stopped(bench.finish()), (StopCause::Taken { .. }, true)));
 }
 
 #[test]
@@ -322,10 +322,10 @@ fn a_timeout_stops_the_child() {
     let mut bench = Bench::running(Terms { timeout: Some(ms(5_000)), ..terms(2) });
     assert_eq!(bench.run.wake_at(), Some(boot(5_000)));
     bench.wake();
-    assert_eq!(bench.take(), [Output::Tell(Event::Stopping(Why::Timeout)), Output::Stop]);
+    assert_eq!(bench.take(), [Output::Tell(Event::Stopping(StopCause::Timeout)), Output::Stop]);
     bench.end_child(Exit::Signal(15));
     bench.settle();
-    assert_eq!(stopped(bench.finish()), (Why::Timeout, true));
+    assert_eq!(stopped(bench.finish()), (StopCause::Timeout, true));
     let outcome = bench.store.record().ledger.last().cloned().unwrap();
     assert_eq!((outcome.status, outcome.ended_by), (Status::Timeout, EndedBy::Fencepost));
 }
@@ -336,10 +336,10 @@ fn a_deadline_that_was_reached_is_lost_and_released() {
     bench.wake();
     bench.wait(BELIEF_MS - GRACE_MS - 20_000);
     bench.step(Input::DeadlineReached);
-    assert_eq!(bench.take(), [Output::Tell(Event::Stopping(Why::Deadline))], "the keeper does it");
+    assert_eq!(bench.take(), [Output::Tell(Event::Stopping(StopCause::Deadline))], "the keeper does it");
     bench.end_child(Exit::Signal(15));
     assert!(is_swap(&bench), "the renewal is still out");
     bench.settle();
-    assert_eq!(stopped(bench.finish()), (Why::Deadline, true));
+    assert_eq!(stopped(bench.finish()), (StopCause::Deadline, true));
     assert_eq!((last_status(&bench), bench.store.record().lease), (Status::Lost, None));
 }

@@ -25,12 +25,12 @@ const HOUR: u64 = 60 * MINUTE;
 pub fn hourly() -> Scheduled {
     let zone = Zone::utc();
     let schedule = Schedule::parse(&format!("every 1h from {}", zone.show(wall(0))), &zone).unwrap();
-    Scheduled { schedule, terms: plan::Terms::default(), asked: Asked::Due, on_lost: OnLost::Rerun, retries: 0 }
+    Scheduled { schedule, terms: plan::CatchUpTerms::default(), asked: Asked::Due, on_lost: OnLost::Rerun, retries: 0 }
 }
 
 pub fn catching_up(catch_up: u32) -> Scheduled {
     let due = hourly();
-    Scheduled { terms: plan::Terms { catch_up, ..due.terms.clone() }, ..due }
+    Scheduled { terms: plan::CatchUpTerms { catch_up, ..due.terms.clone() }, ..due }
 }
 
 pub fn asking(asked: Asked) -> Scheduled {
@@ -441,7 +441,7 @@ fn a_run_now_satisfies_the_next_slot_if_the_current_one_is_done_and_no_further_o
 fn a_run_now_takes_the_newest_slot_in_any_order_that_the_others_are_caught_up() {
     for order in [Order::OldestFirst, Order::NewestFirst] {
         let mut story = Story::known();
-        let terms = plan::Terms { order, ..catching_up(3).terms };
+        let terms = plan::CatchUpTerms { order, ..catching_up(3).terms };
         let now = Scheduled { terms: terms.clone(), ..asking(Asked::Now) };
         assert_eq!(story.ok(at(3, 20), due(now)).slot(), Some(slot(3)), "{order:?}");
         let rest = |story: &mut Story, minute| {

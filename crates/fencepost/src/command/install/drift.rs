@@ -1,9 +1,9 @@
 //! Compares the installed triggers and the actual runs with the configuration.
 
 use fencepost_core::overdue::overdue;
-use fencepost_core::plan::{Mode, Terms};
+use fencepost_core::plan::{CatchUpTerms, Mode};
 use fencepost_core::schedule::Schedule;
-use fencepost_core::slot::Standing;
+use fencepost_core::slot::LeaseState;
 use fencepost_core::time::Wall;
 use fencepost_guard::transact::look;
 use fencepost_view::answer::InstalledDifference;
@@ -77,7 +77,7 @@ pub fn drift(global: &Global, now: Wall) -> Result<Vec<InstalledDifference>, Fai
             continue;
         }
         let keys = config.jobs.iter().find(|(known, _)| known.as_str() == name).map(|(_, keys)| keys);
-        let terms = keys.map_or_else(Terms::default, calendar::unchecked_terms);
+        let terms = keys.map_or_else(CatchUpTerms::default, calendar::unchecked_terms);
         if !mine.iter().any(|trigger| trigger.serves(schedule, &terms, now)) {
             let places: Vec<&str> = mine.iter().map(|trigger| trigger.place.as_str()).collect();
             let text = schedule.text();
@@ -141,7 +141,7 @@ fn idle(
     let is_over = |record| place.ask(store.as_ref(), |view| view.is_over(record, clock.as_ref()));
     let is_over = record.as_ref().is_some_and(is_over);
     let is_paused = record.as_ref().is_some_and(|record| record.paused.is_some());
-    let standing = if is_over { Standing::Over } else { Standing::Stands };
+    let standing = if is_over { LeaseState::Over } else { LeaseState::Stands };
     let floor = crate::command::overdue::written_at(config).unwrap_or(now);
     let gap = overdue(schedule, record.as_ref(), standing, floor, now).filter(|gap| gap.count > 2 && !is_paused);
     let last = record.as_ref().and_then(|record| record.ledger.last()).map_or_else(
@@ -160,7 +160,7 @@ fn idle(
 
 impl InstalledTrigger {
     /// Whether the trigger fires for every slot, in time.
-    fn serves(&self, schedule: &Schedule, terms: &Terms, now: Wall) -> bool {
+    fn serves(&self, schedule: &Schedule, terms: &CatchUpTerms, now: Wall) -> bool {
         match &self.when {
             TriggerTime::Always => true,
             TriggerTime::Cron(_) if is_finer_than_cron(schedule, terms, now) => false,
@@ -189,7 +189,7 @@ impl InstalledTrigger {
 }
 
 /// Whether more slots pass in the minute between two cron triggers than one of them runs.
-fn is_finer_than_cron(schedule: &Schedule, terms: &Terms, now: Wall) -> bool {
+fn is_finer_than_cron(schedule: &Schedule, terms: &CatchUpTerms, now: Wall) -> bool {
     let minute = Wall(now.0 - now.0.rem_euclid(60_000));
     let slots = schedule.count(minute, Wall(minute.0 + 60_000));
     terms.mode == Mode::Each && slots > u64::from(terms.catch_up.max(1))

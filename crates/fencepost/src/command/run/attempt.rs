@@ -11,7 +11,7 @@ use fencepost_core::ledger::{Status, Trigger};
 use fencepost_core::name::Job;
 use fencepost_core::record::Holder;
 use fencepost_core::run::Run;
-use fencepost_core::slot::{Choice, Standing};
+use fencepost_core::slot::{Choice, LeaseState};
 use fencepost_core::token::RunId;
 use fencepost_guard::child::{ChildPlan, GuardedChild};
 use fencepost_guard::drive::{Note, drive};
@@ -281,5 +281,5 @@ fn look_after(store: &dyn Store, job: &Job, voice: Voice, aloud: bool) {
 fn would_run(store: &dyn Store, job: &Job, choice: &Choice) -> Option<bool> {
     let (record, clock) = look(store, job).ok()?;
     let now = clock.map_or_else(|| clock::now().wall, |clock| clock.wall);
-    Some(choice.choose::<Honest>(record.as_ref(), Standing::Stands, now).is_ok())
+    Some(choice.choose::<Honest>(record.as_ref(), LeaseState::Stands, now).is_ok())
 }

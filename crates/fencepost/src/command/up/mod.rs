@@ -13,7 +13,7 @@ use std::io;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use fencepost_core::agenda::{Agenda, End, Input, Look, Output, STEP_WITHIN, StartId, Told};
+use fencepost_core::agenda::{Agenda, AgendaAction, AgendaInput, End, Look, STEP_WITHIN, StartId, Told};
 use fencepost_core::name::Name;
 use fencepost_core::time::{Boot, Wall, millis};
 use fencepost_guard::clock;
@@ -112,7 +112,7 @@ struct Stop {
 impl Up<'_> {
     fn go_on(&mut self) -> Code {
         self.printer.print(&self.program.introduction(self.agenda.tasks()));
-        self.step(Input::Tick);
+        self.step(AgendaInput::Tick);
         loop {
             if self.is_over() {
                 self.printer.print(&UpLine::of_up(UpEvent::Stopped {}));
@@ -126,11 +126,11 @@ impl Up<'_> {
                 if let (Look::Failed { exit_code }, Code::DONE) = (&look, self.first_failure) {
                     self.first_failure = Code(u8::try_from(*exit_code).unwrap_or(Code::FAILED.0));
                 }
-                self.step(Input::Looked { job, look, next_in });
+                self.step(AgendaInput::Looked { job, look, next_in });
             }
             self.hear_children();
             self.keep_stop();
-            self.step(Input::Tick);
+            self.step(AgendaInput::Tick);
         }
     }
 
@@ -147,12 +147,12 @@ impl Up<'_> {
         }
     }
 
-    fn step(&mut self, input: Input) {
+    fn step(&mut self, input: AgendaInput) {
         for output in self.agenda.step(clock::now(), input) {
             match output {
-                Output::Look(job) => self.lookout.look(self.program.request(&job, self.agenda.is_store_away())),
-                Output::Start { job, id } => self.start(job, id),
-                Output::Tell(told) => self.tell(&told),
+                AgendaAction::Look(job) => self.lookout.look(self.program.request(&job, self.agenda.is_store_away())),
+                AgendaAction::Start { job, id } => self.start(job, id),
+                AgendaAction::Tell(told) => self.tell(&told),
             }
         }
     }
@@ -168,7 +168,7 @@ impl Up<'_> {
             Err(error) => {
                 let event = UpEvent::NotStarted { message: error.to_string() };
                 self.printer.print(&UpLine::of_job(&job, event));
-                self.step(Input::Ended { id, end: End::NotStarted });
+                self.step(AgendaInput::Ended { id, end: End::NotStarted });
             }
         }
     }
@@ -225,7 +225,7 @@ impl Up<'_> {
         if self.first_failure == Code::DONE {
             self.first_failure = Code(u8::try_from(code).unwrap_or(Code::FAILED.0));
         }
-        self.step(Input::Ended { id, end });
+        self.step(AgendaInput::Ended { id, end });
     }
 
     fn tell(&mut self, told: &Told) {
@@ -259,7 +259,7 @@ impl Up<'_> {
                 self.stop = Some(Stop { until: clock::boot_now() + within, is_final: false });
                 let (running, within) = (self.children.len(), duration::show(within));
                 self.printer.print(&UpLine::of_up(UpEvent::Stopping { signal, running, within }));
-                self.step(Input::Stop);
+                self.step(AgendaInput::Stop);
             }
             Some(Stop { is_final: false, .. }) => self.end_children(),
             Some(_) => {}
@@ -304,7 +304,7 @@ impl Up<'_> {
                 self.printer.adapt(&self.program);
                 let (jobs, by) = (self.program.tasks().len(), if is_asked { "signal" } else { "change" });
                 self.printer.print(&UpLine::of_up(UpEvent::Reloaded { jobs, by }));
-                self.step(Input::Reload { tasks: self.program.tasks(), limits: self.program.limits() });
+                self.step(AgendaInput::Reload { tasks: self.program.tasks(), limits: self.program.limits() });
             }
             Err(failure) => {
                 let event = UpEvent::ReloadRefused { message: failure.message().to_string() };

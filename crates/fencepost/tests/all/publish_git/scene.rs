@@ -149,9 +149,9 @@ pub fn job() -> Job {
 
 /// A fence such as a publish under this token would leave.
 pub fn fence(token: u64) -> Fence {
-    use fencepost_core::fence::{Strict, Verdict, judge};
-    match judge::<Strict>(None, &request(token).write("sha256:0".to_string(), true)) {
-        Ok(Verdict::Accept(fence)) => fence,
+    use fencepost_core::fence::{FenceVerdict, StrictFence, judge};
+    match judge::<StrictFence>(None, &request(token).write("sha256:0".to_string(), true)) {
+        Ok(FenceVerdict::Accept(fence)) => fence,
         other => panic!("{other:?}"),
     }
 }
