@@ -139,7 +139,7 @@ fn report(global: &Global, answer: &GateAnswer) {
     }
 }
 
-/// Runs the command with the paths of the pinned inputs in its environment.
+/// Runs the command with the paths of its inputs in its environment.
 fn run_command(command: &[OsString], inspection: &Inspection) -> Result<Code, Failure> {
     let mut child = Command::new(&command[0]);
     child.args(&command[1..]);

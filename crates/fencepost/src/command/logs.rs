@@ -1,4 +1,4 @@
-//! `fencepost logs`: what runs printed.
+//! `fencepost logs`: prints the output of runs.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -15,7 +15,7 @@ use crate::options::{Given, JobOptions};
 use crate::place::Place;
 use crate::show;
 
-/// How often a log that is followed is looked at.
+/// Polling interval of a followed log.
 const FOLLOW_EVERY: Duration = Duration::from_millis(200);
 
 pub fn run(global: &Global, options: &LogsOptions) -> Result<Code, Failure> {
@@ -45,7 +45,7 @@ pub fn run(global: &Global, options: &LogsOptions) -> Result<Code, Failure> {
     }
 }
 
-/// The logs that were asked for, the newest last.
+/// Selects the requested logs, newest last.
 fn chosen(
     shelf: &Shelf,
     place: &Place,
@@ -109,7 +109,7 @@ fn show_from(file: &mut File, lines: Option<usize>) -> io::Result<()> {
     out.flush()
 }
 
-/// Where the last lines begin, read from the end.
+/// Finds the offset at which the last lines begin, reading from the end.
 fn last_lines(file: &mut File, lines: usize) -> io::Result<u64> {
     const BLOCK: u64 = 64 * 1024;
     let length = file.metadata()?.len();
@@ -122,7 +122,7 @@ fn last_lines(file: &mut File, lines: usize) -> io::Result<u64> {
         Read::by_ref(file).take(end - start).read_to_end(&mut block)?;
         for (at, byte) in block.iter().enumerate().rev() {
             let position = start + at as u64;
-            // The newline at the very end ends the last line, and begins none.
+            // A newline at the end of the file ends the last line and does not begin another.
             if *byte == b'\n' && position + 1 != length {
                 left = left.saturating_sub(1);
             }
@@ -135,10 +135,10 @@ fn last_lines(file: &mut File, lines: usize) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Prints what is added until whoever writes it has ended. The file stays ours to read, even if it is given up.
+/// Prints new output until the writing run has ended. The open file stays readable even if it is deleted.
 fn follow(file: &mut File) -> io::Result<()> {
     loop {
-        // Asked before the last look, so that nothing falls in between.
+        // Checked before the last read, so no output is missed in between.
         let is_over = !is_locked(file.try_clone().and_then(reopened)?);
         let mut out = io::stdout().lock();
         io::copy(file, &mut out)?;
@@ -151,7 +151,7 @@ fn follow(file: &mut File) -> io::Result<()> {
     }
 }
 
-/// The same file, opened anew: a lock belongs to what was opened.
+/// Opens the same file again: a lock belongs to the open file description.
 fn reopened(file: File) -> io::Result<File> {
     use std::os::fd::AsRawFd;
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).or_else(|_| Ok(file))

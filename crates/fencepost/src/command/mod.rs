@@ -1,4 +1,4 @@
-//! One file per verb.
+//! The commands, one file per verb.
 
 pub mod advise;
 pub mod demo;
@@ -38,12 +38,12 @@ use crate::place::Place;
 use crate::report;
 use fencepost_core::duration;
 
-/// A new run. Minted once, at random, sortable by time.
+/// Generates a run id: random, sortable by time.
 pub fn mint_run() -> RunId {
     RunId(uuid::Uuid::now_v7())
 }
 
-/// The job that was named, on this host or on all. The configuration may say which for every verb alike.
+/// Returns the named job, on this host or on all. The configuration may set `per_host` for every verb.
 pub fn job(name: &Name, per_host: bool, place: &Place) -> Result<Job, Failure> {
     let is_configured = place.config.as_ref().is_some_and(|config| config.job(name).per_host());
     if !per_host && !is_configured {
@@ -52,7 +52,7 @@ pub fn job(name: &Name, per_host: bool, place: &Place) -> Result<Job, Failure> {
     Job::of_host(name.clone(), &place.host.name).map_err(|error| Failure::Usage(error.to_string()))
 }
 
-/// A time-to-live that can be kept.
+/// Refuses a ttl outside the limits.
 pub fn check_ttl(ttl: Duration) -> Result<(), Failure> {
     if (TTL_MIN..=TTL_MAX).contains(&ttl) {
         return Ok(());
@@ -65,7 +65,7 @@ pub fn check_ttl(ttl: Duration) -> Result<(), Failure> {
     )))
 }
 
-/// The time-to-live that was asked for, if the store can keep it, or the usual one, which rises to what the store needs.
+/// Returns the requested ttl if the store supports it; by default the usual one, raised to the store's minimum.
 pub fn ttl(asked: Option<Duration>, store: &str) -> Result<Duration, Failure> {
     let least = least_ttl(store);
     let Some(asked) = asked else { return Ok(TTL.max(least)) };
@@ -82,7 +82,7 @@ pub fn ttl(asked: Option<Duration>, store: &str) -> Result<Duration, Failure> {
 }
 
 fn least_ttl(store: &str) -> Duration {
-    // A test cannot wait for ten minutes. What is built for use knows no such thing.
+    // Tests cannot wait ten minutes. Release builds do not read this variable.
     #[cfg(debug_assertions)]
     if let Some(least) = std::env::var("FENCEPOST_TEST_TTL_MIN").ok().and_then(|text| duration::parse(&text).ok()) {
         return least;
@@ -90,7 +90,7 @@ fn least_ttl(store: &str) -> Duration {
     properties(store).minimum_ttl
 }
 
-/// Names the records that could not be read, after everything else is shown. Without any the code is `code`.
+/// Reports the records that could not be read, after all other output. Returns `code` if there are none.
 pub fn report_unread(global: &Global, errors: &[ErrorDetail], code: Code) -> Code {
     if errors.is_empty() {
         return code;

@@ -1,4 +1,4 @@
-//! The notifier: tells others how a run went. The run starts it in a session of its own and does not wait for it.
+//! The notifier: reports how a run went. The run starts it in its own session and does not wait for it.
 
 use std::io::{BufRead, Write};
 use std::os::unix::process::CommandExt;
@@ -29,10 +29,10 @@ use crate::place;
 use crate::report;
 use crate::show;
 
-/// How long a URL may take.
+/// Timeout of a call to a URL.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a command may take.
+/// Timeout of a command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub fn run() -> Result<Code, Failure> {
@@ -122,7 +122,7 @@ impl Notifier {
         }
     }
 
-    /// The job's record. The store may be unavailable, and that may be what is to be told.
+    /// Reads the job's record. An unavailable store is no error: it may be the reason for the notification.
     fn known(&self) -> Option<NotifiedRecord> {
         let job = Job::parse(&self.brief.job).ok()?;
         let password = self.brief.password.clone().map(Secret::new);
@@ -162,7 +162,7 @@ impl Notifier {
             },
         );
         object.insert("event".to_string(), json!(event));
-        // The name under which chat services look for what they show.
+        // The field that chat services display.
         object.insert("text".to_string(), json!(message));
         object.insert("in_a_row".to_string(), json!(in_a_row));
         object.insert("store".to_string(), json!(self.brief.shown_store));
@@ -177,7 +177,7 @@ impl Notifier {
         self.judge(&format!("{event} by {}", way.shown()), told);
     }
 
-    /// What can be said of a run without its record.
+    /// Builds the fields of a notification about a run without its record.
     fn bare(&self, run: RunId, status: Status) -> Map<String, Value> {
         let fields = json!({
             "v": 1, "job": self.brief.job, "status": status.as_str(), "run": run, "host": self.brief.host,
@@ -210,7 +210,7 @@ impl Notifier {
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         let text = Value::Object(object.clone()).to_string();
         if let Some(mut input) = child.stdin.take() {
-            // A command that does not read it must not block the notifier.
+            // A command that does not read its standard input must not block the notifier.
             std::thread::spawn(move || drop(input.write_all(text.as_bytes())));
         }
         let begun = Instant::now();
@@ -239,7 +239,7 @@ impl Notifier {
     }
 }
 
-/// What a command finds in its environment, and where it stands in the JSON.
+/// The variables of a notification command, and the JSON fields they are filled from.
 const VARIABLES: [(&str, &str); 10] = [
     ("FENCEPOST_JOB", "job"),
     ("FENCEPOST_RUN", "run"),
@@ -266,8 +266,8 @@ impl NotifiedRecord {
     }
 }
 
-/// How the job ended before this good run, if that was a failure. Failed attempts of the same trigger do not count: no
-/// notification told of them.
+/// Returns how the job ended before this successful run, if that was a failure. Failed attempts of the same trigger do
+/// not count: no notification was sent for them.
 fn recovered(record: &Record, run: RunId, retries: u32) -> Option<Status> {
     let ring = &record.ledger.ring;
     let at = ring.iter().rposition(|outcome| outcome.run == run && outcome.status.is_of_a_run())?;

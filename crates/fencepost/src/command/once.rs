@@ -1,4 +1,4 @@
-//! `fencepost once`: the idempotency guard. An item of work is done once, however often it is asked for.
+//! `fencepost once`: the idempotency guard. It does an item of work once, however often it is requested.
 
 use std::process::Command;
 
@@ -48,18 +48,18 @@ pub fn run(global: &Global, options: &OnceOptions) -> Result<Code, Failure> {
     }
 }
 
-/// The exit code. A command that exits 0 in a run that ends as an error leaves it unknown whether the effect is there; 1
-/// would mean that it is not.
+/// Returns the exit code. If the command exits 0 and the run still ends as an error, it is unknown whether the effect
+/// happened; code 1 would mean that it did not.
 fn code(summary: &Summary) -> Code {
     let is_unclear = summary.reason.is_none() && summary.code != 0 && summary.exit_code == Some(0);
     if is_unclear { Code::UNKNOWN.under_run() } else { Code(summary.code) }
 }
 
-/// What to do if it is unknown whether the effect is there.
+/// What to do if it is unknown whether the effect happened.
 enum Choose {
     Halt,
     Retry,
-    /// Ask this command.
+    /// Run this command to find out.
     Verify(String),
 }
 
@@ -84,7 +84,7 @@ fn fingerprint(path: &std::path::Path) -> Result<Fingerprint, Failure> {
     }
 }
 
-/// The same claim, renewal and completion as a job's, for the one slot that there is.
+/// Claims, renews and completes like a job, for a single slot.
 fn attempt(
     global: &Global,
     options: &OnceOptions,
@@ -97,15 +97,15 @@ fn attempt(
     let job = Job::once(options.key.clone());
     let mut events = Events::open(None, job.to_string(), run)?;
     let again = Again::alone();
-    // What is printed as JSON is the item of work, not the run.
+    // The JSON answer describes the item of work, not the run.
     let quiet = Global { json: false, ..global.clone() };
     let attempt = RunAttempt { global: &quiet, settings, place, job, run, again };
     attempt.guard(&mut events, None)
 }
 
-/// Asks whether the effect is there: then it is written down as done, or else done now.
+/// Runs the verify command. If the effect happened, records the item as done; otherwise does it now.
 fn verify(global: &Global, options: &OnceOptions, params: Option<Fingerprint>, command: &str) -> Result<Code, Failure> {
-    // The answer is about the attempts until now. It does not cover attempts that begin later.
+    // The verification covers the attempts so far, not attempts that begin later.
     let place = Place::find(global)?;
     let (record, _) = look(place.open_to_read()?.as_ref(), &Job::once(options.key.clone()))?;
     let asked_about = record.map(|record| record.token).unwrap_or_default();
@@ -123,7 +123,7 @@ fn verify(global: &Global, options: &OnceOptions, params: Option<Fingerprint>, c
         }
         Exit::Code(1) => {
             voice.tell(&format!("{}: the effect is not there, says {command:?}.", options.key));
-            // Another attempt is another process: the keeper is forked before there are threads.
+            // Another attempt needs a new process: the keeper is forked before there are threads.
             Err(again::exec_looked_at(asked_about))
         }
         other => {
@@ -163,7 +163,7 @@ fn record_done(global: &Global, options: &OnceOptions, params: Option<Fingerprin
     }
 }
 
-/// Prints how it stands with the item of work.
+/// Prints the state of the item of work.
 fn report(global: &Global, options: &OnceOptions, summary: &Summary) {
     use ReasonCode::{
         CannotExecute, Done, Fenced, Held, KeeperDied, Lost, NoOutput, NotFound, Running, Timeout, Unknown, Unrecorded,
@@ -192,13 +192,13 @@ fn report(global: &Global, options: &OnceOptions, summary: &Summary) {
             print(OnceState::Failed, Some(i32::from(summary.code)), false);
         }
         Some(Lost | Timeout | KeeperDied | Fenced | Unrecorded) => print(OnceState::Unknown, None, false),
-        // Nothing was run, and nothing is known of the item of work.
+        // Nothing was run, and the state of the item of work is not known.
         Some(_) if global.json => report::finish_json(summary),
         Some(_) => {}
     }
 }
 
-/// Whether a code that is not 0 leaves it open whether the effect is there: a signal says nothing about that.
+/// Whether a nonzero exit code leaves it unknown whether the effect happened: a signal does.
 fn is_unknown(code: i32) -> bool {
     !(1..=128).contains(&code)
 }

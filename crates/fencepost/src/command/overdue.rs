@@ -1,4 +1,5 @@
-//! `fencepost overdue`: slots that passed with nothing recorded by any machine. A dead man's switch in one cron line.
+//! `fencepost overdue`: lists slots that passed without a record from any machine. A dead man's switch in one cron
+//! line.
 
 use std::time::SystemTime;
 
@@ -21,7 +22,7 @@ pub fn run(global: &Global, options: &OverdueOptions) -> Result<Code, Failure> {
     if place.config.is_none() {
         place.must_exist()?;
     }
-    // It may run under a database role that can only read, so it opens the store to read.
+    // Opens the store read-only: the database role may have no right to write.
     let store = place.open_to_read()?;
     let expected = Expected {
         jobs: place.config.as_ref().map(|config| jobs(config, &place)).transpose()?,
@@ -56,7 +57,7 @@ fn jobs(config: &Config, place: &Place) -> Result<Vec<ExpectedJob>, Failure> {
     Ok(jobs)
 }
 
-/// When the file was last changed: nothing from before is expected of a job that has no record.
+/// When the file was last changed. A job without a record is not overdue for earlier slots.
 pub fn written_at(config: &Config) -> Option<Wall> {
     let changed = std::fs::metadata(&config.path).ok()?.modified().ok()?;
     let since = changed.duration_since(SystemTime::UNIX_EPOCH).ok()?;

@@ -1,4 +1,4 @@
-//! `fencepost pause` and `fencepost resume`: triggers are waved off for a while.
+//! `fencepost pause` and `fencepost resume`: stop a job from starting, and let it start again.
 
 use fencepost_core::lease::{Intent, Refusal};
 use fencepost_core::name::Job;
@@ -41,7 +41,7 @@ pub fn resume(global: &Global, options: &JobArgument) -> Result<Code, Failure> {
     Ok(Code::DONE)
 }
 
-/// Whoever mistypes a name believes that the job is paused.
+/// Refuses an unknown job: a mistyped name would leave the intended job running.
 fn refuse_unknown(place: &Place, job: &Job) -> Result<(), Failure> {
     let is_configured = place.config.as_ref().is_some_and(|config| config.jobs.contains_key(&job.name));
     if is_configured || look(place.open_to_read()?.as_ref(), job)?.0.is_some() {
@@ -52,7 +52,7 @@ fn refuse_unknown(place: &Place, job: &Job) -> Result<(), Failure> {
     Err(Failure::Usage(format!("{job} is not in the configuration and has never run on this store.{hint}")))
 }
 
-/// Whether there was anything to change.
+/// Applies the change. False if there was nothing to change.
 fn change(place: &Place, job: &Job, intent: Intent) -> Result<bool, Failure> {
     match transact(place.open()?.as_ref(), &place.local(), job, intent, super::mint_run()) {
         Ok(_) => Ok(true),

@@ -36,7 +36,7 @@ pub fn run(global: &Global, options: &PlanOptions) -> Result<Code, Failure> {
     Ok(Code::DONE)
 }
 
-/// The terms of the command line, or else of the configuration.
+/// Reads the settings from the command line, or else from the configuration.
 fn query(options: &PlanOptions, place: &Place) -> Result<PlanQuery, Failure> {
     let (config, typed) = (place.config.as_ref(), &options.typed.0);
     let keys = config.map(|config| config.job(&options.job).clone()).unwrap_or_default();

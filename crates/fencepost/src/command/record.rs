@@ -1,4 +1,4 @@
-//! `fencepost record`: the ledger by hand, or a job's own word about its run.
+//! `fencepost record`: writes an outcome to the ledger by hand, or states the outcome of the surrounding run.
 
 use std::path::Path;
 
@@ -48,7 +48,7 @@ pub fn run(global: &Global, options: &RecordOptions) -> Result<Code, Failure> {
     }
 }
 
-/// What was meant by one word or two.
+/// Parses the one or two words of the command line.
 pub(super) fn what(options: &RecordOptions) -> Result<(Option<Name>, Word), Failure> {
     let word = |text: &str| {
         let known = Word::ALL.into_iter().find(|word| word.as_str() == text);
@@ -68,12 +68,12 @@ pub(super) fn what(options: &RecordOptions) -> Result<(Option<Name>, Word), Fail
     }
 }
 
-/// Whether the job that was named is the one whose run we are in.
+/// Whether the named job is the job of the surrounding run.
 fn is_same(name: &Name, per_host: bool, job: &Job) -> bool {
     job.name == *name && (job.host().is_some() || !per_host)
 }
 
-/// Inside a run the wrapper commits it with its last swap.
+/// Inside a run, the wrapper commits the outcome with its last swap.
 fn say(global: &Global, options: &RecordOptions, word: Word, inside: &Inside) -> Result<Code, Failure> {
     if options.slot.is_some() || options.date.is_some() {
         return Err(Failure::Usage(format!(
@@ -87,7 +87,7 @@ fn say(global: &Global, options: &RecordOptions, word: Word, inside: &Inside) ->
             inside.job
         )));
     }
-    // No configuration is read for a word without artifacts: a run that goes on must not fail by an edit of the file.
+    // Without artifacts no configuration is read: an edit of the file must not fail a run in progress.
     let artifacts = match options.artifact.as_slice() {
         [] => Vec::new(),
         paths => artifacts(paths, &upstreams::base(Place::find(global)?.config.as_ref(), &inside.job.name)?)?,
@@ -141,7 +141,7 @@ fn by_hand(global: &Global, options: &RecordOptions, name: &Name, word: Word) ->
     }
 }
 
-/// Completes and releases a lease by hand in one swap.
+/// Completes and releases a lease held by hand, in one swap.
 fn under_token(
     global: &Global,
     options: &RecordOptions,
@@ -179,7 +179,7 @@ fn under_token(
     }
 }
 
-/// The end of a lease by hand with its outcome, and the slot in the job's zone.
+/// The end of a lease held by hand: its outcome, and the slot in the job's zone.
 pub(super) fn conclusion(
     options: &RecordOptions,
     place: &Place,
@@ -195,7 +195,7 @@ pub(super) fn conclusion(
     Ok((intent, zone.show(slot)))
 }
 
-/// How the job ended, with the files that were named as they are now.
+/// Returns how the job ended, with the current state of the named files.
 fn ending(options: &RecordOptions, place: &Place, name: &Name, word: Word) -> Result<Ending, Failure> {
     let base = upstreams::base(place.config.as_ref(), name)?;
     Ok(Ending {
@@ -205,8 +205,8 @@ fn ending(options: &RecordOptions, place: &Place, name: &Name, word: Word) -> Re
     })
 }
 
-/// The slot it is recorded for. A job with a schedule is recorded for a slot of it, or nobody would find it; a day by
-/// its first instant, so that everybody means the same.
+/// Returns the slot to record. A job with a schedule needs one of its slots, otherwise no plan would find the outcome.
+/// A day means its first instant.
 fn slot(
     options: &RecordOptions,
     place: &Place,
@@ -229,7 +229,7 @@ fn slot(
     }
 }
 
-/// The newest slot of a job up to `at`: by the configuration, or by the schedule that its last run went by.
+/// The newest slot of a job up to `at`, by the configuration or by the schedule of its last run.
 fn last_due(place: &Place, store: &dyn Store, job: &Job, at: Wall) -> Result<Option<Wall>, Failure> {
     let config = place.config.as_ref();
     if config.is_some_and(|config| config.jobs.contains_key(&job.name)) {
@@ -248,7 +248,7 @@ fn told(global: &Global, job: &Job, word: Word, record: Option<&Record>, slot: &
     Voice::of(global).tell(&format!("{job} is recorded as {} for {slot}.", word.as_str()));
 }
 
-/// A run holds it, which will say by itself how it ended.
+/// Reports that a run holds the job and will record its own outcome.
 fn held(global: &Global, job: &Job, record: &Record, remaining: Option<std::time::Duration>) -> Code {
     let now = clock::now().wall;
     let holder = record.lease.as_ref().map(|lease| show::holder(lease, remaining, now)).unwrap_or_default();
@@ -260,7 +260,7 @@ fn held(global: &Global, job: &Job, record: &Record, remaining: Option<std::time
     Code::HELD
 }
 
-/// The files that were named, as they are now.
+/// Hashes the named files.
 fn artifacts(paths: &[String], base: &Base) -> Result<Vec<Artifact>, Failure> {
     let directory = upstreams::working_directory()?;
     let artifacts = paths.iter().map(|path| {

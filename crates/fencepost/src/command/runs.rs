@@ -1,4 +1,4 @@
-//! `fencepost runs`: how runs ended, newest slot first.
+//! `fencepost runs`: lists how runs ended, newest slot first.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ fn range(options: &RunsOptions) -> Result<Range, Failure> {
     })
 }
 
-/// Reads a day, a local time or an instant that was typed.
+/// Parses a day, a local time or an instant from the command line.
 pub fn moment(option: &str, text: &str) -> Result<Moment, Failure> {
     Moment::parse(text).map_err(|error| Failure::Usage(format!("{option}: {error}.")))
 }

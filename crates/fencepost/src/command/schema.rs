@@ -1,4 +1,4 @@
-//! `fencepost schema`: the JSON Schema of every `--json` answer and of the events.
+//! `fencepost schema`: prints the JSON Schema of every `--json` answer and of the events.
 
 use crate::exit::{Code, Failure};
 use crate::show;

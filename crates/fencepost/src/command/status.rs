@@ -1,4 +1,4 @@
-//! `fencepost status`: the jobs, who holds them and how they last ended.
+//! `fencepost status`: lists the jobs, their holders and how they last ended.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ fn describe(status: &StatusAnswer, options: &StatusOptions, now: Wall) {
     }
     show::line("");
     match (&options.job, status.jobs.as_slice()) {
-        // Whether a job has run cannot be told from a record that cannot be read.
+        // An unreadable record does not tell whether its job has run.
         (_, []) if !status.errors.is_empty() => {}
         (Some(name), []) => show::line(&format!("{name} has never run on this store.")),
         (None, []) => show::line("No job has run on this store yet. Try: fencepost run hello -- echo hello"),
@@ -90,7 +90,7 @@ fn show_jobs(jobs: &[JobStatus], now: Wall) {
     show::table(&heading, &jobs.iter().map(row).collect::<Vec<_>>());
 }
 
-/// Where the jobs write under their tokens, and how often a stale write was refused.
+/// Lists the resources that the jobs write under their tokens, and how often a stale write was refused.
 fn show_fences(status: &StatusAnswer, now: Wall) {
     let rows = status.resources.iter().map(|fence| {
         vec![
@@ -105,7 +105,7 @@ fn show_fences(status: &StatusAnswer, now: Wall) {
     show_more(&["RESOURCE", "KIND", "TOKEN", "JOB", "WRITTEN", "REFUSED"], rows.collect());
 }
 
-/// The upstreams that kept jobs from working.
+/// Lists the upstreams that keep jobs from running.
 fn show_upstreams(jobs: &[JobStatus], now: Wall) {
     let rows = jobs.iter().flat_map(|job| {
         job.upstreams.iter().map(|gauge| {
@@ -122,7 +122,7 @@ fn show_upstreams(jobs: &[JobStatus], now: Wall) {
     show_more(&["UPSTREAM", "JOB", "HALTS", "SKIPS", "LAST", "REASON"], rows.collect());
 }
 
-/// Prints a further table, if it has rows.
+/// Prints another table, if it has rows.
 fn show_more(heading: &[&str], rows: Vec<Vec<String>>) {
     if !rows.is_empty() {
         show::line("");
@@ -148,7 +148,7 @@ fn skips_cell(job: &JobStatus) -> String {
     }
 }
 
-/// Everything about one job, a line each.
+/// Prints everything about one job, one line each.
 fn describe_job(job: &JobStatus, now: Wall) {
     let say = |what: &str, text: &str| show::line(&format!("  {what:8} {}", flat(text)));
     let zone = &job.more.zone;

@@ -1,4 +1,4 @@
-//! `fencepost validate`: is the configuration what was meant?
+//! `fencepost validate`: checks the configuration and shows what it means.
 
 mod commands;
 mod freshness;
@@ -22,7 +22,7 @@ use crate::report::Voice;
 use crate::show;
 use fencepost_core::duration;
 
-/// How many slots of each job are shown.
+/// How many slots are shown per job.
 const SHOWN_SLOTS: usize = 3;
 
 pub fn run(global: &Global, options: &ValidateOptions) -> Result<Code, Failure> {
@@ -31,7 +31,7 @@ pub fn run(global: &Global, options: &ValidateOptions) -> Result<Code, Failure> 
     let now = clock::now().wall;
     let mut verdict = match Reading::of(&location) {
         Ok(reading) => ConfigVerdict::of(reading, now),
-        // A file that is there, but cannot be trusted or read, is refused like one that is wrong.
+        // A file that exists but cannot be trusted or read is refused like one with mistakes.
         Err(Failure::Usage(message)) if path.symlink_metadata().is_ok() => ConfigVerdict::refused(message),
         Err(failure) => return Err(failure),
     };
@@ -46,14 +46,14 @@ pub fn run(global: &Global, options: &ValidateOptions) -> Result<Code, Failure> 
     Ok(if verdict.is_fine() { Code::DONE } else { Code::REFUSED })
 }
 
-/// What is to be said about a configuration.
+/// The result of checking a configuration.
 #[derive(Debug)]
 struct ConfigVerdict {
-    /// As far as it could be understood; `None` if it could not be read at all.
+    /// The configuration as far as it was understood; `None` if it could not be read at all.
     config: Option<Config>,
     mistakes: Vec<Mistake>,
     warnings: Vec<Mistake>,
-    /// How the installed triggers and what really ran differ from it, if that was asked.
+    /// How installed triggers and actual runs differ from it, if requested.
     drift: Option<Vec<InstalledDifference>>,
 }
 
@@ -134,7 +134,7 @@ impl ConfigVerdict {
     }
 }
 
-/// A job with when it is due, and what it would run.
+/// Prints a job with its schedule and its command.
 fn print_job(config: &Config, name: &Name, job: &JobOptions, now: Wall) {
     let line = |what: &str, text: String| show::line(&format!("  {what:<9}  {text}"));
     show::line(name.as_str());
@@ -180,10 +180,10 @@ fn mistake_answer(mistake: &Mistake) -> MistakeAnswer {
     }
 }
 
-/// Every key of a job, with what it takes from `[defaults]`. Secrets are left out.
+/// Returns every key of a job, with defaults from `[defaults]`. Secrets are left out.
 fn job_answer(config: &Config, name: &Name, job: &JobOptions, now: Wall) -> ValidatedJob {
     let keys = match job.shown() {
-        // The answer holds these two as they apply.
+        // The answer holds the effective values of these two.
         Value::Object(keys) => {
             keys.into_iter().filter(|(key, _)| !["timezone", "working_directory"].contains(&key.as_str())).collect()
         }
@@ -203,7 +203,7 @@ fn job_answer(config: &Config, name: &Name, job: &JobOptions, now: Wall) -> Vali
     }
 }
 
-/// When a job is due, if that is written and right.
+/// Returns a job's schedule, if it has a valid one.
 fn schedule(config: &Config, job: &JobOptions) -> Option<Schedule> {
     calendar::written_schedule(job, &calendar::written_zone(config, job).ok()?).ok()?
 }

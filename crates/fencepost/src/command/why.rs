@@ -1,4 +1,4 @@
-//! `fencepost why`: what became of a slot and why, step by step, from the ledger.
+//! `fencepost why`: explains what became of a slot and why, step by step, from the ledger.
 
 use fencepost_view::why::WhyQuery;
 

@@ -1,4 +1,4 @@
-//! `fencepost lease hold`: renews a lease until the end of standard input, and prints JSON lines about it.
+//! `fencepost lease hold`: renews a lease until end of file on standard input, and prints JSON lines about it.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -80,7 +80,7 @@ impl LeaseDesk<'_> {
     }
 }
 
-/// The lines about a held lease. A reader that stops reading must not delay the renewals.
+/// Prints the lines about a held lease. A stalled reader must not delay the renewals.
 struct Lines<'a> {
     desk: &'a LeaseDesk<'a>,
     ttl: Duration,
@@ -106,7 +106,7 @@ impl<'a> Lines<'a> {
                 let line = self.line(HoldEvent::Renewed, Some(*deadline));
                 self.put(HoldLine { renewals: Some(*renewals), ..line });
             }
-            // The last line says so.
+            // The last line reports it.
             Event::Stopping(_) => return,
             Event::RenewalFailed { error } => {
                 let line = self.line(HoldEvent::RenewalFailed, None);
@@ -122,7 +122,7 @@ impl<'a> Lines<'a> {
         self.put(HoldLine { reason: Some(reason), held: false, ..line });
     }
 
-    /// A line about the lease, with the time that its holder may rely on.
+    /// Builds a line about the lease, with the time that its holder may rely on.
     fn line(&self, event: HoldEvent, deadline: Option<Boot>) -> HoldLine {
         let now = clock::now();
         let left = deadline.map(|deadline| deadline.since(now.boot));
@@ -147,7 +147,7 @@ impl<'a> Lines<'a> {
     fn put(&mut self, line: HoldLine) {
         let line = serde_json::to_string(&line).expect("our own types serialize");
         match self.backlog.put(&line, &mut self.output) {
-            // A reader that closed the pipe has read enough. Any other error means that no reader gets the line.
+            // A closed pipe is no error: the reader has read enough. After any other error no reader gets the line.
             Err(error) if error.kind() != ErrorKind::BrokenPipe => show::failed(&error),
             Ok(()) | Err(_) => {}
         }

@@ -1,4 +1,4 @@
-//! `fencepost publish exec --resource R -- CMD…`
+//! `fencepost publish exec --resource R -- CMD…`: runs a command under a fence of its resource.
 
 use fencepost_guard::keeper::Keeper;
 use fencepost_guard::publish::PublishError;
@@ -11,7 +11,7 @@ use crate::exit::{Code, Failure};
 use crate::inside;
 use crate::report::Voice;
 
-/// The default grace, and the share of the time-to-live that it may take at most.
+/// The default grace period, and the largest fraction of the ttl that it may take.
 const GRACE: std::time::Duration = std::time::Duration::from_secs(10);
 const GRACES_PER_TTL: u32 = 3;
 
@@ -36,7 +36,7 @@ pub fn run(global: &Global, options: &ExecOptions) -> Result<Code, Failure> {
         ttl: options.ttl,
         grace: GRACE.min(options.ttl / GRACES_PER_TTL),
         wait: options.wait,
-        // A run around a publish by hand is not the one that writes.
+        // In a publish by hand, a surrounding run is not the writer: its variables are removed.
         env: by_hand
             .then(|| [("FENCEPOST_OUTCOME".into(), None), inside::around()])
             .into_iter()

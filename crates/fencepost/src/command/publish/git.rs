@@ -1,4 +1,4 @@
-//! `fencepost publish git`: commits and the fence in one push.
+//! `fencepost publish git`: pushes commits and the fence in one atomic push.
 
 use fencepost_guard::publish::git::{Outgoing, Wish, hook, publish};
 use fencepost_view::answer::{AnswerVersion, GitHookAnswer};

@@ -1,4 +1,4 @@
-//! `fencepost publish http URL`
+//! `fencepost publish http URL`: a fenced HTTP request.
 
 use std::fs::{self, File};
 use std::io::stdin;
@@ -29,7 +29,7 @@ pub fn run(global: &Global, options: &HttpOptions) -> Result<Code, Failure> {
     desk.publish("http", resource, |request| http::publish(request, &endpoint, &payload(options)?))
 }
 
-/// A secret comes from a file or the environment, never from the command line.
+/// Reads the secret from a file or the environment, never from the command line.
 fn bearer(options: &HttpOptions) -> Result<Option<BearerToken>, Failure> {
     let file = options.bearer_file.clone().or_else(|| variable("FENCEPOST_HTTP_BEARER_FILE").map(Into::into));
     let text = match (file, variable("FENCEPOST_HTTP_BEARER")) {

@@ -1,4 +1,4 @@
-//! `fencepost publish …`: a fenced write.
+//! `fencepost publish …`: fenced writes.
 
 mod exec;
 mod git;
@@ -50,13 +50,13 @@ pub fn run(global: &Global, verb: &PublishVerb) -> Result<Code, Failure> {
     }
 }
 
-/// Who publishes, and where it is noted down.
+/// The writer of a publish, and where its result is recorded.
 pub struct PublishDesk<'a> {
     global: &'a Global,
     common: &'a PublishOptions,
     place: Place,
     writer: Writer,
-    /// The run's private file; without one the publish is by hand, and noted in the store.
+    /// The run's private file. None for a publish by hand, which is recorded in the store.
     said: Option<PathBuf>,
 }
 
@@ -73,7 +73,7 @@ impl<'a> PublishDesk<'a> {
         Ok(Self { global, common, place, writer, said })
     }
 
-    /// Makes the write, notes down what became of it, and says so.
+    /// Makes the write, records its result and prints it.
     pub fn publish(
         &self,
         kind: &str,
@@ -106,8 +106,8 @@ impl<'a> PublishDesk<'a> {
         }
     }
 
-    /// A newer token of the job, where asking costs next to nothing. It is an early warning: only the fence decides, so
-    /// a failure here is passed over.
+    /// Looks for a newer token of the job where that is cheap. This is an early warning and only the fence decides, so
+    /// a failure here is ignored.
     fn newer_token(&self) -> Option<Token> {
         if !self.place.properties().is_embedded {
             return None;
@@ -166,7 +166,8 @@ impl<'a> PublishDesk<'a> {
         }
     }
 
-    /// Inside a run the wrapper commits it with its last swap; by hand it goes to the store at once.
+    /// Records the result: inside a run the wrapper commits it with its last swap, by hand it goes to the store at
+    /// once.
     fn note(&self, kind: &str, resource: &str, level: Level, seen: Token, refused: Option<String>) {
         if self.common.dry_run {
             return;
@@ -209,7 +210,7 @@ impl From<PublishError> for Failure {
     }
 }
 
-/// The run around us, from its environment: no store is asked.
+/// Reads the writer from the surrounding run's environment, without asking the store.
 fn writer_of_run(place: &Place) -> Result<(Writer, Option<PathBuf>), Failure> {
     let token = variable("FENCEPOST_TOKEN").and_then(|token| token.parse().ok()).and_then(Token::new);
     let store = variable("FENCEPOST_STORE_ID").and_then(|id| id.parse().ok()).map(|RunId(id)| StoreId(id));
@@ -225,7 +226,7 @@ fn writer_of_run(place: &Place) -> Result<(Writer, Option<PathBuf>), Failure> {
     }
 }
 
-/// A token that was acquired by hand, with the identities that stand beside it in the store.
+/// Returns the writer for a token acquired by hand, with the run and the store id of the record.
 fn writer_by_hand(place: &Place, job: Job, token: u64) -> Result<Writer, Failure> {
     let token =
         Token::new(token).ok_or_else(|| Failure::Usage(format!("{token} is not a token: it is 2^53 or more.")))?;
@@ -236,8 +237,8 @@ fn writer_by_hand(place: &Place, job: Job, token: u64) -> Result<Writer, Failure
     if token > record.token {
         return Err(Failure::Usage(format!("{job} was never granted token {token}; the newest is {}.", record.token)));
     }
-    // A run that ended is among the outcomes. The holder of any other token that is older, or was released, is gone from
-    // the record: one stand-in a token lets it still be refused, or accepted, for the same reasons each time.
+    // A run that has ended is among the outcomes. The record no longer names the holder of any other older or released
+    // token. A run id derived from the token replaces it, so every publish with that token is judged alike.
     let lease = record.lease.as_ref().filter(|_| record.token == token).map(|lease| lease.run);
     let ended = || record.ledger.ring.iter().find(|outcome| outcome.token == token).map(|outcome| outcome.run);
     let run = lease.or_else(ended).unwrap_or(RunId(uuid::Uuid::from_u128(token.number().into())));
@@ -253,7 +254,7 @@ fn open_payload(options: &PayloadOptions) -> Result<Box<dyn Read>, Failure> {
     }
 }
 
-/// The URL of a target, from the command line or from a variable, where `ps` does not show it.
+/// The URL of a target, from the command line or from a variable, which `ps` does not show.
 struct TargetUrl {
     url: String,
     /// The warning about a password that every user of this machine can read while the command runs.
@@ -272,15 +273,15 @@ impl TargetUrl {
         Ok(Self { url, exposed })
     }
 
-    /// Adds the warning to what is said about an accepted write.
+    /// Adds the warning to the receipt of an accepted write.
     fn warn(self, mut receipt: Receipt) -> Result<Receipt, PublishError> {
         receipt.remarks.extend(self.exposed);
         Ok(receipt)
     }
 }
 
-/// The whole payload, which its target needs in one piece. One byte more than allowed is left for the target to
-/// refuse.
+/// Reads the whole payload, because its target needs it in one piece. Reads one byte more than the limit: the target
+/// then refuses it.
 fn read_payload(options: &PayloadOptions, bytes_max: usize) -> Result<Vec<u8>, PublishError> {
     let mut bytes = Vec::new();
     let payload = open_payload(options).map_err(|failure| PublishError::Usage(failure.message().to_string()))?;

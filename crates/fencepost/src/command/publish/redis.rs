@@ -1,4 +1,4 @@
-//! `fencepost publish redis`: a key and its fence, set by one script.
+//! `fencepost publish redis`: sets a key and its fence in one script.
 
 use fencepost_guard::publish::redis::{self, RedisDestination, VALUE_BYTES_MAX};
 

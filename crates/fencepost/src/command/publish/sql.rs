@@ -1,4 +1,4 @@
-//! `fencepost publish sql`: statements in a fenced transaction, and the schema that lets others fence theirs.
+//! `fencepost publish sql`: runs statements in a fenced transaction, or prints the schema for fences of your own.
 
 use fencepost_guard::publish::sql::install::{Action, Installation};
 use fencepost_guard::publish::sql::{self, Database, STATEMENTS_BYTES_MAX};

@@ -1,6 +1,6 @@
-//! More than one run from one trigger: retries of a slot that failed, and slots that are caught up one by one.
+//! More than one run from one trigger: retries of a failed slot, and catch-up slots one by one.
 //!
-//! Each is a process of its own, in the place of the one before: the keeper is forked while there is only one thread.
+//! Each run is its own process that replaces the one before: the keeper must be forked while there is only one thread.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -20,40 +20,40 @@ use crate::exit::{Code, Failure};
 use crate::report;
 use crate::settings::Settings;
 
-/// Tells the next process what this one has left to do. The job's command does not get it.
+/// Passes the remaining work to the next process. The job's command does not inherit it.
 pub const VARIABLE: &str = "FENCEPOST_AGAIN";
 
 const LOOKED_AT: &str = "looked at ";
 
-/// The longest a retry waits.
+/// Maximum backoff of a retry.
 const BACKOFF_MAX: Duration = Duration::from_secs(3600);
 
-/// Where in a series of runs this one stands.
+/// The position of this run in a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Again {
     retries_done: u32,
-    /// The slot that is tried again.
+    /// The slot that is retried.
     retry_of: Option<Wall>,
-    /// The last slot that this trigger has tried. Those after it are left.
+    /// The last slot that this trigger has tried. Later ones remain.
     tried: Option<Wall>,
     /// How many more slots may be caught up after this one.
     more: u32,
-    /// The first code of the series that was not 0.
+    /// The first nonzero code of the series.
     carried: u8,
-    /// It is not the first of its series.
+    /// Whether this run is not the first of its series.
     goes_on: bool,
 }
 
-/// A run that has ended, as far as the next one depends on it.
+/// What the next run needs to know of the one that ended.
 pub struct Before<'a> {
     pub summary: &'a Summary,
-    /// The slot that it claimed.
+    /// The slot it claimed.
     pub slot: Option<Wall>,
-    /// How long it took.
+    /// Its duration.
     pub took: Duration,
 }
 
-/// What comes next, and after how long.
+/// The next run, and the delay before it.
 #[derive(Debug)]
 pub struct Next {
     again: Again,
@@ -66,7 +66,7 @@ impl Again {
         handed.unwrap_or_else(|| Self { more: more(settings), ..Self::alone() })
     }
 
-    /// A run that stands for itself.
+    /// A run that begins its own series.
     pub fn alone() -> Self {
         Self { retries_done: 0, retry_of: None, tried: None, more: 0, carried: 0, goes_on: false }
     }
@@ -82,12 +82,12 @@ impl Again {
         }
     }
 
-    /// How often the slot was tried before.
+    /// How often the slot was retried before.
     pub fn retries_done(&self) -> u32 {
         self.retries_done
     }
 
-    /// What is run after this one, if anything. `would_run` says whether a choice comes to a run, if the store answers.
+    /// Decides which run follows, if any. `would_run` tells whether a choice leads to a run, if the store is available.
     pub fn next(
         &self,
         settings: &Settings,
@@ -99,7 +99,7 @@ impl Again {
         let failed = matches!(summary.status, Status::Error | Status::Timeout);
         if failed && self.retries_done < settings.options.retries() && may_retry(summary) {
             let again = Self { retries_done: self.retries_done + 1, retry_of: Some(slot), goes_on: true, ..*self };
-            // Triggers on other machines use attempts, too.
+            // Triggers on other machines use attempts too.
             if would_run(&settings.slot.retry(slot)) != Some(false) {
                 let backoff =
                     settings.options.retry_backoff().saturating_mul(1 << self.retries_done.min(20)).min(BACKOFF_MAX);
@@ -118,7 +118,7 @@ impl Again {
         Some(Next { again, after: settings.options.catch_up_spacing().saturating_sub(before.took) })
     }
 
-    /// The code of the whole series: the first that was not 0. After a run, it is no news that nothing more is due.
+    /// The exit code of the series: the first nonzero one. After a run, "nothing due" does not change it.
     pub fn code(&self, summary: &Summary) -> Code {
         use ReasonCode::{Done, Held, NotDue, Running};
         match summary.reason {
@@ -150,12 +150,12 @@ impl Again {
 }
 
 impl Next {
-    /// Whether it is the same slot once more.
+    /// Whether the next run is a retry of the same slot.
     pub fn is_retry(&self) -> bool {
         self.again.retry_of.is_some()
     }
 
-    /// Waits until it is time. A signal that asks the run to end cuts the wait short: its number is the error.
+    /// Waits for the backoff. A signal that ends the run interrupts the wait; its number is the error.
     pub fn wait(&self, signals: &mut Signals) -> Result<(), i32> {
         let until = Instant::now() + self.after;
         loop {
@@ -175,7 +175,7 @@ impl Next {
         }
     }
 
-    /// Puts the next process in the place of this one. It comes back only if that fails.
+    /// Replaces this process by the next one. Returns only if exec fails.
     pub fn exec(self) -> Failure {
         exec(&self.again.show())
     }
@@ -190,12 +190,12 @@ fn exec(handed_on: &str) -> Failure {
     Failure::Other(format!("Cannot start the next run: {error}. The next trigger goes on."))
 }
 
-/// Tries an item of work again, after its attempts up to this one were verified.
+/// Tries an item of work again after its attempts up to `token` were verified.
 pub fn exec_looked_at(token: Token) -> Failure {
     exec(&format!("{LOOKED_AT}{token}"))
 }
 
-/// The last attempt at an item of work that was looked at, if the process before this one did so.
+/// The last verified attempt at an item of work, if the previous process verified one.
 pub fn looked_at() -> Option<Token> {
     let handed_on = std::env::var(VARIABLE).ok()?;
     handed_on.strip_prefix(LOOKED_AT)?.parse().ok().and_then(Token::new)
@@ -207,7 +207,7 @@ fn more(settings: &Settings) -> u32 {
     scheduled.map_or(0, |due| due.terms.catch_up.saturating_sub(1))
 }
 
-/// Whether the command itself failed, and its failure is recorded.
+/// Whether the command itself failed and its failure is recorded.
 fn may_retry(summary: &Summary) -> bool {
     use ReasonCode::{CannotExecute, Interrupted, NotFound, Unrecorded};
     !matches!(summary.reason, Some(Interrupted | NotFound | CannotExecute | Unrecorded))

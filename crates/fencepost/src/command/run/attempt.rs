@@ -1,5 +1,5 @@
-//! One attempt at a run, in phases: prepare its places, claim, drive it to its end, settle what the end asks for, report it,
-//! decide whether another attempt follows.
+//! One attempt at a run, in phases: prepare its files and store, claim, drive it to its end, settle, report it, decide
+//! whether another attempt follows.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ use crate::report::{self, Voice};
 use crate::settings::Settings;
 use crate::summary::RunContext;
 
-/// One attempt, as it was asked for.
+/// One attempt, as requested.
 pub struct RunAttempt<'a> {
     pub global: &'a Global,
     pub settings: Settings,
@@ -52,7 +52,7 @@ pub struct RunAttempt<'a> {
     pub again: Again,
 }
 
-/// How an attempt came out.
+/// The result of an attempt.
 pub struct AttemptEnd {
     pub code: Code,
     pub summary: Summary,
@@ -62,7 +62,7 @@ pub struct AttemptEnd {
 }
 
 impl AttemptEnd {
-    /// Ends this process by ctrl-C if that ended the run. To be called when everything is recorded and printed.
+    /// Ends this process by SIGINT if ctrl-C ended the run. Call it after everything is recorded and printed.
     pub fn share_ctrl_c(&self) {
         if self.is_interrupted {
             report::flush();
@@ -71,14 +71,14 @@ impl AttemptEnd {
     }
 }
 
-/// What an attempt works with, once everything is in place.
+/// What an attempt uses, once everything is prepared.
 struct Prepared {
     begun: Instant,
     signals: Signals,
     store: Arc<dyn Store>,
     output: Option<RunOutput>,
     capture: Option<Capture>,
-    /// Holds the copies of the inputs until the run has ended.
+    /// Keeps the copies of the inputs until the run has ended.
     _pins: Option<Pins>,
     holder: Holder,
     child: GuardedChild,
@@ -108,7 +108,7 @@ impl RunAttempt<'_> {
         Voice::of(self.global)
     }
 
-    /// Starts the keeper, opens the store and makes the files of the run.
+    /// Starts the keeper, opens the store and creates the files of the run.
     fn prepare(&self) -> Result<Prepared, Failure> {
         let Self { settings, place, job, run, .. } = self;
         // The keeper is forked before the store is opened: no database handle crosses a fork, and no thread exists yet.
@@ -136,7 +136,7 @@ impl RunAttempt<'_> {
         Ok(Prepared { begun, signals, store, output, capture, _pins: pins, holder, child })
     }
 
-    /// How the command is started.
+    /// Builds the plan to start the command.
     fn plan(
         &self,
         store: &Arc<dyn Store>,
@@ -195,7 +195,7 @@ impl RunAttempt<'_> {
         (asked.summary(finish), listener.claimed)
     }
 
-    /// Keeps the command's output, and shows what was held back if the command failed.
+    /// Keeps the command's output, and shows held-back output if the command failed.
     fn show_output(&self, prepared: &mut Prepared, summary: &Summary, claimed: Option<ClaimedSlot>) {
         let Self { settings, place, job, run, .. } = self;
         if let Some(capture) = prepared.capture.take() {
@@ -209,8 +209,8 @@ impl RunAttempt<'_> {
         output.show_if(summary.code != 0 && summary.status != Status::SkippedBarrier);
     }
 
-    /// Prints the end, and writes what the run's own last swap could not say. Returns how many overlaps there were in a
-    /// row.
+    /// Prints the result, and writes what the run's last swap could not record. Returns the number of consecutive
+    /// overlaps.
     fn settle(&self, prepared: &Prepared, summary: &Summary) -> Option<u64> {
         let Self { place, job, run, .. } = self;
         let store = prepared.store.as_ref();
@@ -219,10 +219,10 @@ impl RunAttempt<'_> {
             report::finish_json(summary);
         }
         if let Some(refused) = summary.refused.as_deref().filter(|_| !summary.recorded.is_recorded()) {
-            // Another run has the lease by now, so the last swap could not record the refusal.
+            // Another run holds the lease by now, so the last swap could not record the refusal.
             let _ = transact(store, &place.local(), job, Intent::NotePublish(refused.clone()), *run);
         }
-        // A skip is not a failure: it is counted under a key of its own.
+        // A skip is not a failure: it has a counter under its own key.
         match count_skip(store, &place.local(), job, *run, &place.host.name, summary.skip?) {
             Ok(skips) => skips.last.map(|last| last.in_a_row),
             Err(error) => {
@@ -232,7 +232,7 @@ impl RunAttempt<'_> {
         }
     }
 
-    /// The attempt that follows this one, unless a signal asked for the end.
+    /// Returns the attempt that follows, unless a signal asked the run to end.
     fn next(&self, prepared: &Prepared, summary: &Summary, claimed: Option<ClaimedSlot>) -> Option<Next> {
         if is_interrupted(summary) || prepared.signals.asked_to_end().is_some() {
             return None;
@@ -241,7 +241,7 @@ impl RunAttempt<'_> {
         self.again.next(&self.settings, &before, |choice| would_run(prepared.store.as_ref(), &self.job, choice))
     }
 
-    /// Waits for the time of the next attempt. A signal may come first.
+    /// Waits for the next attempt's backoff. A signal may interrupt it.
     fn outcome(&self, prepared: Prepared, summary: Summary, next: Option<Next>) -> AttemptEnd {
         let Prepared { mut signals, store, child, .. } = prepared;
         let (code, is_interrupted) = (self.again.code(&summary), is_interrupted(&summary));
@@ -257,12 +257,12 @@ impl RunAttempt<'_> {
     }
 }
 
-/// Whether SIGINT ended the command, or the run before it had one.
+/// Whether SIGINT ended the command, or ended the run before its command started.
 fn is_interrupted(summary: &Summary) -> bool {
     summary.signal == Some(SIGINT)
 }
 
-/// Removes old entries of the job's history. That is housekeeping: if it fails, a later run does it.
+/// Removes old entries of the job's history. If this fails, a later run does it.
 fn look_after(store: &dyn Store, job: &Job, voice: Voice, aloud: bool) {
     let pruned = look(store, job).and_then(|(record, clock)| {
         let here = clock::now().wall;
@@ -277,7 +277,7 @@ fn look_after(store: &dyn Store, job: &Job, voice: Voice, aloud: bool) {
     }
 }
 
-/// Whether a choice comes to a run now, or soon. Nothing if the store does not answer.
+/// Whether a choice leads to a run now or soon. None if the store is unavailable.
 fn would_run(store: &dyn Store, job: &Job, choice: &Choice) -> Option<bool> {
     let (record, clock) = look(store, job).ok()?;
     let now = clock.map_or_else(|| clock::now().wall, |clock| clock.wall);

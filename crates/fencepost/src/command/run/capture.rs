@@ -1,7 +1,7 @@
-//! Keeps what a job prints: a copy goes to its log. A full disk does not disturb the job.
+//! Copies a job's output to its log. A full disk does not disturb the job.
 //!
-//! The job writes into a pipe with a name, and a thread reads it. A log that is full, or a disk, blocks no writer: the
-//! thread reads on, and the log says what is missing as soon as it can.
+//! The job writes into a named pipe, and a thread reads it. Neither a full log nor a full disk blocks the job: the
+//! thread continues to read, and notes the dropped bytes in the log as soon as it can.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -26,7 +26,7 @@ use crate::logs::{self, Shelf};
 use crate::place::Place;
 use crate::settings::Settings;
 
-/// Bytes that a log leaves free on its disk. The store may lie there too, and needs room to record the end of the run.
+/// Bytes that a log leaves free on its disk. A store on the same disk needs them to record the end of the run.
 const RESERVE: u64 = 1024 * 1024;
 
 /// The job's output on its way to the log.
@@ -36,37 +36,37 @@ pub struct Capture {
     shelf: Shelf,
     run: RunId,
     log: Arc<Mutex<Log>>,
-    /// Tells the thread that nothing more will come.
+    /// Signals the thread that no more output follows.
     bell: UnixStream,
     thread: Option<JoinHandle<()>>,
-    /// Held so that a pipe has a writer before and after the job.
+    /// Keeps each pipe open for writing before and after the job.
     _writers: Vec<File>,
 }
 
-/// One of the job's streams.
+/// One of the job's output streams.
 struct CapturedStream {
     pipe: File,
-    /// Where it is printed as well.
+    /// Where the stream is also printed.
     target: Option<Box<dyn Write + Send>>,
     is_open: bool,
 }
 
-/// The file, and what is missing in it.
+/// The log file, and the bytes missing in it.
 #[derive(Default)]
 struct Log {
     file: Option<Flock<File>>,
     max_bytes: u64,
     written: u64,
-    /// Bytes that found no room on the disk, since the last that did.
+    /// Bytes dropped for lack of disk space since the last write that succeeded.
     lost: u64,
     why_lost: Option<String>,
-    /// Bytes beyond the most that is kept.
+    /// Bytes dropped beyond the log's size limit.
     beyond: u64,
     ends_in_line: bool,
 }
 
 impl Capture {
-    /// Makes the pipes, if the output is to be kept. What cannot be made keeps no job from running.
+    /// Creates the pipes if the output is kept. A failure does not keep the job from running.
     pub fn prepare(settings: &Settings, place: &Place, job: &Job, run: RunId) -> io::Result<Option<Self>> {
         // Processes left running may write later, when no thread reads the pipe.
         let leaves_children = settings.options.leave_children() || settings.options.observe();
@@ -78,7 +78,7 @@ impl Capture {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
         let shelf = Shelf::of(place, job, &settings.options);
         let stdout = directory.join(format!("{run}.stdout.pipe"));
-        // Under `up` both go to one log, and in one pipe they keep their order.
+        // Under `up` both streams share one log, and one pipe preserves their order.
         let stderr = if settings.by_up { stdout.clone() } else { directory.join(format!("{run}.stderr.pipe")) };
         let mut streams =
             vec![CapturedStream::make(&stdout, (!settings.by_up).then(|| Box::new(io::stdout()) as Box<_>))?];
@@ -95,7 +95,7 @@ impl Capture {
         Ok(Some(Self { stdout, stderr, shelf, run, log, bell, thread: Some(thread), _writers: writers }))
     }
 
-    /// The run has its slot, and so its log has a name.
+    /// Names the log by the slot that the run claimed.
     pub fn claimed(&self, slot: Wall) {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         match logs::create(&self.shelf.path(slot, self.run)) {
@@ -104,7 +104,7 @@ impl Capture {
         }
     }
 
-    /// The job has ended: what it wrote is in its log, and old logs go.
+    /// Ends the capture after the job: flushes its output to the log and removes old logs.
     pub fn finish(mut self) {
         self.end();
         let was_opened = self.log.lock().unwrap_or_else(PoisonError::into_inner).close();
@@ -129,7 +129,7 @@ impl Drop for Capture {
     }
 }
 
-/// Puts what was held back into the log, at once.
+/// Writes held-back output to the log at once.
 pub fn keep_files(settings: &Settings, place: &Place, job: &Job, run: RunId, slot: Wall, files: [&Path; 2]) {
     if !Shelf::is_wanted(&settings.options.logs(), settings.by_up) {
         return;
@@ -156,7 +156,7 @@ impl CapturedStream {
         Ok(Self { pipe, target, is_open: true })
     }
 
-    /// Reads what there is, and says whether there was anything.
+    /// Copies the available output. False if there was none.
     fn pass(&mut self, buffer: &mut [u8], log: &Mutex<Log>) -> bool {
         match self.pipe.read(buffer) {
             Ok(0) => self.is_open = false,
@@ -178,7 +178,7 @@ impl CapturedStream {
     }
 }
 
-/// Copies until it is told that nothing more will come, and everything that has come is copied.
+/// Copies until no more output follows and all of it is copied.
 fn copy(mut streams: Vec<CapturedStream>, rope: &UnixStream, log: &Mutex<Log>) {
     let mut buffer = vec![0; 64 * 1024];
     loop {
@@ -218,7 +218,7 @@ impl Log {
         self.beyond += beyond.len() as u64;
     }
 
-    /// Whether the disk keeps its reserve if this many bytes are written. A disk that does not say is tried.
+    /// Whether the disk keeps its reserve after writing this many bytes. True if its free space is unknown.
     fn has_room(&mut self, bytes: usize) -> bool {
         let Some(disk) = self.file.as_ref().and_then(|file| fstatvfs(file.as_fd()).ok()) else { return true };
         let free = disk.blocks_available().saturating_mul(disk.fragment_size());
@@ -253,7 +253,7 @@ impl Log {
         self.lost += rest.len() as u64;
     }
 
-    /// Says what is missing, and if that could be said, it is said.
+    /// Notes the dropped bytes in the log, and resets their count if that succeeds.
     fn say_lost(&mut self) {
         let why = self.why_lost.clone().unwrap_or_default();
         if self.say(&format!("cut here: {} bytes could not be written: {why}", self.lost)).is_ok() {
@@ -261,7 +261,7 @@ impl Log {
         }
     }
 
-    /// A line of our own, as a whole or not at all.
+    /// Writes a line of fencepost's own, completely or not at all.
     fn say(&mut self, text: &str) -> io::Result<()> {
         let newline = if self.ends_in_line { "" } else { "\n" };
         let line = format!("{newline}[fencepost: {text}]\n");
@@ -272,7 +272,7 @@ impl Log {
         Ok(())
     }
 
-    /// Says what is missing at the end, and whether there was a file.
+    /// Notes the dropped bytes at the end. True if there is a log file.
     fn close(&mut self) -> bool {
         if self.lost > 0 {
             self.say_lost();

@@ -1,4 +1,4 @@
-//! `run --dry-run`: what a run would do now, by the code that the run itself decides by. Nothing is written.
+//! `run --dry-run`: shows what a run would do now, decided by the same code. It writes nothing.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ use crate::show;
 use crate::summary::RunContext;
 
 pub fn run(global: &Global, place: &Place, job: &Job, settings: &Settings) -> Result<Code, Failure> {
-    // Opening a store makes it, which is more than nothing.
+    // Opens the store read-only: opening it otherwise would create it.
     let store = place.open_to_read()?;
     let asked = clock::boot_now();
     let (record, clock) = look(store.as_ref(), job)?;
@@ -90,7 +90,7 @@ fn would_run(job: &Job, settings: &Settings, chosen: &Chosen, record: Option<&Re
     }
 }
 
-/// Asks the upstreams once, without waiting for them.
+/// Checks the upstreams once, without waiting for them.
 fn behind_barrier(
     job: &Job,
     settings: &Settings,
@@ -153,7 +153,7 @@ fn wait_for(job: &Job, reason: ReasonCode, message: String, slot: Option<String>
     }
 }
 
-/// A run that starts nothing, in the words and with the code that it ends with.
+/// Reports a run that starts nothing, with its message and exit code.
 fn ending(job: &Job, settings: &Settings, finish: Finish, now: Wall) -> DryRunAnswer {
     use ReasonCode::{Barred, Done, Halted, Held, NotDue, Paused, Running, Unknown};
     let summary = RunContext { job, skip_exit: settings.options.skip_exit(), now }.summary(finish);

@@ -1,4 +1,4 @@
-//! What a run tells its job, by its environment.
+//! The environment variables of a run's job.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -20,7 +20,7 @@ use crate::password;
 use crate::place::Place;
 use crate::settings::Settings;
 
-/// The variables of the child. Those that an outer run set are replaced or removed.
+/// Returns the variables of the child. Those of an outer run are replaced or removed.
 pub fn environment(place: &Place, settings: &Settings, job: &Job, run: RunId) -> Environment {
     let job = job.to_string();
     let around = inside::around();
@@ -35,7 +35,7 @@ pub fn environment(place: &Place, settings: &Settings, job: &Job, run: RunId) ->
     let zone = settings.zone.clone();
     Box::new(move |grant, inputs| {
         let lease = grant.and_then(|grant| grant.record.lease.as_ref().map(|lease| (&grant.record, lease)));
-        // Without a lease no slot was claimed: the job gets the time, and `manual` as its trigger.
+        // Without a lease no slot was claimed: the job gets the current time, and `manual` as its trigger.
         let slot = lease.map_or_else(|| clock::now().wall, |(_, lease)| lease.slot);
         let (since, trigger) = lease.map_or((slot, Trigger::Manual), |(_, lease)| (lease.since, lease.trigger));
         let covers = lease.and_then(|(_, lease)| lease.covers);
@@ -65,7 +65,7 @@ pub fn environment(place: &Place, settings: &Settings, job: &Job, run: RunId) ->
     })
 }
 
-/// The same for every attempt at one slot, on every machine: providers take it for their own idempotency.
+/// The idempotency key: the same for every attempt at one slot, on every machine.
 fn key(record: &Record, lease: &Lease) -> String {
     match record.job.is_once() {
         true => record.job.name.to_string(),
@@ -73,7 +73,7 @@ fn key(record: &Record, lease: &Lease) -> String {
     }
 }
 
-/// Where the job finds what it reads of its upstreams. What an outer run pinned is none of its business.
+/// The paths of the inputs pinned for this job. Those of an outer run are removed.
 fn pinned(inputs: &[Pinned]) -> Variables {
     let outer = std::env::vars_os().map(|(name, _)| name).filter(|name| name.as_bytes().starts_with(PINNED.as_bytes()));
     let mine = inputs.iter().map(|input| (OsString::from(input.variable()), Some(input.path.clone().into_os_string())));

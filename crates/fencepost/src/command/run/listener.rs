@@ -1,4 +1,4 @@
-//! Passes on what happens in a run while it goes on: to people, programs, the notifier and the kept output.
+//! Forwards the events of a run to people, programs, the notifier and the log.
 
 use fencepost_core::ledger::Status;
 use fencepost_core::name::Job;
@@ -25,7 +25,7 @@ pub struct Listener<'a> {
     pub claimed: Option<ClaimedSlot>,
 }
 
-/// What the run was granted.
+/// The lease that the run was granted.
 #[derive(Clone, Copy, Debug)]
 pub struct ClaimedSlot {
     pub slot: Wall,
@@ -49,7 +49,7 @@ impl Listener<'_> {
         }
     }
 
-    /// Does what an event asks for.
+    /// Handles an event.
     fn follow(&mut self, event: &Event) {
         match event {
             Event::Claimed { slot, grants, .. } => {
@@ -68,7 +68,7 @@ impl Listener<'_> {
         }
     }
 
-    /// Counts a skip that `--observe` did not make.
+    /// Counts a skip that `--observe` prevented.
     fn count_observed(&self, status: Status) {
         let RunAttempt { job, place, run, .. } = self.attempt;
         if let Some(skip) = Skip::of(status).or_else(|| overlap(status, self.store, job)) {
@@ -77,7 +77,7 @@ impl Listener<'_> {
     }
 }
 
-/// An observed overlap, with the run that is in the way.
+/// Returns an observed overlap with the run that holds the lease.
 fn overlap(status: Status, store: &dyn Store, job: &Job) -> Option<Skip> {
     let (record, _) = look(store, job).ok().filter(|_| status == Status::SkippedOverlap)?;
     record.map(|record| Skip::Overlap(record.token))

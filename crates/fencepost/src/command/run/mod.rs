@@ -1,4 +1,4 @@
-//! `fencepost run`: guard one run of a command.
+//! `fencepost run`: guards one run of a command.
 
 pub mod again;
 mod attempt;
@@ -66,7 +66,8 @@ pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
         (result, _) => result?,
     };
     match outcome.next {
-        // Another attempt is another process: the keeper is forked before there are threads. This one's keeper is gone first.
+        // Another attempt needs a new process: the keeper is forked before there are threads. This one's keeper ends
+        // first.
         Some(next) => {
             drop(outcome.child);
             Err(next.exec())
@@ -99,7 +100,7 @@ fn terms(settings: &Settings, job: Job, claim: Claim) -> Terms {
     }
 }
 
-/// Looks at upstreams and artifacts, if there are any.
+/// Checks upstreams and artifacts, if there are any.
 fn check(
     settings: &Settings,
     place: &Place,

@@ -1,4 +1,4 @@
-//! The command's output, and a store that is out of reach.
+//! Held-back output, and the stand-in for an unavailable store.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -13,7 +13,7 @@ use crate::file;
 use crate::place::Place;
 use crate::settings::Settings;
 
-/// The command's output, held back until it is known whether anybody needs it.
+/// The command's output, held back until the run's result shows whether to print it.
 #[derive(Debug)]
 pub struct RunOutput {
     pub stdout: PathBuf,
@@ -52,7 +52,7 @@ impl Drop for RunOutput {
     }
 }
 
-/// A store that could not be opened, for a run that goes on without one.
+/// Stands in for a store that could not be opened, for a run that continues without one.
 #[derive(Debug)]
 pub struct OutOfReach(pub StoreError);
 

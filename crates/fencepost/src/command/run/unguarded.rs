@@ -1,4 +1,4 @@
-//! The command of an observed run that could not be guarded: it runs as it would without fencepost.
+//! Runs the command of an observed run that could not be guarded, as without fencepost.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -27,7 +27,7 @@ impl Unguarded {
         }
     }
 
-    /// Puts the command in the place of this process. It comes back only if that fails.
+    /// Replaces this process by the command. Returns only if exec fails.
     pub fn exec(self, voice: Voice, job: &str, failure: &Failure) -> Failure {
         voice.warn(&format!("{job}: observing only; it runs without fencepost: {}", failure.message()));
         report::flush();

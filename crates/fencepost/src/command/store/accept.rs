@@ -1,4 +1,4 @@
-//! `fencepost store accept`: puts another store in the place of one that this host has used.
+//! `fencepost store accept`: accepts another store in place of one that this host has used.
 
 use fencepost_view::answer::{AnswerVersion, StoreAcceptAnswer};
 
@@ -40,7 +40,7 @@ pub fn run(global: &Global, place: &Place) -> Result<Code, Failure> {
     Ok(Code::DONE)
 }
 
-/// What changes with another store.
+/// The consequences of another store.
 const MEANING: &str = "
 What this means:
 - Leases, finished slots and the history of the old store are unknown in this one. A slot that is done may run again, and

@@ -1,8 +1,8 @@
 //! `fencepost store export` and `fencepost store import`: a backup as JSON lines.
 //!
-//! The first line names the store, each further line is an entry, and the last one counts them and holds the digest of all
-//! lines before it: a file that was cut short or changed is refused as a whole. While a store is being filled it is sealed,
-//! so that no job begins in half of it. An import that was cut short goes on when it is repeated.
+//! The first line names the store, and each further line is an entry. The last line holds the number of entries and the
+//! digest of all lines before it: a truncated or changed file is refused as a whole. A store is sealed while it is
+//! filled, so no job begins in a partial store. Repeating an interrupted import continues it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::exit::{Code, Failure};
 use crate::place::Place;
 use crate::{file, show};
 
-/// The version of the file.
+/// Format version of the file.
 const LAYOUT: u32 = 1;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ struct BackupLine {
 #[derive(Debug, Serialize, Deserialize)]
 struct BackupEnd {
     entries: usize,
-    /// Of all lines before this one.
+    /// Digest of all lines before this one.
     digest: String,
 }
 
@@ -111,17 +111,17 @@ pub fn import(global: &Global, place: &Place, path: &Path, replace_lost: bool) -
     Ok(Code::DONE)
 }
 
-/// Opens the store to fill it. In the place of a lost one an empty store is expected.
+/// Opens the store to fill it. With `replace_lost`, an empty store in place of the lost one is expected.
 fn open(place: &Place, replace_lost: bool) -> Result<Arc<dyn Store>, Failure> {
     if replace_lost { Ok(place.handle()?.open_unchecked()?) } else { place.open() }
 }
 
-/// From now on this host knows the store.
+/// Records the store as known to this host.
 fn remember(place: &Place, id: StoreId) -> Result<(), Failure> {
     Ok(place.handle()?.accept(Some(id))?)
 }
 
-/// A whole backup, checked.
+/// A complete backup, verified.
 #[derive(Debug)]
 struct Backup {
     store: StoreId,
@@ -163,7 +163,7 @@ impl Backup {
     }
 }
 
-/// An entry that a store can have: its key, its size, and what has to be read to be imported.
+/// Parses an entry and checks its key, its size, and the value where the import has to read it.
 fn entry(text: &str) -> Result<(Key, String), String> {
     let BackupLine { key: name, value } =
         serde_json::from_str(text).map_err(|error| format!("a line is damaged ({error})"))?;
@@ -203,12 +203,12 @@ impl Filling<'_> {
         Ok(id)
     }
 
-    /// Seals the empty store, and returns the id that it has from now on.
+    /// Seals the empty store, and returns its new id.
     fn take(&self, replace_lost: bool) -> Result<StoreId, Failure> {
         let known = identity(self.store)?;
         let seal = Seal::FilledFrom(format!("the export {}", self.backup.digest));
         match &known {
-            // An import of the same file was cut short.
+            // An import of the same file was interrupted.
             Some((identity, _))
                 if identity.sealed.as_ref() == Some(&seal)
                     && (identity.store == self.backup.store || !replace_lost) =>
@@ -233,7 +233,7 @@ impl Filling<'_> {
         Ok(id)
     }
 
-    /// The value of an entry under the id of this store.
+    /// Rewrites the value of an entry for the id of this store.
     fn value(&self, key: &Key, value: &str, id: StoreId) -> Result<Vec<u8>, Failure> {
         if id == self.backup.store || !is_in(key, &RECORDS) {
             return Ok(value.as_bytes().to_vec());

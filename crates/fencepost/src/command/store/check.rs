@@ -1,4 +1,4 @@
-//! `fencepost store check`: what the promises rest on, proved by running where that is possible.
+//! `fencepost store check`: tests what the guarantees depend on, by running it where possible.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -14,16 +14,16 @@ use crate::exit::Failure;
 use crate::place::Place;
 use crate::show;
 
-/// How many calls a median is taken of.
+/// How many calls a median is computed from.
 const CALLS: usize = 9;
 
-/// A scan of a thousand keys takes a thousand swaps, and no decision rests on it.
+/// Skipped: a scan of a thousand keys takes a thousand swaps, and no decision depends on it.
 const LEFT_OUT: &[&str] = &["scan limit"];
 
-/// What only the settings say, and the promises rest on all the same.
+/// Properties known only from the settings, on which guarantees depend.
 const DECISIVE: &[&str] = &["durability", "file system"];
 
-/// Checks the store and prints what came of it.
+/// Checks the store and prints the results.
 pub fn run(global: &Global, place: &Place) -> Result<StoreCheckAnswer, Failure> {
     let report = examine(global, place)?;
     if global.json {
@@ -34,14 +34,14 @@ pub fn run(global: &Global, place: &Place) -> Result<StoreCheckAnswer, Failure> 
     Ok(report)
 }
 
-/// Checks the store, and says how far it is on a terminal.
+/// Checks the store, with progress on a terminal.
 pub fn examine(global: &Global, place: &Place) -> Result<StoreCheckAnswer, Failure> {
     let handle = place.handle()?;
     let mut checks = Vec::new();
     let progress = CheckProgress::of(global);
     match handle.check() {
         Err(OpenError::Usage(text)) => return Err(Failure::Usage(text)),
-        // A store that this host does not know is not created again by a check.
+        // A check does not create a store that this host does not know.
         Err(OpenError::Store(error)) if error.trouble == Trouble::Corrupt || handle.is_new().is_err() => {
             return Err(Failure::Store(error));
         }
@@ -56,7 +56,7 @@ pub fn examine(global: &Global, place: &Place) -> Result<StoreCheckAnswer, Failu
     Ok(report)
 }
 
-/// What comes of using the store.
+/// Results of using the store.
 fn tried(handle: &StoreHandle, progress: &CheckProgress) -> Result<Vec<CheckLine>, Failure> {
     let open = || match handle.open_unchecked() {
         Ok(store) => Ok(Box::new(store) as Box<dyn Store>),
@@ -79,7 +79,7 @@ fn tried(handle: &StoreHandle, progress: &CheckProgress) -> Result<Vec<CheckLine
     Ok(lines)
 }
 
-/// Whether it answers at all, how fast, and what its clock shows.
+/// Checks whether the store responds, how fast, and its clock.
 fn reach(store: &dyn Store) -> Result<Vec<CheckLine>, StoreError> {
     let key = Key::probe(&format!("check-{}", uuid::Uuid::now_v7().simple()), "latency");
     let (mut reads, mut swaps, mut clocks) = (Vec::new(), Vec::new(), Vec::new());
@@ -108,7 +108,7 @@ fn reach(store: &dyn Store) -> Result<Vec<CheckLine>, StoreError> {
     Ok(lines)
 }
 
-/// How far the store's date is from ours, by the reading that took the shortest.
+/// The offset of the store's date from ours, by the fastest reading.
 fn offset(clocks: &[(StoreClock, fencepost_store::Wall, Duration)]) -> Option<CheckLine> {
     let (clock, before, took) = clocks.iter().min_by_key(|(_, _, took)| *took)?;
     let here = *before + *took / 2;
@@ -128,7 +128,7 @@ fn offset(clocks: &[(StoreClock, fencepost_store::Wall, Duration)]) -> Option<Ch
     })
 }
 
-/// The smallest step that the store's clock was seen to make.
+/// The smallest observed step of the store's clock.
 fn resolution(store: &dyn Store, key: &Key, has_clock: bool) -> Result<CheckLine, StoreError> {
     let name = "clock resolution";
     if !has_clock {
@@ -156,7 +156,7 @@ fn resolution(store: &dyn Store, key: &Key, has_clock: bool) -> Result<CheckLine
     })
 }
 
-/// Runs the conformance suite in its short form. A store that fails is not asked again and again.
+/// Runs the short form of the conformance suite. Stops at a store that fails to answer.
 fn prove(open: conformance::Opener<'_>, progress: &CheckProgress) -> Vec<CheckLine> {
     let mut lines = Vec::new();
     for check in conformance::checks().filter(|check| !LEFT_OUT.contains(&check.name)) {
@@ -185,7 +185,7 @@ fn proved(check: &Check) -> String {
     }
 }
 
-/// What cannot be proved by running, as the store's settings say it.
+/// Properties that cannot be tested by running, from the store's settings.
 fn settings(handle: &StoreHandle) -> Vec<CheckLine> {
     let declared = match handle.declared() {
         Ok(declared) => declared,
@@ -198,7 +198,7 @@ fn settings(handle: &StoreHandle) -> Vec<CheckLine> {
             Soundness::Unsound => CheckResult::Failed,
             Soundness::Unknown => CheckResult::Unknown,
         };
-        // The suite has a chapter of this name, which is about how it runs.
+        // The suite has a chapter named "clock", about how it runs.
         let name = if declared.name == "clock" { "kind of clock" } else { declared.name };
         let is_decisive = DECISIVE.contains(&name);
         CheckLine {
@@ -210,7 +210,7 @@ fn settings(handle: &StoreHandle) -> Vec<CheckLine> {
     declared.into_iter().map(line).collect()
 }
 
-/// The promises of GUARANTEES.md, and what each rests on.
+/// The promises of GUARANTEES.md, and the checks that each depends on.
 const PROMISES: &[(&str, &[&str])] = &[
     (
         "P1  tokens of a job strictly increase",
@@ -289,7 +289,7 @@ fn milliseconds(time: Duration) -> String {
     }
 }
 
-/// Which check is being made, on a terminal.
+/// Shows the current check on a terminal.
 struct CheckProgress(bool);
 
 impl CheckProgress {

@@ -19,7 +19,7 @@ use crate::{file, password, show};
 
 pub fn run(global: &Global, place: &Place) -> Result<Code, Failure> {
     let path = target(global)?;
-    // What is wrong with the file is said before the store is kept waiting.
+    // Reports mistakes in the file before the slow checks of the store.
     let text = current(&path)?;
     let report = check::examine(global, place)?;
     let voice = Voice::of(global);
@@ -52,19 +52,19 @@ pub fn run(global: &Global, place: &Place) -> Result<Code, Failure> {
     Ok(Code::DONE)
 }
 
-/// Whether the configuration that was named does not exist. `store use` creates it; every other command fails.
+/// Whether the named configuration does not exist. `store use` creates it; every other command fails.
 pub fn names_new_file(global: &Global) -> bool {
     let found = named(global).map(|path| path.symlink_metadata());
     matches!(found, Some(Err(error)) if error.kind() == ErrorKind::NotFound)
 }
 
-/// The file that the command line or the environment names.
+/// The file named by the command line or the environment.
 fn named(global: &Global) -> Option<PathBuf> {
     let of_environment = || std::env::var_os(config::VARIABLE).filter(|named| !named.is_empty()).map(PathBuf::from);
     global.config.clone().or_else(of_environment)
 }
 
-/// The file that is written to: the one that was named, or the user's own.
+/// The file to write: the named one, or the user's own.
 fn target(global: &Global) -> Result<PathBuf, Failure> {
     let named = named(global);
     let is_none = global.config.is_none() && std::env::var_os(config::VARIABLE).is_some_and(|named| named.is_empty());
@@ -85,7 +85,7 @@ fn target(global: &Global) -> Result<PathBuf, Failure> {
     Ok(home.join(".config/fencepost/fencepost.toml"))
 }
 
-/// What the file says now. One that is not there says nothing; one with mistakes is not touched.
+/// Reads the file. A missing file is empty; one with mistakes is an error and stays unchanged.
 fn current(path: &Path) -> Result<String, Failure> {
     match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
@@ -97,7 +97,7 @@ fn current(path: &Path) -> Result<String, Failure> {
     }
 }
 
-/// The text with another store and everything else as it was.
+/// Returns the text with another store and everything else unchanged.
 fn with_store(text: &str, url: &str) -> Option<String> {
     let quoted = quoted(url);
     let document = DeTable::parse(text).ok()?;
@@ -108,7 +108,7 @@ fn with_store(text: &str, url: &str) -> Option<String> {
         let span = value.span();
         return Some(format!("{}{quoted}{}", &text[..span.start], &text[span.end..]));
     }
-    // A comment that heads the file keeps its place. Everything before the first table belongs to the top.
+    // A comment at the head of the file stays first. Keys before the first table belong to the top level.
     let head: usize = text.split_inclusive('\n').take_while(|line| line.starts_with('#')).map(str::len).sum();
     let heads = head > 0 && text[head..].starts_with(['\n', '\r']);
     let (before, after) = text.split_at(if heads { head } else { 0 });
@@ -117,7 +117,7 @@ fn with_store(text: &str, url: &str) -> Option<String> {
     Some(format!("{before}{lead}store = {quoted}\n{gap}{after}"))
 }
 
-/// A text as TOML writes it.
+/// Quotes a text for TOML.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
@@ -152,7 +152,7 @@ fn tell_of_password(place: &Place, path: &Path, voice: Voice) {
     }
 }
 
-/// What goes before the file that was written.
+/// Warns about settings that override the written file.
 fn tell_of_rank(global: &Global, path: &Path, voice: Voice) {
     if std::env::var_os(password::STORE_VARIABLE).is_some_and(|value| !value.is_empty()) {
         voice.warn(&format!("{} is set here and goes before it.", password::STORE_VARIABLE));

@@ -1,8 +1,8 @@
 //! `fencepost store move`: moves everything to another store, job by job.
 //!
-//! A job's record is frozen where it was, in one swap that also finds out that nobody holds it, and only then written to
-//! the other store. So there is no instant at which both would grant it, and no crash after which both do. The other
-//! store makes no job of its own before it has everything. Whatever cuts this short, repeating it goes on from there.
+//! One swap freezes a job's record in the source, and fails if the job is held. Only then is the record written to the
+//! target. So at no time, and after no crash, do both stores grant the job. The target is sealed against new jobs until
+//! it has everything. Repeating an interrupted move continues it.
 
 use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
@@ -26,15 +26,15 @@ use crate::place::Place;
 use crate::report::{self, Voice};
 use crate::show;
 
-/// How long a claim may be on its way that was decided before the store was sealed.
+/// How long a claim decided before the store was sealed may still be in flight.
 const SETTLING: Duration = Duration::from_secs(2);
 
-/// How often a value that others change meanwhile is tried again.
+/// Maximum number of attempts to change a value that others change at the same time.
 const TRIES_MAX: usize = 20;
 
 pub(super) const RECORDS: [&str; 2] = [Key::JOBS, "once/"];
 pub(super) const RESOURCES: [&str; 2] = ["resource/", "resource-text/"];
-/// What is neither copied nor counted.
+/// Prefixes of keys that are neither copied nor counted.
 pub(super) const OURS: [&str; 2] = ["meta/", "probe/"];
 
 #[derive(Debug, Default)]
@@ -125,7 +125,7 @@ fn tell_preview(global: &Global, from: &str, to: &str, counts: &CopyCounts) {
     ));
 }
 
-/// Asks on a terminal. Off a terminal nothing is asked: a script means what it says.
+/// Asks for confirmation on a terminal. A script is not asked.
 fn is_confirmed(from: &str, to: &str, counts: &CopyCounts) -> bool {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return true;
@@ -142,9 +142,9 @@ fn is_confirmed(from: &str, to: &str, counts: &CopyCounts) -> bool {
     read.is_ok() && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
 }
 
-/// Why it did not come to its end.
+/// Why a move stopped.
 pub(super) enum Stopped {
-    /// Somebody is at work.
+    /// A run holds a job.
     Held(String),
     Failed(Failure),
 }
@@ -191,7 +191,7 @@ impl Copy<'_> {
                     self.copy(&key, &mut counts)?;
                 }
             }
-            // A claim that found the store unsealed may land yet, and a listing may lag.
+            // A claim that found the store unsealed may still land, and a listing may lag.
             if seen.len() == before && before > 0 {
                 break;
             }
@@ -201,7 +201,7 @@ impl Copy<'_> {
         Ok(counts)
     }
 
-    /// The identity of the source, which must not have moved elsewhere.
+    /// Returns the identity of the source, and refuses one that has moved elsewhere.
     fn check_source(&self) -> Result<StoreId, Stopped> {
         let Some((identity, _)) = identity(self.source)? else {
             return Err(usage(format!("{} has no jobs: there is nothing to move.", self.from.shown_store())));
@@ -218,7 +218,7 @@ impl Copy<'_> {
         }
     }
 
-    /// The target must be empty, or be what an earlier try made of it.
+    /// The target must be empty, or left by an earlier attempt of the same move.
     fn check_target(&self, id: StoreId) -> Result<(), Stopped> {
         let shown = self.to.shown_store();
         match identity(self.target)? {
@@ -236,7 +236,7 @@ impl Copy<'_> {
         }
     }
 
-    /// Looks for anybody at work before anything is changed.
+    /// Looks for held jobs before anything is changed.
     fn check_leases(&self) -> Result<(), Stopped> {
         for key in keys(self.source)? {
             let answer = self.source.read(&key)?;
@@ -264,7 +264,7 @@ impl Copy<'_> {
         ))
     }
 
-    /// Refuses a resource that a command is running on.
+    /// Refuses a resource while a command runs on it.
     fn at_rest(&self, record: &Record, clock: Option<&fencepost_store::StoreClock>) -> Result<(), Stopped> {
         let now = clock::boot_now();
         let facts = self.from.local().facts(Some(record), now);
@@ -278,7 +278,7 @@ impl Copy<'_> {
         }
     }
 
-    /// The target takes over the identity, and makes no job of its own before it has them all.
+    /// Gives the target the source's identity, sealed against new jobs until it has them all.
     fn take_target(&self, id: StoreId) -> Result<(), Stopped> {
         let known = identity(self.target)?;
         if known.as_ref().is_some_and(|(identity, _)| identity.store == id) {
@@ -324,7 +324,7 @@ impl Copy<'_> {
         }
     }
 
-    /// How the source names the target from now on.
+    /// The target's URL as the source records it.
     fn named(&self) -> String {
         bare(&self.to.store)
     }
@@ -337,16 +337,16 @@ impl Copy<'_> {
             self.copy_resource(key)?;
             counts.others += 1;
         } else if let Some(entry) = self.source.read(key)?.value {
-            // What a history or a counter holds does not change once its job is frozen, and what the target has of it
-            // already may be newer.
+            // Histories and counters do not change once their job is frozen. The target's own may already be newer, so
+            // they are not overwritten.
             self.create(key, &entry.bytes)?;
             counts.others += 1;
         }
         Ok(())
     }
 
-    /// Freezes the record, then writes it down on the other side. One that is there already was copied before, from what
-    /// has not changed since.
+    /// Freezes the record, then writes it to the target. A record already there was copied by an earlier attempt, from
+    /// the same frozen value.
     fn copy_record(&self, key: &Key) -> Result<(), Stopped> {
         let Some(entry) = self.source.read(key)?.value else { return Ok(()) };
         let mut record: Record = value(&entry, key)?;
@@ -379,7 +379,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// A resource's fence goes over first and is closed behind: no token passes the one that is left.
+    /// Copies a resource's fence first and closes it in the source: no token passes the closed one.
     fn copy_resource(&self, key: &Key) -> Result<(), Stopped> {
         for _ in 0..TRIES_MAX {
             let answer = self.source.read(key)?;
@@ -417,7 +417,7 @@ impl Copy<'_> {
         Err(in_the_way(key.as_str()))
     }
 
-    /// Writes a value where there is none, and returns what stands there.
+    /// Creates a value if there is none, and returns the stored one.
     fn create(&self, key: &Key, bytes: &[u8]) -> Result<Vec<u8>, Stopped> {
         match self.target.swap(key, None, Some(bytes))?.value {
             Swapped::Won(_) => Ok(bytes.to_vec()),
@@ -454,7 +454,7 @@ pub(super) fn identity(store: &dyn Store) -> Result<Option<(Identity, Entry)>, S
     Ok(Some((identity, entry)))
 }
 
-/// Every key that is worth copying, in order.
+/// Lists every key to copy, in order.
 pub(super) fn keys(store: &dyn Store) -> Result<Vec<Key>, Stopped> {
     let (mut keys, mut after) = (Vec::new(), None);
     loop {

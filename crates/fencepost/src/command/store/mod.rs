@@ -1,4 +1,4 @@
-//! `fencepost store …`: prove a store, make it the default, move to another, back it up, recover after a loss.
+//! `fencepost store …`: checks a store, makes it the default, moves to another, backs it up, recovers after a loss.
 
 mod accept;
 mod backup;

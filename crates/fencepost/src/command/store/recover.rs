@@ -1,4 +1,4 @@
-//! `fencepost store recover`: raises a job's token above what targets have seen, after the store lost some of it.
+//! `fencepost store recover`: raises a job's token above those its targets have seen, after the store lost data.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! One line per event: for programs, for a file, or for people at a terminal.
+//! One line per event: JSON for programs, plain for a file, or formatted for a terminal.
 
 use std::fmt;
 use std::io::{IsTerminal, Write};
@@ -20,10 +20,10 @@ use super::stamp;
 use crate::args::Global;
 use crate::show;
 
-/// The widest that a column of names gets.
+/// Maximum width of the column of names.
 const NAME_MAX: usize = 32;
 
-/// Something that happened, to one job or to `up` itself.
+/// An event of one job or of `up` itself.
 #[derive(Debug)]
 pub struct UpLine {
     job: Option<Name>,
@@ -40,7 +40,7 @@ impl UpLine {
         Self { job: Some(job.clone()), ..Self::of_up(event) }
     }
 
-    /// Prints the line only with `-v`, if `is_quiet`: with several machines most triggers find that another was first.
+    /// Prints the line only with `-v` if `is_quiet`: with several machines, most triggers find that another was first.
     pub fn quiet_if(self, is_quiet: bool) -> Self {
         Self { needs_verbose: is_quiet, ..self }
     }
@@ -60,7 +60,7 @@ fn is_plain(text: &str) -> bool {
     !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '='))
 }
 
-/// A line as programs read it.
+/// A line as JSON.
 #[derive(Serialize)]
 struct LineJson<'a> {
     v: u32,
@@ -72,7 +72,7 @@ struct LineJson<'a> {
     fields: &'a UpEvent,
 }
 
-/// What happened, with its fields. Its name is the `event` of the line.
+/// An event with its fields. Its name is the line's `event`.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum UpEvent {
@@ -107,7 +107,7 @@ pub enum UpEvent {
         within: String,
     },
     Stopped {},
-    /// The job waits for one of the running ones to end.
+    /// The job waits for a running one to end.
     Queued {
         running: usize,
     },
@@ -126,7 +126,7 @@ pub enum UpEvent {
         from: String,
         to: String,
     },
-    /// A run ended. The line is named by its status.
+    /// A run ended. Its status names the line.
     Ended {
         #[serde(skip)]
         status: Status,
@@ -139,7 +139,7 @@ pub enum UpEvent {
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
-    /// An event of a run that is passed on under its own name.
+    /// An event of a run, forwarded under its own name.
     PassedOn {
         #[serde(skip)]
         name: &'static str,
@@ -181,7 +181,7 @@ impl UpEvent {
         }
     }
 
-    /// The fields in the order in which they are declared.
+    /// The fields in declaration order.
     fn fields(&self) -> Vec<(String, Value)> {
         let text = serde_json::to_string(self).unwrap_or_default();
         serde_json::from_str(&text).map_or_else(|_| Vec::new(), |Fields(fields)| fields)
@@ -211,14 +211,14 @@ impl<'de> Visitor<'de> for FieldsVisitor {
     }
 }
 
-/// Where lines go, and how they look there.
+/// The destination and format of lines.
 #[derive(Debug)]
 pub struct Printer {
     look: Style,
     verbose: bool,
     zone: Zone,
     width: usize,
-    /// A line about what is next stands at the bottom of the terminal.
+    /// The line about the next runs at the bottom of the terminal.
     shown_next: String,
 }
 
@@ -274,7 +274,7 @@ impl Printer {
         }
     }
 
-    /// Says at the bottom of a terminal what comes next.
+    /// Shows the next runs at the bottom of a terminal.
     pub fn show_next(&mut self, agenda: &Agenda, running: usize) {
         if !matches!(self.look, Style::Terminal { .. }) {
             return;

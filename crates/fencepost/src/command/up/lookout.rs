@@ -1,4 +1,4 @@
-//! The thread that reads records, so that a store that hangs keeps nothing else from its time.
+//! The thread that reads records, so a hung store delays nothing else.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,18 +20,18 @@ use fencepost_store::Store;
 
 use crate::place::Place;
 
-/// A record that is to be read, and what for.
+/// A record to read, and the claim it is read for.
 pub struct LookRequest {
     pub name: Name,
     pub job: Job,
     pub claim: Claim,
     pub place: Arc<Place>,
     pub local: Local,
-    /// The store was unavailable: it is opened again, because it may have been replaced meanwhile.
+    /// Opens the store again after it was unavailable: it may have been replaced.
     pub anew: bool,
 }
 
-/// What was seen of a job, and how long it is to its next slot.
+/// The state of a job, and the time until its next slot.
 pub type LookAnswer = (Name, Look, Option<Duration>);
 
 pub struct Lookout {
@@ -113,7 +113,7 @@ impl LookReader {
         };
         let seen = look::<Honest>(&request.claim, record.as_ref(), &context);
         if seen.accounts {
-            // That the schedule was seen, or what will never run, is written down here: that takes no process.
+            // Records the first sight of a schedule, and slots that will never run. That needs no process.
             let intent = Intent::Account(request.claim.clone());
             match transact(store.as_ref(), &request.local, &request.job, intent, request.claim.run) {
                 Ok(_) | Err(TransactError::Refused(_)) => {}

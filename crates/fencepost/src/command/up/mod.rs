@@ -1,7 +1,7 @@
 //! `fencepost up`: schedules the jobs of the configuration on this machine.
 //!
-//! It is only a trigger. At a slot's time it starts `fencepost run JOB`, which plans and claims inside the lease, so that
-//! any number of machines may do the same.
+//! It is only a trigger. At a slot's time it starts `fencepost run JOB`, which plans and claims inside the lease. Any
+//! number of machines may do the same.
 
 mod line;
 mod lookout;
@@ -34,16 +34,16 @@ use crate::duration;
 use crate::exit::{Code, Failure};
 use crate::show;
 
-/// How long running jobs are waited for when it is asked to end, if the configuration does not say.
+/// Default time to wait for running jobs when `up` is stopped.
 const STOP_WITHIN: Duration = Duration::from_secs(60);
 
-/// How often the file is looked at.
+/// Polling interval of the configuration file.
 const WATCH_EVERY: Duration = Duration::from_secs(2);
 
 pub fn run(global: &Global, options: &UpOptions) -> Result<Code, Failure> {
     let cannot = |what: &str, error: io::Error| Failure::Other(format!("Cannot {what}: {error}"));
     let program = Program::load(global, &options.jobs)?;
-    // The signals are listened to before there is a thread that could take one.
+    // Signals are handled before there is a thread that could receive one.
     let signals = Signals::of_daemon().map_err(|error| cannot("listen to signals", error))?;
     let lookout = Lookout::start().map_err(|error| cannot("start the thread that reads records", error))?;
     let binary = std::env::current_exe().map_err(|error| cannot("find this program", error))?;
@@ -81,15 +81,15 @@ struct Up<'a> {
     lookout: Lookout,
     printer: Printer,
     children: BTreeMap<StartId, Running>,
-    /// When the file was last looked at.
+    /// When the file was last checked.
     watched: Boot,
     stop: Option<Stop>,
-    /// The first code of a run that was not 0.
+    /// The first nonzero code of a run.
     first_failure: Code,
     store_failed: bool,
 }
 
-/// A run that is going.
+/// A run in progress.
 struct Running {
     job: Name,
     process: SpawnedRun,
@@ -102,10 +102,10 @@ struct Running {
     has_lease: bool,
 }
 
-/// It was asked to end.
+/// A request to stop `up`.
 struct Stop {
     until: Boot,
-    /// Running jobs were asked to end as well.
+    /// Whether running jobs were also asked to end.
     is_final: bool,
 }
 
@@ -181,7 +181,7 @@ impl Up<'_> {
         Ok((process, excerpt))
     }
 
-    /// `run JOB`, by the configuration as it was accepted.
+    /// Builds `run JOB` with the accepted configuration.
     fn command(&self, job: &Name, excerpt: &Excerpt) -> Command {
         let mut command = Command::new(&self.binary);
         command.arg("--config").arg(self.program.path()).arg("-q");
@@ -203,7 +203,7 @@ impl Up<'_> {
         let ids: Vec<StartId> = self.children.keys().copied().collect();
         for id in ids {
             let Some(running) = self.children.get_mut(&id) else { continue };
-            // What it said before it ended is there once it has ended.
+            // Its output is complete once it has ended.
             let ended = running.process.ended();
             let lines = running.process.lines();
             let told: Vec<UpLine> = lines.iter().filter_map(|line| running.note(line)).collect();
@@ -273,7 +273,7 @@ impl Up<'_> {
         }
     }
 
-    /// Asks the running jobs to end, by their wrappers: those record it and release.
+    /// Asks the running jobs to end through their wrappers, which record the end and release the leases.
     fn end_children(&mut self) {
         if let Some(stop) = &mut self.stop {
             stop.is_final = true;
@@ -284,7 +284,7 @@ impl Up<'_> {
         }
     }
 
-    /// Looks whether the configuration was changed.
+    /// Checks whether the configuration was changed.
     fn watch(&mut self) {
         let now = clock::boot_now();
         if now.since(self.watched) < WATCH_EVERY || self.options.once {
@@ -296,7 +296,7 @@ impl Up<'_> {
         }
     }
 
-    /// Reads the configuration anew. A mistake keeps the old one.
+    /// Reloads the configuration. A mistake keeps the old one.
     fn reload(&mut self, is_asked: bool) {
         match self.program.reloaded(self.global, &self.options.jobs) {
             Ok(program) => {
@@ -317,12 +317,12 @@ impl Up<'_> {
         let now = clock::now();
         let stop = self.stop.as_ref().filter(|stop| !stop.is_final).map(|stop| stop.until);
         let due = self.agenda.wake_at(now).into_iter().chain(stop).min();
-        // A moment that has come to the millisecond is past it by the clock that has finer ones.
+        // Wakes one millisecond late: the clock is finer than the deadline, which must have passed.
         let until = due.map_or(STEP_WITHIN, |at| at.since(now.boot) + Duration::from_millis(1));
         let timeout = PollTimeout::try_from(until.min(STEP_WITHIN)).unwrap_or(PollTimeout::ZERO);
         let mut fds =
             vec![PollFd::new(self.signals.fd(), PollFlags::POLLIN), PollFd::new(self.lookout.fd(), PollFlags::POLLIN)];
-        // One that has said its last word is waited for by its signal; its pipe is at its end and always readable.
+        // A run whose last event has come is awaited by SIGCHLD: its pipe is at end of file and always readable.
         let speaking = self.children.values().filter(|running| running.ended.is_none());
         fds.extend(speaking.map(|running| PollFd::new(running.process.fd(), PollFlags::POLLIN)));
         match poll(&mut fds, timeout) {
@@ -333,7 +333,7 @@ impl Up<'_> {
 }
 
 impl Running {
-    /// Takes note of an event, and makes a line of what is worth one.
+    /// Handles an event, and returns a line if it is worth one.
     fn note(&mut self, text: &str) -> Option<UpLine> {
         let EventLine { run, event, .. } = serde_json::from_str(text).ok()?;
         let line = match event {
@@ -372,7 +372,7 @@ impl Running {
         UpLine::of_job(&self.job, event).quiet_if(is_quiet)
     }
 
-    /// An event that is printed under its own name. The others are for programs that read the run's own events.
+    /// Returns an event that is printed under its own name. The others are for programs that read the run's own events.
     fn passed_on(&mut self, event: RunEvent) -> Option<UpEvent> {
         let (name, message, reason) = match event {
             RunEvent::RenewalFailed { message } => ("renewal_failed", Some(message), None),
@@ -391,7 +391,7 @@ impl Running {
         Some(UpEvent::PassedOn { name, message, reason })
     }
 
-    /// What its last event means for what comes next.
+    /// Derives the agenda's view of the end from the last event.
     fn end(&self) -> End {
         let Some(ended) = &self.ended else { return End::Died };
         match ended.reason {
@@ -406,12 +406,12 @@ impl Running {
     }
 }
 
-/// A moment as lines show it.
+/// Formats a timestamp for lines.
 fn stamp(now: Wall, zone: &fencepost_core::zone::Zone) -> String {
     show::second_in(now, zone).replacen(' ', "T", 1)
 }
 
-/// The first name that is not known. Without an error its job would silently never run.
+/// Finds the first unknown name. Without an error its job would silently never run.
 fn unknown(names: &[Name], known: &BTreeSet<Name>) -> Option<Name> {
     names.iter().find(|name| !known.contains(*name)).cloned()
 }

@@ -1,4 +1,4 @@
-//! The configuration of `up` as it was accepted, and the excerpts of it that the runs read.
+//! The accepted configuration of `up`, and the excerpts of it that the runs read.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Write};
@@ -28,11 +28,11 @@ pub struct Program {
     pub zone: Zone,
     stamp: Option<ConfigStamp>,
     sections: Sections,
-    /// Where the excerpts for the runs are.
+    /// The directory of the excerpts.
     directory: PathBuf,
 }
 
-/// Tells one state of a file from another.
+/// Identifies a state of the file, to detect changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ConfigStamp {
     inode: (u64, u64),
@@ -41,8 +41,8 @@ struct ConfigStamp {
     modified: (i64, i64),
 }
 
-/// A private file with the part of the accepted configuration that one run needs. It is removed when the run has ended: a retry is
-/// another process that reads it again.
+/// A private file with the part of the accepted configuration that one run needs. It is removed when the run has ended,
+/// because a retry is another process that reads it again.
 pub struct Excerpt {
     pub path: PathBuf,
 }
@@ -58,9 +58,9 @@ impl Program {
         Self::of(place, jobs, directory)
     }
 
-    /// The configuration as it is now, if nothing in it is wrong.
+    /// Reads the configuration again, and fails if it has mistakes.
     pub fn reloaded(&mut self, global: &Global, jobs: &[Name]) -> Result<Self, Failure> {
-        // This state of the file was seen, even if it is refused.
+        // This state of the file counts as seen even if it is refused.
         self.stamp = ConfigStamp::of(self.path());
         Self::of(Place::find(global)?, jobs, self.directory.clone())
     }
@@ -93,10 +93,10 @@ impl Program {
         self.config().scope == Scope::NamedJobs
     }
 
-    /// Writes what a run of the job needs of the configuration.
+    /// Writes the part of the configuration that a run of the job needs.
     pub fn excerpt(&self, job: &Name, id: StartId) -> io::Result<Excerpt> {
         let path = self.directory.join(format!("{}-{}.toml", std::process::id(), id.0));
-        // Left by a process of the same number that was killed.
+        // Left by a killed process with the same pid.
         let _ = std::fs::remove_file(&path);
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
         let excerpt = Excerpt { path };
@@ -104,7 +104,7 @@ impl Program {
         Ok(excerpt)
     }
 
-    /// Whether the file is another than the one that was last read.
+    /// Whether the file has changed since it was last read.
     pub fn is_changed(&self) -> bool {
         ConfigStamp::of(self.path()) != self.stamp
     }
@@ -134,7 +134,7 @@ impl Program {
         })
     }
 
-    /// Whether what the job prints is kept, so that it is not ours to print.
+    /// Whether the job's output goes to its log, so `up` does not print it.
     pub fn keeps_output(&self, job: &Name) -> bool {
         self.config().job(job).logs().enabled.value() != Some(false)
     }

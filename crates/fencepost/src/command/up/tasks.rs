@@ -1,4 +1,4 @@
-//! The jobs of the configuration that are scheduled here.
+//! The jobs of the configuration that `up` schedules on this machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::place::Place;
 
 pub type Scheduling = BTreeMap<Name, ScheduledJob>;
 
-/// A job that has a schedule.
+/// A job with a schedule.
 pub struct ScheduledJob {
     pub task: Task,
     pub job: Job,
@@ -28,7 +28,7 @@ pub struct ScheduledJob {
 }
 
 impl ScheduledJob {
-    /// What a run that started now would claim.
+    /// The claim of a run that starts now.
     pub fn claim(&self) -> Claim {
         Claim {
             run: mint_run(),
@@ -41,7 +41,7 @@ impl ScheduledJob {
     }
 }
 
-/// Reads all schedules. A job that was asked for by name has to have one.
+/// Reads all schedules. A job named on the command line must have one.
 pub fn scheduling(place: &Place, config: &Config, names: &[Name]) -> Result<Scheduling, Failure> {
     let all: BTreeSet<Name> = config.jobs.keys().cloned().collect();
     if let Some(name) = unknown(names, &all) {

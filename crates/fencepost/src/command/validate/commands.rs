@@ -1,4 +1,4 @@
-//! Whether the commands of a configuration can be found, as far as that can be told without running them.
+//! Checks whether the commands of a configuration exist, without running them.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use crate::config::{CommandLine, Config, Located, Mistake};
 use crate::options::JobOptions;
 use fencepost_core::nearest::did_you_mean;
 
-/// A warning for each command that is not there. Another machine, or another PATH, may have it.
+/// Warns about each missing command. Another machine, or another PATH, may have it.
 pub fn not_found(config: &Config) -> Vec<Mistake> {
     config.jobs.values().flat_map(|job| of_job(config, job)).collect()
 }
@@ -47,7 +47,7 @@ fn missing(command: &Located<CommandLine>, directory: &Path, path: &OsStr) -> Op
     (!is_there).then(|| Mistake::at(command, format!("{program:?} is not found in PATH."), hint))
 }
 
-/// The program that a command begins with. Of a shell's text only the plainest first word is understood.
+/// The program of a command. Of a shell script only a plain first word is understood.
 fn program(command: &CommandLine) -> Option<&str> {
     match command {
         CommandLine::Argv(words) => words.first().map(String::as_str),
@@ -59,7 +59,7 @@ fn program(command: &CommandLine) -> Option<&str> {
     }
 }
 
-/// Words that the shell itself knows.
+/// Builtins and keywords of the shell.
 const OF_SHELL: [&str; 27] = [
     ".", "alias", "break", "case", "cd", "command", "continue", "eval", "exec", "exit", "export", "for", "getopts",
     "if", "local", "read", "readonly", "return", "set", "shift", "source", "trap", "ulimit", "umask", "unset", "until",
@@ -70,7 +70,7 @@ fn is_executable(file: &Path) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// The file in the same directory that was probably meant.
+/// Suggests a similarly named file in the same directory.
 fn beside(file: &Path, program: &str) -> Option<String> {
     let names: Vec<PathBuf> =
         file.parent()?.read_dir().ok()?.filter_map(|entry| Some(entry.ok()?.file_name().into())).collect();

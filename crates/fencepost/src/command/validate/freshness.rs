@@ -1,4 +1,4 @@
-//! Whether what a job needs of others can ever be as fresh as it asks.
+//! Checks whether a job's needs can ever be as fresh as required.
 
 use fencepost_core::barrier::When;
 use fencepost_core::schedule::Schedule;
@@ -8,10 +8,10 @@ use crate::calendar;
 use crate::config::{Config, ConfigNeed, Mistake};
 use crate::options::JobOptions;
 
-/// How many slots are looked at.
+/// How many slots are examined.
 const SLOTS: usize = 30;
 
-/// A warning for each need that none of the coming slots finds fulfilled.
+/// Warns about each need that is not met at any of the coming slots.
 pub fn never_fresh(config: &Config, now: Wall) -> Vec<Mistake> {
     let needs =
         config.jobs.iter().flat_map(|(name, job)| job.needed().iter().map(move |need| (name.as_str(), job, need)));
