@@ -1,4 +1,4 @@
-//! How the keeper starts the job, and what it makes of itself before and after.
+//! Starts the job, and sets the keeper's own signals and descriptors before and after.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
@@ -22,12 +22,12 @@ use crate::sys::{self, Image};
 pub(super) struct Inherited {
     pub(super) mask: SigSet,
     pub(super) ignored: Vec<Signal>,
-    /// Filled in while there is time.
+    /// Filled in before the job is known, while there is time.
     pub(super) env: BTreeMap<OsString, OsString>,
 }
 
 impl Inherited {
-    /// Prepares this process so that only its orders and KILL affect it.
+    /// Prepares this process: afterwards only its orders and KILL affect it.
     ///
     /// Its own process group also protects it from a signal to the wrapper's whole group, such as `timeout -s KILL`.
     pub(super) fn settle(&mut self) -> io::Result<()> {
@@ -43,10 +43,11 @@ impl Inherited {
         Ok(SigSet::empty().thread_set_mask()?)
     }
 
-    /// In the child: the signals as the wrapper found them. The last of it, for they are no longer blocked after it.
+    /// Restores, in the child, the signals that the wrapper found. This is the last step, because they are no longer
+    /// blocked after it.
     fn restore(&self) -> io::Result<()> {
         for signal in UNMOVED_BY {
-            // The wrapper itself ignores these two from its start, so that what it found is not known.
+            // The wrapper itself ignores these two from its start, so the setting that it found is unknown.
             if [Signal::SIGPIPE, Signal::SIGXFSZ].contains(&signal) || !self.ignored.contains(&signal) {
                 sys::restore_default(signal)?;
             }
@@ -59,7 +60,7 @@ impl Inherited {
     }
 }
 
-/// Starts the job in a process group of its own, and returns its pid; or the report of why not.
+/// Starts the job in its own process group, and returns its pid, or the report of the failure.
 pub(super) fn spawn(job: &Spawn, inherited: &Inherited) -> Result<Pid, Report> {
     let image = image(job, &inherited.env).map_err(|error| not_spawned(SpawnStep::Command, &error))?;
     let mut streams = Streams::open(job).map_err(|(step, error)| not_spawned(step, &error))?;
@@ -83,7 +84,7 @@ pub(super) fn spawn(job: &Spawn, inherited: &Inherited) -> Result<Pid, Report> {
     sys::start(&image, &mut settle).map_err(|error| not_spawned(SpawnStep::Command, &error))
 }
 
-/// Closes every descriptor that the job inherited, so that a reader of the job's output sees its end.
+/// Closes every descriptor that the job inherited: a reader of the job's output then sees its end.
 ///
 /// Standard error stays open for the one line that only the keeper can write.
 pub(super) fn let_go(keep: &[RawFd]) -> io::Result<()> {
@@ -102,7 +103,7 @@ pub(super) fn let_go(keep: &[RawFd]) -> io::Result<()> {
     Ok(())
 }
 
-/// Where the job gets its input, and where what it prints goes, if not where the wrapper's does.
+/// The job's input and output, if they are not the wrapper's.
 struct Streams {
     stdin: Option<File>,
     stdout: Option<File>,
@@ -115,7 +116,7 @@ impl Streams {
         let outputs =
             || Ok((job.stdout.as_ref().map(append).transpose()?, job.stderr.as_ref().map(append).transpose()?));
         let (stdout, stderr) = match outputs() {
-            // Without a file for its output, an observed job prints where the wrapper does.
+            // Without a file for its output, an observed job prints to the wrapper's output.
             Err(_) if job.observed => (None, None),
             opened => opened.map_err(|error| (SpawnStep::Output, error))?,
         };
@@ -131,7 +132,8 @@ impl Streams {
     }
 }
 
-/// The directory in which the job starts. A missing one and a missing command would fail alike later.
+/// Returns the directory in which the job starts, which must exist. Later, a missing directory and a missing command
+/// would give the same error.
 fn directory(job: &Spawn) -> io::Result<Option<CString>> {
     let Some(directory) = &job.cwd else { return Ok(None) };
     fs::metadata(Path::new(directory).join("."))?;
@@ -149,7 +151,7 @@ fn image(job: &Spawn, inherited: &BTreeMap<OsString, OsString>) -> io::Result<Im
     })
 }
 
-/// The wrapper's environment with the job's variables, of which the last word counts.
+/// Merges the wrapper's environment with the job's variables, which take precedence.
 fn environment<'a>(job: &'a Spawn, inherited: &'a BTreeMap<OsString, OsString>) -> BTreeMap<&'a OsStr, &'a OsStr> {
     let mut env: BTreeMap<&OsStr, &OsStr> =
         inherited.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str())).collect();
@@ -162,7 +164,7 @@ fn environment<'a>(job: &'a Spawn, inherited: &'a BTreeMap<OsString, OsString>) 
     env
 }
 
-/// Where a program of this name may be, as a shell looks for it.
+/// Lists the paths at which a shell would look for a program of this name.
 fn places(program: &OsStr, path: Option<&OsStr>) -> Box<dyn Iterator<Item = PathBuf>> {
     if program.as_bytes().contains(&b'/') {
         return Box::new([PathBuf::from(program)].into_iter());
@@ -184,7 +186,7 @@ fn not_spawned(step: SpawnStep, error: &io::Error) -> Report {
     Report::NotSpawned { step, errno: error.raw_os_error().unwrap_or(0), text: error.to_string() }
 }
 
-/// Signals that mean the wrapper or the job, and reach the keeper by accident.
+/// Signals that are meant for the wrapper or the job, and reach the keeper by accident.
 const UNMOVED_BY: [Signal; 12] = [
     Signal::SIGINT,
     Signal::SIGTERM,

@@ -6,10 +6,10 @@ use fencepost_core::artifact::Fingerprint;
 use fencepost_core::hex;
 use sha2::{Digest, Sha256};
 
-/// How much is read at a time. Payloads may be larger than memory.
+/// How many bytes are read at a time. Payloads may be larger than memory.
 const CHUNK_BYTES: usize = 1 << 18;
 
-/// The digest of bytes that are at hand.
+/// Returns the digest of bytes in memory.
 pub fn of(bytes: &[u8]) -> String {
     shown(Sha256::digest(bytes).as_slice())
 }
@@ -19,7 +19,7 @@ pub fn copy(from: &mut dyn Read, to: &mut dyn Write) -> io::Result<(String, u64)
     hashed(from, to).map(|(hash, length)| (shown(&hash), length))
 }
 
-/// The fingerprint of everything there is to read, and its length.
+/// Reads to the end, and returns the fingerprint and the length.
 pub fn fingerprint(from: &mut dyn Read) -> io::Result<(Fingerprint, u64)> {
     hashed(from, &mut io::sink()).map(|(hash, length)| (Fingerprint(hash), length))
 }
@@ -42,7 +42,7 @@ fn hashed(from: &mut dyn Read, to: &mut dyn Write) -> io::Result<([u8; 32], u64)
     }
 }
 
-/// The digest of everything there is to read.
+/// Reads to the end, and returns the digest.
 pub fn read(from: &mut dyn Read) -> io::Result<String> {
     copy(from, &mut io::sink()).map(|(digest, _)| digest)
 }

@@ -1,9 +1,9 @@
-//! A command, run on a resource that cannot check a token itself. It is only gated, and at most once per token and
-//! operation: the fence is advanced first, then the command runs.
+//! Runs a command on a resource that cannot check a token itself. The command is only gated, and runs at most once per
+//! token and operation: the fence advances first, then the command runs.
 //!
-//! It is a run over the resource's record: the claim judges the fence and takes the lease in one swap, the same driver renews
-//! the lease, and the same keeper ends the tree by its deadline. While another command runs, a newer token waits; a lower
-//! one is refused. The next command is let in only when the tree is dead.
+//! It is a run over the resource's record: the claim judges the fence and takes the lease in one swap, the same driver
+//! renews the lease, and the same keeper ends the process tree by its deadline. While another command runs, a newer
+//! token waits; a lower one is refused. The next command starts only when the tree is dead.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -34,7 +34,7 @@ use crate::signals::Signals;
 use crate::terminal::Terminal;
 use crate::transact::look;
 
-/// The command and the resource it is run on.
+/// The command and the resource that it changes.
 #[derive(Clone, Debug)]
 pub struct FencedCommand {
     pub resource: String,
@@ -45,15 +45,15 @@ pub struct FencedCommand {
     pub grace: Duration,
     /// How long to wait for another command on the same resource.
     pub wait: Duration,
-    /// The variables that the command gets besides those that name its run.
+    /// The command's variables besides those that name its run.
     pub env: Variables,
 }
 
-/// A command that was let at the resource, and how it ended.
+/// A command that ran on the resource, and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ran {
     pub receipt: Receipt,
-    /// As a shell shows it: 128 + n for a signal, 127 and 126 for what could not be started.
+    /// The exit code of a shell: 128 + n for a signal, 127 and 126 for a command that could not be started.
     pub code: i32,
 }
 
@@ -65,9 +65,9 @@ pub struct FencedHost<'a> {
     pub local: &'a Local,
 }
 
-/// Waits for its turn, runs the command, and lets the next one in when nothing of it is left.
+/// Waits for its turn, runs the command, and admits the next one when no process of it is left.
 ///
-/// The keeper was started before the store was opened; `tell` gets a sentence where the command has to wait.
+/// The caller starts the keeper before it opens the store; `tell` receives a sentence if the command has to wait.
 pub fn publish(
     request: &WriteRequest,
     desk: FencedHost<'_>,
@@ -95,7 +95,7 @@ pub fn publish(
         _ => {}
     });
     if let Finish::Interrupted(signal) = finish {
-        // Nothing was run. The process ends as it would have without listening.
+        // Nothing ran. The process ends as it would have without a signal handler.
         let _ = signal_hook::low_level::emulate_default_handler(signal);
     }
     ended(task, finish, granted.take(), remarks)
@@ -139,7 +139,7 @@ pub fn dry_run(request: &WriteRequest, desk: &FencedHost<'_>, task: &FencedComma
 }
 
 impl FencedCommand {
-    /// The digest of the command: each word behind its length, so that no two commands are written alike.
+    /// Returns the digest of the command: each word is preceded by its length, so no two commands encode alike.
     fn digest(&self) -> String {
         let words = self.argv.iter().flat_map(|word| {
             let length = (word.len() as u64).to_be_bytes();
@@ -200,14 +200,14 @@ fn plan(request: &WriteRequest, task: &FencedCommand, turn: RunId, granted: Rc<R
         stderr: None,
         label: format!("publish exec on {}", task.resource),
         run: turn,
-        // What the command says of itself is said to the run around us, which collects it.
+        // The outer run collects the command's own reports.
         said: std::path::PathBuf::new(),
         env: environment(request, task, granted),
     }
 }
 
-/// Names the run that the command is run for. A job of a run knows it already; by hand it is told here. The grant comes
-/// with the fence that the claim wrote, which the receipt shows.
+/// Names the run that the command belongs to. A job of a run has these variables already; for a command run by hand
+/// they are set here. The grant contains the fence that the claim wrote, which the receipt shows.
 fn environment(request: &WriteRequest, task: &FencedCommand, granted: Rc<RefCell<Option<Fence>>>) -> Environment {
     let writer = request.writer.clone();
     let mut variables: Variables = [
@@ -227,7 +227,7 @@ fn environment(request: &WriteRequest, task: &FencedCommand, granted: Rc<RefCell
     })
 }
 
-/// What became of the command, from the end of its run.
+/// Translates the end of the run into the command's result.
 fn ended(
     task: &FencedCommand,
     finish: Finish,

@@ -1,4 +1,4 @@
-//! A fence as a file: one line of JSON, and one with the checksum of the first. A flipped bit is noticed.
+//! A fence as a file: one line of JSON, and one with the checksum of the first, which detects a flipped bit.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -13,10 +13,10 @@ use thiserror::Error;
 use super::folder::Folder;
 use super::{digest, is_damaged};
 
-/// Nothing that we wrote is longer.
+/// The limit of a fence file. Fencepost writes none that is longer.
 const FENCE_BYTES_MAX: u64 = 64 * 1024;
 
-/// Why a fence file says nothing that could be trusted.
+/// Why a fence file cannot be trusted.
 #[derive(Debug, Error)]
 pub(super) enum FenceFileTrouble {
     #[error("it is missing")]
@@ -30,8 +30,8 @@ pub(super) enum FenceFileTrouble {
 }
 
 impl FenceFileTrouble {
-    /// Whether a person may decide to go on without this fence. What a newer fencepost wrote is sound, and what the disk
-    /// does not give today it may give tomorrow.
+    /// Whether a person may decide to continue without this fence. A newer fencepost's fence is sound, and a disk that
+    /// fails to read it now may read it later.
     pub fn may_be_adopted(&self) -> bool {
         match self {
             Self::Missing | Self::OfAnother => true,
@@ -41,7 +41,7 @@ impl FenceFileTrouble {
     }
 }
 
-/// Reads a fence, strictly: torn, empty, too long or not a plain file is never "no fence".
+/// Reads a fence, strictly: a file that is torn, empty, too long or not regular never counts as "no fence".
 pub(super) fn read(folder: &Folder, name: impl AsRef<OsStr>) -> Result<Fence, FenceFileTrouble> {
     let file = match folder.open_file(name, OFlag::O_RDONLY) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Err(FenceFileTrouble::Missing),
@@ -52,14 +52,15 @@ pub(super) fn read(folder: &Folder, name: impl AsRef<OsStr>) -> Result<Fence, Fe
     Ok(decode(&bytes)?)
 }
 
-/// Writes a fence into an empty file, durably but for its name.
+/// Writes a fence into an empty file, and flushes the content but not the name.
 pub(super) fn write(file: &mut File, fence: &Fence, folder: &Folder) -> io::Result<()> {
     file.write_all(&encode(fence))?;
     share(file, folder)?;
     file.sync_all()
 }
 
-/// Gives a file of ours to the users that may write in its directory: its owner, and its group where that may write.
+/// Gives a file of fencepost's to the users that may write in its directory: its owner, and its group if that may
+/// write.
 pub(super) fn share(file: &File, folder: &Folder) -> io::Result<()> {
     let above = folder.metadata()?;
     let own = file.metadata()?;

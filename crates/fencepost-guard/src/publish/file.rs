@@ -1,8 +1,8 @@
-//! A file: the fence stands beside it, and one lock spans everything from the check to the rename.
+//! A file: the fence is a file beside it, and one lock spans everything from the check to the rename.
 //!
-//! The order of the flushes leaves no crash after which the fence is behind the content: first the new fence is made
-//! durable, then the new content. A crash between the two leaves the fence ahead, which costs this one write and
-//! nothing else.
+//! The order of the flushes leaves no crash after which the fence is behind the content: the new fence becomes durable
+//! first, then the new content. A crash between the two leaves the fence ahead, which costs this one write and nothing
+//! else.
 
 mod draft;
 
@@ -22,7 +22,8 @@ use draft::{FileDraft, sweep};
 
 pub use super::lock::PATIENCE;
 
-/// Replaces a file's content, if the fence beside it allows that. Waits so long for another write to the same file.
+/// Replaces a file's content, if the fence beside it allows that. Waits up to `patience` for another write to the same
+/// file.
 pub fn publish(
     request: &WriteRequest,
     path: &Path,
@@ -34,7 +35,7 @@ pub fn publish(
     target::publish(request, FileTarget::open(&beside, payload, patience, request.dry_run)?)
 }
 
-/// The fence of a file: what was last written there. `None` where nothing was ever published.
+/// Reads the fence of a file: the last accepted write. `None` if there never was one.
 pub fn fence_of(path: &Path) -> Result<Option<Fence>, PublishError> {
     match Beside::new(TargetPlace::of_file(path)?).remembered() {
         Remembered::Fence(fence) | Remembered::Landed(fence) => Ok(Some(fence)),
@@ -63,7 +64,7 @@ impl<'a> FileTarget<'a> {
             let unread = |error| failed("read the payload for", &place.target, &error);
             return Ok(Self { beside, digest: digest::read(payload).map_err(unread)?, ready: None });
         }
-        // Before anything is written: what was left behind may be what fills the disk.
+        // Sweeps before it writes: leftovers may be what fills the disk.
         sweep(place);
         let draft = FileDraft::write(place, payload)?;
         let lock = Lock::take(&place.folder, lock, &place.target, patience)?;
@@ -87,15 +88,15 @@ impl WriteTarget for FileTarget<'_> {
         let TargetPlace { folder, name, .. } = &self.beside.place;
         let content = folder.open_file(name, OFlag::O_RDONLY).and_then(|mut content| digest::read(&mut content));
         if content.is_ok_and(|digest| digest == fence.digest) {
-            // The writer that put it there may have died before the flush.
+            // The writer of this content may have died before the flush.
             folder.sync().map_err(|error| failed("flush", folder.path(), &error))?;
             return Ok(true);
         }
         Ok(false)
     }
 
-    /// After a crash between fence and content the same fence is written once more: it may not have been flushed, and the
-    /// content must not be durable before it.
+    /// After a crash between fence and content it writes the same fence once more: the fence may not have been flushed,
+    /// and the content must not be durable before it.
     fn write(&mut self, fence: Fence) -> Result<Written, PublishError> {
         let (lock, draft) = self.ready.as_mut().expect("it was opened to write");
         self.beside.put_fence(&fence, lock)?;
@@ -114,7 +115,7 @@ impl WriteTarget for FileTarget<'_> {
     }
 }
 
-/// The place of a file, and the names of our files beside it.
+/// The place of a file, and the names of fencepost's files beside it.
 struct Beside {
     place: TargetPlace,
     fence: OsString,
@@ -128,9 +129,9 @@ impl Beside {
         Self { place, fence, fence_draft, lock }
     }
 
-    /// What the fence remembers. Torn, empty, foreign or missing where it was: none of these is "no fence".
+    /// Reads the fence. A torn, empty, foreign or lost fence never counts as "no fence".
     fn remembered(&self) -> Remembered {
-        // Asked first: without the lock a first write may come between the two looks.
+        // The mark is read first: without the lock a first write may come between the two reads.
         let marked = is_marked(&self.place.folder, &self.lock);
         match fence_file::read(&self.place.folder, &self.fence) {
             Ok(fence) => Remembered::Fence(fence),
@@ -143,7 +144,7 @@ impl Beside {
         }
     }
 
-    /// Makes the new fence durable, before anything of the content is touched.
+    /// Makes the new fence durable, before the content is touched.
     fn put_fence(&self, fence: &Fence, lock: &mut Lock) -> Result<(), PublishError> {
         let folder = &self.place.folder;
         let put = || -> io::Result<()> {

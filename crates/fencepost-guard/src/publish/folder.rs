@@ -1,5 +1,5 @@
 //! A directory held open. Every operation names an entry of it and follows no symbolic link, so another user who
-//! replaces a directory on the path meanwhile cannot redirect a write.
+//! replaces a directory on the path cannot redirect a write.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -13,7 +13,7 @@ use nix::fcntl::{AtFlags, OFlag, openat, readlinkat, renameat};
 use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, symlinkat, unlinkat};
 
-/// Opens an entry to look at it. Linux needs no permission for that, and opens a symbolic link itself.
+/// Opens an entry to inspect it. Linux needs no permission for that, and opens a symbolic link itself.
 #[cfg(target_os = "linux")]
 const LOOK: OFlag = OFlag::O_PATH.union(OFlag::O_NOFOLLOW);
 #[cfg(not(target_os = "linux"))]
@@ -26,14 +26,14 @@ pub(super) struct Folder {
     path: PathBuf,
 }
 
-/// An entry that was looked at, still the same one whichever name it has now.
+/// An inspected entry. It stays the same one under any later name.
 pub(super) struct FolderEntry {
     file: File,
     pub metadata: Metadata,
 }
 
 impl FolderEntry {
-    /// The text of a symbolic link.
+    /// Reads the text of a symbolic link.
     pub fn text(&self) -> io::Result<PathBuf> {
         Ok(readlinkat(&self.file, "").map(PathBuf::from)?)
     }
@@ -47,7 +47,7 @@ impl Folder {
         Ok(Self { file: file.into(), path: path.to_path_buf() })
     }
 
-    /// Opens a directory only to pass through it, which takes the right to search it and no more.
+    /// Opens a directory only to pass through it, which takes no more than the right to search it.
     pub fn pass(path: &Path, shown: PathBuf) -> io::Result<Self> {
         let flags = LOOK | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         Ok(Self { file: again(|| nix::fcntl::open(path, flags, Mode::empty()))?.into(), path: shown })
@@ -73,7 +73,7 @@ impl Folder {
         self.file.metadata()
     }
 
-    /// The same directory, opened for reading.
+    /// Returns the same directory, opened for reading.
     pub fn readable(&self) -> io::Result<Self> {
         let file = self.open_at(".", OFlag::O_RDONLY | OFlag::O_DIRECTORY, 0)?;
         Ok(Self { file, path: self.path.clone() })
@@ -123,7 +123,7 @@ impl Folder {
         Ok(readlinkat(&self.file, name.as_ref()).map(PathBuf::from)?)
     }
 
-    /// Opens a file that exists. A pipe in its place does not block.
+    /// Opens an existing file. A pipe in its place does not block.
     pub fn open_file(&self, name: impl AsRef<OsStr>, flags: OFlag) -> io::Result<File> {
         self.open_at(name.as_ref(), flags | OFlag::O_NONBLOCK, 0)
     }
@@ -153,7 +153,7 @@ impl Folder {
         Ok(unlinkat(&self.file, name.as_ref(), UnlinkatFlags::RemoveDir)?)
     }
 
-    /// Changes the owner of an entry, of a symbolic link itself.
+    /// Changes the owner of an entry; for a symbolic link, of the link itself.
     pub fn give(&self, name: impl AsRef<OsStr>, (user, group): (u32, u32)) -> io::Result<()> {
         let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
         Ok(fchownat(&self.file, name.as_ref(), user, group, AtFlags::AT_SYMLINK_NOFOLLOW)?)
@@ -165,7 +165,7 @@ impl Folder {
     }
 
     pub fn names(&self) -> io::Result<Vec<OsString>> {
-        // A descriptor of its own: reading a directory moves the position of all that share it.
+        // A separate descriptor: reading a directory moves the position that duplicates share.
         let mut names = Vec::new();
         for entry in Dir::from_fd(self.readable()?.file.into())? {
             let name = entry?.file_name().to_bytes().to_vec();
@@ -176,7 +176,7 @@ impl Folder {
         Ok(names)
     }
 
-    /// Makes the names in the directory durable.
+    /// Flushes the names in the directory.
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_all()
     }
@@ -187,7 +187,7 @@ impl Folder {
     }
 }
 
-/// Whether an error says that an entry went away or became another kind of thing.
+/// Whether an error means that an entry is gone or has become another kind of file.
 pub(super) fn is_gone(error: &io::Error) -> bool {
     [Errno::ENOENT, Errno::ENOTDIR, Errno::ELOOP].iter().any(|errno| error.raw_os_error() == Some(*errno as i32))
 }

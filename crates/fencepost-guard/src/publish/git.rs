@@ -1,9 +1,9 @@
 //! A git remote: the job's fence is a ref beside the branches, and moves with them in one atomic push.
 //!
-//! The fence is read and judged, and then pushed together with the commits on the condition that it still is what was
-//! judged. The server compares under the lock under which it writes, so that a run that slept between the check and the
-//! push lands nothing. The fence's ref is made alone, before the first push: a server that hides it would otherwise
-//! refuse the fence and take the branch.
+//! The publisher reads and judges the fence, and then pushes it together with the commits on the condition that it is
+//! still the one that was judged. The server compares under the lock under which it writes: a run that slept between
+//! the check and the push lands nothing. The fence's ref is created alone, before the first push: a server that hides
+//! it would otherwise refuse the fence and take the branch.
 
 mod cli;
 pub mod hook;
@@ -31,28 +31,28 @@ use push::PushOutcome;
 use rebase::Rebased;
 use remote::{PushRemote, RemoteRefs};
 
-/// How long one call of git may take, with the hooks and credential helpers that it runs, unless it is told otherwise.
+/// The default time limit of one call of git, including the hooks and credential helpers that it runs.
 pub const CALL_LIMIT: Duration = Duration::from_secs(600);
 
 /// How often a push is tried while others move the fence. Each time another write has landed.
 const ATTEMPTS_MAX: u32 = 12;
-/// How often it is tried again after a lost connection.
+/// How often a push is tried again after a lost connection.
 const LOST_MAX: u32 = 2;
-/// How often it is tried again if the fence did not move and git says that it did.
+/// How often a push is tried again if git reports that the fence moved and it did not.
 const SAME_MAX: u32 = 3;
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
-/// What was asked for, as it was typed.
+/// The user's request, as typed.
 #[derive(Clone, Debug)]
 pub struct Wish<'a> {
     pub remote: &'a str,
     /// Branches, as `NAME` or `COMMIT:NAME`; none means the current one.
     pub branches: &'a [String],
-    /// The fence's ref, where the usual one is not allowed.
+    /// The fence's ref, if it is not the default.
     pub fence_ref: Option<&'a str>,
-    /// If another push landed in between, rebase onto it.
+    /// Rebase onto another push that landed first.
     pub rebase: bool,
-    /// How long one call of git may take.
+    /// The time limit of one call of git.
     pub limit: Duration,
 }
 
@@ -62,7 +62,7 @@ impl Default for Wish<'_> {
     }
 }
 
-/// Commits on their way to a remote. They are looked up once, so that the fence's digest names what is pushed.
+/// Commits on their way to a remote. They are resolved once, so the fence's digest names exactly the pushed commits.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
     git: LocalClone,
@@ -87,13 +87,13 @@ impl Outgoing {
         Ok(Self { git, remote, fence_ref, branches, locals, rebase: wish.rebase })
     }
 
-    /// What `status` calls it.
+    /// Returns the resource's name in `status`.
     pub fn resource(&self) -> String {
         let names: Vec<&str> = self.branches.iter().map(|(_, to)| to.trim_start_matches("refs/heads/")).collect();
         format!("{} {}", self.remote.shown, names.join(","))
     }
 
-    /// The push that replaces one fence by another, with the commits.
+    /// Returns the push that replaces one fence by another, with the commits.
     pub fn push(&self, expected: &str, fence: &str) -> Push {
         Push {
             remote: self.remote.name.clone(),
@@ -104,7 +104,7 @@ impl Outgoing {
         }
     }
 
-    /// Makes a fence commit on top of another, in this clone only.
+    /// Creates a fence commit on top of another, in this clone only.
     pub fn fence_commit(&self, tip: &Tip, parent: Option<&str>) -> Result<String, PublishError> {
         let tree = self.git.ask(&["mktree"], "")?;
         let message = tip.message();
@@ -114,12 +114,12 @@ impl Outgoing {
         if made.ok {
             return Ok(made.text().trim().to_string());
         }
-        // A machine account has no name. Where there is one it is used, for servers have rules about committers.
+        // A machine account may have no name. A configured one is used, because servers have rules about committers.
         let nameless = ["-c", "user.name=fencepost", "-c", "user.email=fencepost@localhost"];
         self.git.ask(&[&nameless, arguments.as_slice()].concat(), &message)
     }
 
-    /// What is pushed, in one number.
+    /// Returns one digest of all pushed commits and refs.
     fn digest(&self) -> String {
         let list: String = self.branches.iter().map(|(commit, to)| format!("{to} {commit}\n")).collect();
         digest::of(list.as_bytes())
@@ -130,7 +130,7 @@ impl Outgoing {
         self.remote.look(&self.git, &self.fence_ref, &refs)
     }
 
-    /// Whether the branches are at our commits or past them, as far as this clone can tell. A server that lost power
+    /// Whether the branches are at these commits or past them, as far as this clone can tell. A server that lost power
     /// between the refs of one push may have the fence without the branch.
     fn has_arrived(&self, seen: &RemoteRefs) -> Result<bool, PublishError> {
         for (commit, to) in &self.branches {
@@ -154,7 +154,7 @@ impl Outgoing {
         Ok((push.outcome(&answer), answer.words()))
     }
 
-    /// The sentence for a push that the server, or git, did not want.
+    /// Makes the error for a push that the server, or git, refused.
     fn failed(&self, outcome: &PushOutcome, words: &str) -> PublishError {
         let Self { remote: PushRemote { shown, name, .. }, fence_ref, .. } = self;
         let name = redacted_text(name);
@@ -194,27 +194,27 @@ pub fn publish(request: &WriteRequest, commits: &Outgoing) -> Result<Receipt, Pu
 
 /// The attempts at one write.
 struct Pushes {
-    /// What is pushed. A rebase replaces its commits.
+    /// The commits to push. A rebase replaces them.
     target: Outgoing,
     dry_run: bool,
     attempts: u32,
-    /// The refs of the remote, and the fence, as they were last read.
+    /// The refs of the remote, and the fence, as last read.
     seen: RemoteRefs,
     known: Option<Fence>,
     rebased: Vec<Rebased>,
-    /// The fences we sent, by which we recognise what landed after all.
+    /// The fences that were sent, which identify a push that landed after all.
     sent: Vec<(String, Fence)>,
     /// How many connections were lost.
     lost: u32,
     /// Whether a push was killed because it did not end in time.
     timed_out: bool,
-    /// The fence that is said to have moved.
+    /// The fence that git reported as moved.
     moved_from: Option<String>,
-    /// How many pushes were refused although the fence was what we had read.
+    /// How many pushes were refused although the fence had not changed since it was read.
     same: u32,
-    /// What git last said.
+    /// The last message of git.
     words: String,
-    /// Whether we have made the fence's ref.
+    /// Whether this write has created the fence's ref.
     created: bool,
     remarks: Vec<String>,
 }
@@ -264,7 +264,7 @@ impl WriteTarget for Pushes {
 
     fn write(&mut self, fence: Fence) -> Result<Written, PublishError> {
         let Some(expected) = self.seen.commit.clone() else { return self.create().map(|()| Written::Moved) };
-        // A write that did not arrive in whole is pushed as another one.
+        // A write that arrived incompletely is pushed under another fence.
         let is_repeated = self.known.as_ref() == Some(&fence);
         self.push(&expected, if is_repeated { Fence { seq: fence.seq + 1, ..fence } } else { fence })
     }
@@ -294,7 +294,7 @@ impl Pushes {
         }
     }
 
-    /// Makes the fence's ref, alone.
+    /// Creates the fence's ref, alone.
     fn create(&mut self) -> Result<(), PublishError> {
         let Outgoing { remote, fence_ref, .. } = &self.target;
         if self.created {
@@ -337,7 +337,7 @@ impl Pushes {
         Ok(Written::Moved)
     }
 
-    /// The server did not take it. The reason may be that we are stale, and then the next look says so.
+    /// Handles a push that the server refused. If this writer is stale, the next read of the fence shows it.
     fn declined(&mut self, outcome: &PushOutcome, expected: &str) -> Result<(), PublishError> {
         let seen = self.target.look()?;
         if seen.commit.as_deref() != Some(expected) {
@@ -356,12 +356,13 @@ impl Pushes {
         Err(self.target.failed(outcome, &self.words))
     }
 
-    /// Everything landed: the local branches that were rebased follow.
+    /// Moves the rebased local branches after everything landed.
     fn follow(&mut self) {
         self.remarks = self.rebased.iter().filter_map(|rebased| self.target.follow(rebased)).collect();
     }
 
-    /// Whether one of our fences is the remote's or an ancestor of it: then the push landed, regardless of its answer.
+    /// Returns the sent fence that is the remote's or an ancestor of it: then the push landed, regardless of its
+    /// answer.
     fn landed(&self) -> Result<Option<Fence>, PublishError> {
         let Some(there) = &self.seen.commit else { return Ok(None) };
         for (commit, fence) in &self.sent {
@@ -372,7 +373,7 @@ impl Pushes {
         Ok(None)
     }
 
-    /// The sentence for a fence that cannot be read, which is another one once a push may have landed.
+    /// Makes the error for a fence that cannot be read, which differs once a push may have landed.
     fn unread(&self, error: PublishError) -> PublishError {
         match error {
             PublishError::Failed(why) if self.lost > 0 || self.timed_out => PublishError::Failed(format!(
@@ -413,13 +414,13 @@ impl Pushes {
     }
 }
 
-/// A while that no two publishers share, so that they do not meet again.
+/// Returns a random pause, so that two publishers do not collide again.
 fn pause() -> Duration {
     let random = uuid::Uuid::now_v7().as_u128() as u16;
     PAUSE_MAX.mul_f64(f64::from(random) / f64::from(u16::MAX))
 }
 
-/// One fence for each job: two jobs may push to one branch, and their tokens are not comparable.
+/// Returns the ref of the job's fence. Two jobs may push to one branch, and their tokens are not comparable.
 fn fence_ref(git: &LocalClone, given: Option<&str>, job: &Job) -> Result<String, PublishError> {
     let Some(name) = given else {
         let key = Key::job(job);
@@ -429,7 +430,7 @@ fn fence_ref(git: &LocalClone, given: Option<&str>, job: &Job) -> Result<String,
     if !name.starts_with("refs/") || !git.run(&["check-ref-format", name], "")?.ok {
         return Err(usage("it is not a full name such as refs/heads/fencepost/NAME"));
     }
-    // The name of a branch, given by mistake, must not get a fence on top of it.
+    // Refuses the name of a branch, given by mistake: a fence must not go on top of it.
     if !name.split('/').any(|part| part == "fencepost") {
         return Err(usage("one part of it must be \"fencepost\", as in refs/heads/fencepost/NAME"));
     }
@@ -462,13 +463,13 @@ fn branches(git: &LocalClone, given: &[String]) -> Result<Branches, PublishError
     Ok((branches, locals))
 }
 
-/// A commit of ours, the branch it goes to, and the local branch it is the end of, from `NAME` or `COMMIT:NAME`.
+/// Resolves `NAME` or `COMMIT:NAME` to a commit, the branch it goes to, and the local branch that ends with it.
 fn branch(git: &LocalClone, given: &str) -> Result<(String, String, Option<String>), PublishError> {
     let usage = |why: String| PublishError::Usage(format!("Cannot push {given:?}: {why}"));
     let (from, to) = given.split_once(':').unwrap_or((given, given));
     let to = to.strip_prefix("refs/heads/").unwrap_or(to);
     let from = from.strip_prefix("refs/heads/").unwrap_or(from);
-    // Git itself makes no branch of such a name, and a command that is given one takes it for an option.
+    // Git creates no branch of such a name, and a command would take it for an option.
     if to.starts_with('-') {
         return Err(usage("the name of a branch does not begin with a dash.".to_string()));
     }

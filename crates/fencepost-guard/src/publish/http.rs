@@ -1,8 +1,8 @@
-//! An HTTP endpoint: the payload is sent with its token, and the receiving side applies the rule in one transaction.
+//! An HTTP endpoint: the payload is sent with its token, and the server applies the rule in one transaction.
 //!
-//! What the server has to do is in `docs/publish/http.md`. Only a server that says by `Fencepost-Fence: accepted` that
-//! it checked the token makes the write `atomic`; one that ignores our headers is not fenced, and that is said aloud.
-//! A request whose fate is unknown is sent again under the same idempotency key, so that the server can tell.
+//! The server's part is in `docs/publish/http.md`. Only a server that answers `Fencepost-Fence: accepted` has checked
+//! the token, which makes the write `atomic`; a server that ignores the headers does not fence, and the receipt says
+//! so. A request whose fate is unknown is sent again under the same idempotency key, by which the server recognises it.
 
 mod answer;
 mod headers;
@@ -21,27 +21,27 @@ use super::{PublishError, Receipt, Remembered, WriteRequest, WriteTarget, Writte
 use answer::{Accepted, Meaning, WriteAnswer};
 pub use payload::Payload;
 
-/// How often a request is sent at most.
+/// The most times that a request is sent.
 const TRIES_MAX: u32 = 6;
 /// The pause before the second try; it doubles with every further one.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
-/// All pauses together. A server that asks for more patience than that is not waited for.
+/// The sum of all pauses. A server that asks for a longer pause is not waited for.
 const PAUSES_MAX: Duration = Duration::from_secs(60);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where a payload goes, and with what.
+/// The destination of a payload, and the request's settings.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    /// May hold a password: it is shown by [`fencepost_store::redacted`] only.
+    /// May contain a password: messages show it by [`fencepost_store::redacted`] only.
     pub url: EndpointUrl,
     /// `PUT`, `POST` or `PATCH`.
     pub method: &'static str,
-    /// What the server knows the target as.
+    /// The server's name of the target.
     pub resource: String,
     pub content_type: String,
     pub headers: Vec<(String, String)>,
     pub bearer: Option<BearerToken>,
-    /// The slot of the run around us, which names the work item across its runs.
+    /// The slot of the surrounding run, which names the work item across its runs.
     pub slot: Option<String>,
     /// How long the server may be silent.
     pub timeout: Duration,
@@ -55,7 +55,7 @@ pub struct EndpointUrl(String);
 #[derive(Clone, PartialEq, Eq)]
 pub struct BearerToken(String);
 
-/// Sends the payload, and says what the server made of it.
+/// Sends the payload, and returns the server's decision.
 pub fn publish(request: &WriteRequest, endpoint: &Endpoint, payload: &Payload) -> Result<Receipt, PublishError> {
     endpoint.check()?;
     let write = request.write(payload.digest.clone(), HttpTarget::REPLACES);
@@ -130,7 +130,7 @@ impl EndpointUrl {
         }
     }
 
-    /// Without any password.
+    /// Returns the URL without a password.
     pub fn shown(&self) -> String {
         fencepost_store::redacted(&self.0)
     }
@@ -143,7 +143,7 @@ impl EndpointUrl {
         self.shown() != self.0 && self.shown().contains("***@")
     }
 
-    /// Whether every host on the way can read everything.
+    /// Whether every host on the way can read the request.
     fn is_open(&self) -> bool {
         let Ok(uri) = self.0.parse::<Uri>() else { return false };
         let host = uri.host().unwrap_or_default();
@@ -158,7 +158,7 @@ impl fmt::Debug for EndpointUrl {
 }
 
 impl BearerToken {
-    /// Takes a secret as a file or a variable holds it, with or without a last line end.
+    /// Takes a token from a file or a variable, with or without a final line end.
     pub fn new(text: &str) -> Result<Self, PublishError> {
         let text = text.trim_end_matches(['\r', '\n']);
         if text.is_empty() || !text.bytes().all(|byte| (0x21..=0x7e).contains(&byte)) {
@@ -193,7 +193,7 @@ impl Endpoint {
         }
         if self.url.has_user() {
             remarks.push(format!(
-                "{}: a password in a command line is seen by everybody who lists processes. Use --bearer-file.",
+                "{}: every user who lists processes sees a password in a command line. Use --bearer-file.",
                 self.url.shown()
             ));
         }
@@ -201,7 +201,7 @@ impl Endpoint {
     }
 }
 
-/// Everything that is the same for each try.
+/// The parts of the request that all tries share.
 struct Sender<'a> {
     endpoint: &'a Endpoint,
     payload: &'a Payload,
@@ -221,7 +221,7 @@ struct Unsent {
 impl<'a> Sender<'a> {
     fn new(endpoint: &'a Endpoint, payload: &'a Payload, write: &'a Write) -> Self {
         let agent = http_agent(endpoint.url.is_tls())
-            // Every try has a connection of its own: nothing is repeated behind our back on one that was idle.
+            // Every try uses a new connection: the client library repeats nothing on one that was idle.
             .max_idle_connections(0)
             .timeout_resolve(Some(CONNECT_TIMEOUT))
             .timeout_connect(Some(CONNECT_TIMEOUT))
@@ -235,7 +235,7 @@ impl<'a> Sender<'a> {
         Self { endpoint, payload, write, key, agent }
     }
 
-    /// Sends the payload until the server says what became of it. Every try has the same idempotency key.
+    /// Sends the payload until the server reports its decision. Every try has the same idempotency key.
     fn send_until_answered(&self) -> Result<Accepted, PublishError> {
         let mut waited = Duration::ZERO;
         let mut pause = PAUSE_FIRST;
@@ -281,13 +281,13 @@ impl<'a> Sender<'a> {
         let builder = self.dressed(method).header("Content-Length", length);
         let builder = builder.header("Content-Type", &self.endpoint.content_type);
         let sent = self.run(builder.body(SendBody::from_reader(&mut reader)));
-        // A server does nothing before it has the whole of a request, and it has not if none of the payload was taken.
-        // TLS fails before that.
+        // A server acts on complete requests only, and this one is certainly incomplete if none of the payload was
+        // taken. TLS fails before that.
         let is_whole = self.payload.length == 0 || reader.limit() < self.payload.length;
         sent.map_err(|unsent| Unsent { may_have_arrived: unsent.may_have_arrived && is_whole, ..unsent })
     }
 
-    /// Asks the server what it remembers, by a `HEAD`, which changes nothing.
+    /// Asks the server for its fence, by a `HEAD`, which changes nothing.
     fn look(&self) -> Result<WriteAnswer, PublishError> {
         self.run(self.dressed(Method::HEAD).body(SendBody::none())).map_err(|unsent| {
             PublishError::Failed(format!(
@@ -389,7 +389,7 @@ impl<'a> Sender<'a> {
         )))
     }
 
-    /// A server may repeat in its answer what we sent.
+    /// Removes secrets from a text: a server may repeat the request in its answer.
     fn without_secrets(&self, text: &str) -> String {
         match &self.endpoint.bearer {
             Some(BearerToken(bearer)) => text.replace(bearer.as_str(), "***"),

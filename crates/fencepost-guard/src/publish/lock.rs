@@ -15,8 +15,7 @@ use super::folder::Folder;
 use super::{PublishError, fence_file, place};
 use crate::clock;
 
-/// How long a write waits for another one to the same target, unless it is told otherwise. The lock is held for a few
-/// flushes only.
+/// The default time limit for another write to the same target. Writers hold the lock for a few flushes only.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
@@ -38,14 +37,14 @@ impl Lock {
             if !wait_for(&file, give_up).map_err(failed)? {
                 return Err(held_too_long(&path, target, patience));
             }
-            // If the file was removed meanwhile, the next writer locks another one.
+            // If the file was removed in between, the next writer locks another one.
             if has_name(&file, folder, name).map_err(failed)? {
                 return Ok(Self { file });
             }
         }
     }
 
-    /// Notes that there is a fence from now on, so that one that is lost is not taken for a first write.
+    /// Records that there is a fence from now on. A lost fence then does not count as a first write.
     pub fn mark(&mut self) -> io::Result<()> {
         if self.file.metadata()?.len() > 0 {
             return Ok(());
@@ -55,12 +54,12 @@ impl Lock {
     }
 }
 
-/// Whether there ever was a fence, as far as the lock's file remembers.
+/// Whether there ever was a fence, as far as the lock's file shows.
 pub(super) fn is_marked(folder: &Folder, name: impl AsRef<OsStr>) -> bool {
     folder.metadata_of(name).is_ok_and(|lock| lock.len() > 0)
 }
 
-/// Whether the open file is still what the name means.
+/// Whether the name still refers to the open file.
 pub(super) fn has_name(file: &File, folder: &Folder, name: impl AsRef<OsStr>) -> io::Result<bool> {
     let held = file.metadata()?;
     match folder.metadata_of(name) {
@@ -70,11 +69,11 @@ pub(super) fn has_name(file: &File, folder: &Folder, name: impl AsRef<OsStr>) ->
     }
 }
 
-/// Locks what a writer that lives would hold a lock on: then it was left behind. The lock is to be held until it is
-/// removed, because its writer may be just about to lock it.
+/// Locks an entry that a living writer would hold a lock on: success means that it was left behind. The caller holds
+/// the lock until it has removed the entry, because its writer may be just about to lock it.
 pub(super) fn left_behind(folder: &Folder, name: impl AsRef<OsStr>) -> Option<File> {
     let name = name.as_ref();
-    // Over NFS only a file that is open for writing can be locked; elsewhere its mode need not allow that.
+    // NFS locks only a file that is open for writing; elsewhere the file's mode may forbid that.
     let opened = folder.open_file(name, OFlag::O_RDWR).or_else(|_| folder.open_file(name, OFlag::O_RDONLY));
     let file = opened.ok()?;
     file.try_lock().is_ok().then_some(file)
@@ -98,7 +97,7 @@ fn open(folder: &Folder, name: &OsStr) -> io::Result<File> {
     }
 }
 
-/// Whether the lock was had before it was time to give up. Waiting is asking again, because a blocked `flock` has no end.
+/// Waits for the lock until `give_up`. Polls, because a blocked `flock` has no time limit.
 fn wait_for(file: &File, give_up: Boot) -> io::Result<bool> {
     let mut pause = FIRST_PAUSE;
     loop {

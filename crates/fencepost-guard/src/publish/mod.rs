@@ -30,7 +30,7 @@ use thiserror::Error;
 
 use crate::clock;
 
-/// Who writes: a run that holds, or held, a lease.
+/// The writer: a run that holds, or held, a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writer {
     pub store: StoreId,
@@ -40,7 +40,7 @@ pub struct Writer {
     pub host: String,
 }
 
-/// What every fenced write is asked with.
+/// The parameters of every fenced write.
 #[derive(Clone, Debug)]
 pub struct WriteRequest {
     pub writer: Writer,
@@ -49,12 +49,12 @@ pub struct WriteRequest {
     pub op: Option<String>,
     /// Take the resource over from another store or job.
     pub adopt: bool,
-    /// Say whether it would be accepted, and touch nothing.
+    /// Report whether the write would be accepted, and change nothing.
     pub dry_run: bool,
 }
 
 impl WriteRequest {
-    /// The write of a payload with this digest. `replaces` says that writing it again changes nothing.
+    /// Makes the write of a payload with this digest. `replaces` says that writing it again changes nothing.
     pub fn write(&self, digest: String, replaces: bool) -> Write {
         let Writer { store, job, token, run, host } = self.writer.clone();
         Write {
@@ -73,27 +73,27 @@ impl WriteRequest {
     }
 }
 
-/// What became of a write that was not refused.
+/// The result of a write that was not refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     pub level: Level,
-    /// What the target remembers now; in a dry run, what it would.
+    /// The target's fence after the write; in a dry run, the one it would have.
     pub fence: Fence,
     pub already_applied: bool,
-    /// What people should know besides.
+    /// Further remarks for the user.
     pub remarks: Vec<String>,
 }
 
-/// Why nothing was written, or why that is not known.
+/// Why nothing was written, or why that is unknown.
 #[derive(Debug, Error)]
 pub enum PublishError {
-    /// The fence refused it. Nothing was changed.
+    /// The fence refused the write. Nothing was changed.
     #[error("{refused}")]
     Refused { refused: Refused, level: Level },
-    /// It cannot be meant like this. Nothing was changed.
+    /// The request is wrong. Nothing was changed.
     #[error("{0}")]
     Usage(String),
-    /// It failed; the sentence says whether it may have happened all the same, and the next step.
+    /// The write failed; the sentence says whether it may have happened all the same, and the next step.
     #[error("{0}")]
     Failed(String),
 }

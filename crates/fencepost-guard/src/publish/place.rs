@@ -1,4 +1,4 @@
-//! Where a file or a tree is published, and what may be said of that place.
+//! The place of a published file or tree, and the checks of it.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
@@ -13,26 +13,26 @@ use super::PublishError;
 use super::folder::Folder;
 use super::walk::{PathDistrust, PathWalk, walk};
 
-/// What our own files beside a target have in their names.
+/// The mark in the names of fencepost's own files beside a target.
 const OURS: &str = ".fencepost-";
 
-/// The longest of our names beside a target is so much longer than the target's own: `.`, `.fencepost-new-` and 32 digits.
+/// The most bytes by which fencepost's names exceed the target's: `.`, `.fencepost-new-` and 32 digits.
 const LONGER_BYTES: usize = 48;
 
-/// The place of one target. What belongs to it stands in the same directory, so that a rename is all it takes.
+/// The place of one target. Its other files are in the same directory, so a rename suffices.
 pub(super) struct TargetPlace {
     /// For messages. Every operation uses the open directory and the name.
     pub target: PathBuf,
     pub folder: Folder,
     pub name: OsString,
     distrust: Option<PathDistrust>,
-    /// The sort of shared file system it is on, where `flock` may mean nothing to other machines.
+    /// The kind of shared file system it is on, where `flock` may have no effect on other machines.
     shared: Option<&'static str>,
     in_work_tree: bool,
 }
 
 impl TargetPlace {
-    /// The place of a file. Symbolic links are followed first, so that all names of a file share a fence.
+    /// Finds the place of a file. Follows symbolic links first, so all names of a file share a fence.
     pub fn of_file(path: &Path) -> Result<Self, PublishError> {
         let walked = walk(path, true)?;
         match walked.folder.metadata_of(&walked.name) {
@@ -48,7 +48,8 @@ impl TargetPlace {
         Self::at(walked)
     }
 
-    /// The place of a tree. Its name is itself a symbolic link, which is switched; only what leads to it is followed.
+    /// Finds the place of a tree. Its name is itself a symbolic link, which is switched; only the links before it are
+    /// followed.
     pub fn of_tree(path: &Path) -> Result<Self, PublishError> {
         Self::at(walk(path, false)?)
     }
@@ -76,12 +77,12 @@ impl TargetPlace {
         self.distrust.as_ref().map_or(Ok(()), |distrust| Err(distrust.refusal(&self.target)))
     }
 
-    /// Whether the lock holds wherever the target can be written from.
+    /// Returns whether the lock excludes every machine that can write the target.
     pub fn level(&self) -> Level {
         if self.shared.is_some() { Level::Gated } else { Level::Atomic }
     }
 
-    /// A hidden name of ours beside the target.
+    /// Returns a hidden name of fencepost's beside the target.
     pub fn hidden(&self, suffix: &str) -> OsString {
         let mut hidden = OsString::from(".");
         hidden.push(&self.name);
@@ -108,7 +109,7 @@ impl TargetPlace {
     }
 }
 
-/// Says that something failed before anything of the content was touched.
+/// Makes the error for a failure before the content was touched.
 pub(super) fn failed(what: &str, path: &Path, error: &io::Error) -> PublishError {
     PublishError::Failed(format!(
         "Cannot {what} {} ({error}); the content is as it was. {}",
@@ -117,7 +118,7 @@ pub(super) fn failed(what: &str, path: &Path, error: &io::Error) -> PublishError
     ))
 }
 
-/// What to do about an error.
+/// Returns the next step for an error.
 pub(super) fn next(error: &io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
@@ -136,7 +137,7 @@ pub(super) fn usage(path: &Path, why: impl std::fmt::Display) -> PublishError {
     PublishError::Usage(format!("Cannot publish to {}: {why}.", path.display()))
 }
 
-/// Refuses names that are ours, or that leave no room for ours.
+/// Refuses names that belong to fencepost, or that leave no room for its own.
 fn check_name(target: &Path, directory: &Path) -> Result<(), PublishError> {
     let name = target.file_name().unwrap_or_default();
     if name.to_string_lossy().contains(OURS) {

@@ -1,8 +1,8 @@
-//! Redis: value and fence are set by one script, which compares the fence it was judged by with the one that stands
-//! there. The rule itself stays in the core.
+//! Redis: one script sets value and fence, if the fence is still the one that was judged. The rule itself stays in the
+//! core.
 //!
-//! A script that compares and sets may be sent twice: of two arrivals only one can find what it expects. So an answer
-//! that was lost is settled by asking again.
+//! A script that compares and sets may be sent twice: of two arrivals only one can find the fence it expects. So a lost
+//! answer is settled by sending the script again.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use redis::{RedisError, Value};
 use super::{PublishError, Receipt, Remembered, WriteRequest, WriteTarget, Written, digest};
 use crate::clock;
 
-/// The most bytes of a value. It is held in memory, here and in the server.
+/// The most bytes of a value. The client and the server hold it in memory.
 pub const VALUE_BYTES_MAX: usize = 256 << 20;
 
-/// Compares the fence with the expected one (`=` and its bytes, or nothing where none was) and sets fence and value.
+/// Compares the fence with the expected one (`=` and its bytes, or nothing if there was none) and sets fence and value.
 /// The fence goes first: a script that is killed in the middle leaves it ahead, never behind.
 const SCRIPT: &str = "local seen = redis.call('GET', KEYS[2])
 if (seen and '=' .. seen or '') ~= ARGV[1] then return seen end
@@ -33,12 +33,12 @@ const ROUNDS_MAX: usize = 100;
 const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
 const SETTLE_PAUSE: Duration = Duration::from_millis(300);
 
-/// A server, and how to get in.
+/// The address of a server, and the credentials for it.
 #[derive(Clone, Debug)]
 pub struct RedisDestination(store::RedisServer);
 
 impl RedisDestination {
-    /// Reads a URL. Errors hold no password. Where it has none, `REDISCLI_AUTH` is taken, as redis-cli does.
+    /// Parses a URL. Errors contain no password. If it has none, `REDISCLI_AUTH` is used, the variable of redis-cli.
     pub fn parse(url: &str) -> Result<Self, PublishError> {
         let wrong = |text: String| PublishError::Usage(format!("--url: {text} Nothing was changed."));
         let server = store::RedisServer::parse(url, None).map_err(wrong)?;
@@ -46,18 +46,18 @@ impl RedisDestination {
         Ok(Self(server))
     }
 
-    /// What people may see of it: no password.
+    /// Returns the URL for people, without a password.
     pub fn shown(&self) -> &str {
         self.0.shown()
     }
 }
 
-/// A connection to a server that may be written to.
+/// A connection to a server that accepts writes.
 #[expect(missing_debug_implementations, reason = "a connection shows nothing worth seeing")]
 pub struct RedisSession {
     connection: RedisConnection,
     server: RedisDestination,
-    /// The server may throw any key away when its memory is full, the fence included.
+    /// The eviction policy under which the server may remove any key, the fence included, when its memory is full.
     forgetful: Option<String>,
 }
 
@@ -80,7 +80,7 @@ impl RedisSession {
     pub fn open(server: &RedisDestination) -> Result<Self, PublishError> {
         let mut connection = connect(server).map_err(|error| failed("connect to", server, &error))?;
         let facts: Result<String, _> = redis::cmd("INFO").query(&mut connection);
-        // A user may be forbidden to ask. Then a replica refuses the write itself.
+        // A user may lack the right to ask. Then a replica refuses the write itself.
         let facts = match facts {
             Err(error) if error.is_io_error() => return Err(failed("get the state of", server, &error)),
             facts => facts.unwrap_or_default(),
@@ -112,7 +112,7 @@ impl RedisSession {
         read.map_err(|error| self.failed("read the fence in", &error))
     }
 
-    /// Compares and sets: `None` if it was done, else the fence that stands there now.
+    /// Compares and sets: `None` if it was done, else the current fence.
     fn swap(
         &mut self,
         keys: &Keys,
@@ -129,8 +129,8 @@ impl RedisSession {
         }
     }
 
-    /// The answer was lost. The same script is sent again: if the first one landed, or lands later, only one of them
-    /// finds what it expects.
+    /// Settles a lost answer. Sends the same script again: if the first one landed, or lands later, only one of them
+    /// finds the fence it expects.
     fn settle(
         &mut self,
         keys: &Keys,
@@ -189,7 +189,7 @@ struct RedisTarget<'a> {
     session: &'a mut RedisSession,
     keys: &'a Keys,
     value: &'a [u8],
-    /// The fence as it was last read.
+    /// The fence as last read.
     seen: Option<Vec<u8>>,
     rounds: usize,
 }
@@ -239,7 +239,7 @@ impl WriteTarget for RedisTarget<'_> {
     }
 }
 
-/// The two keys, which live on the same node of a cluster.
+/// The keys of value and fence, which are on the same node of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
     pub value: String,
@@ -247,8 +247,8 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// A cluster places a key by its tag, the first `{…}` with something in it, or else by the whole key. A key with a
-    /// tag gets a prefix, another one becomes the tag: so no two keys share a fence.
+    /// A cluster places a key by its tag, the first non-empty `{…}`, or else by the whole key. A key with a tag gets a
+    /// prefix, another one becomes the tag: so no two keys share a fence.
     pub fn of(key: &str) -> Result<Self, PublishError> {
         let wrong = |why: &str| Err(PublishError::Usage(format!("{key:?} {why}; nothing was changed.")));
         if key.is_empty() {
@@ -265,7 +265,7 @@ impl Keys {
     }
 }
 
-/// What a cluster places a key by.
+/// Returns the part of a key by which a cluster places it.
 fn tag(key: &str) -> &str {
     let inner = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(inner, _)| inner);
     inner.filter(|inner| !inner.is_empty()).unwrap_or(key)
@@ -299,7 +299,7 @@ fn failed(what: &str, server: &RedisDestination, error: &RedisError) -> PublishE
     PublishError::Failed(format!("Cannot {what} {} ({}); nothing was changed.", server.shown(), words(error)))
 }
 
-/// The error in words. The system's own word for a timeout is "Resource temporarily unavailable".
+/// Describes the error. The system's own text for a timeout is "Resource temporarily unavailable".
 fn words(error: &RedisError) -> String {
     if error.is_timeout() { "it did not answer in time".to_string() } else { error.to_string() }
 }

@@ -1,7 +1,7 @@
 //! A database: statements and fence are one transaction, and the fence's row is locked from the check to the commit.
 //!
 //! The database itself keeps the statements inside that transaction: PostgreSQL runs them where a COMMIT is an error,
-//! SQLite asks us before it prepares one. So no text has to be understood here.
+//! and SQLite calls an authorizer before it prepares one. So fencepost parses no SQL.
 
 pub mod install;
 pub mod postgres;
@@ -15,10 +15,10 @@ use fencepost_core::fence::{Fence, Level};
 use super::{PublishError, Receipt, Remembered, WriteRequest, WriteTarget, Written, digest};
 use postgres::PostgresDestination;
 
-/// The most bytes of statements that are taken at once. They are held in memory, here and in the server.
+/// The most bytes of statements in one write. The client and the server hold them in memory.
 pub const STATEMENTS_BYTES_MAX: usize = 64 << 20;
 
-/// A database that can be written to.
+/// A database that fenced writes go to.
 #[derive(Clone, Debug)]
 pub enum Database {
     Postgres(Box<PostgresDestination>),
@@ -26,7 +26,7 @@ pub enum Database {
 }
 
 impl Database {
-    /// Reads a URL. Errors hold no password.
+    /// Parses a URL. Errors contain no password.
     pub fn parse(url: &str) -> Result<Self, PublishError> {
         match url.split_once(':') {
             Some(("sqlite", path)) => sqlite::find(path).map(Self::Sqlite),
@@ -40,7 +40,7 @@ impl Database {
         }
     }
 
-    /// The same database, waited for no longer than this if it is a server.
+    /// Returns the same database with this time limit, if it is a server.
     pub fn with_limit(self, limit: Duration) -> Self {
         match self {
             Self::Postgres(server) => Self::Postgres(Box::new(server.with_limit(limit))),
@@ -48,7 +48,7 @@ impl Database {
         }
     }
 
-    /// The default name of the fence: `sql:` and the name of the database.
+    /// Returns the default name of the fence: `sql:` and the name of the database.
     pub fn resource(&self) -> String {
         match self {
             Self::Postgres(server) => default_resource(server.database()),
@@ -105,7 +105,7 @@ fn checked(statements: &[u8]) -> Result<&str, PublishError> {
 
 /// A connection that can run statements and advance a fence in one transaction.
 trait FencedSession {
-    /// Begins the transaction and locks the fence's row, or in a dry run only reads it. Returns what stands in the row.
+    /// Begins the transaction and locks the fence's row, or in a dry run only reads it. Returns the row's content.
     fn begin(&mut self, resource: &str, dry_run: bool) -> Result<Option<String>, PublishError>;
 
     /// Advances the fence, runs the statements and commits, all or nothing.
@@ -118,7 +118,7 @@ trait FencedSession {
     fn remarks(&self) -> Vec<String>;
 }
 
-/// One write, inside a transaction. A dry run has none.
+/// One write, inside a transaction. A dry run has no transaction.
 struct SqlWrite<'a, S: FencedSession> {
     session: &'a mut S,
     resource: &'a str,

@@ -5,17 +5,17 @@ use fencepost_core::format::Unreadable;
 
 use super::{PublishError, Receipt, WriteRequest};
 
-/// A place that fenced writes go to, opened for one write.
+/// A destination of fenced writes, opened for one write.
 ///
-/// A target makes check and write one step in its own way. One with a lock or a transaction takes it when it is opened,
-/// so that [`Self::remembered`] and [`Self::write`] are covered by it. One with a compare-and-swap writes on the condition
-/// that the fence is still the one that was read, and answers [`Written::Moved`] if it is not. Opened for a dry run, it
-/// changes nothing.
+/// Each target makes check and write one step in its own way. A target with a lock or a transaction takes it when it is
+/// opened, and it covers [`Self::remembered`] and [`Self::write`]. A target with a compare-and-swap writes on the
+/// condition that the fence is still the one that was read, and answers [`Written::Moved`] if it is not. Opened for a
+/// dry run, it changes nothing.
 pub trait WriteTarget {
     /// Whether writing the same payload again changes nothing: true for a file, false for `x = x + 1`.
     const REPLACES: bool;
 
-    /// The digest of the payload.
+    /// Returns the digest of the payload.
     fn digest(&self) -> String;
 
     /// Reads the fence of the last accepted write.
@@ -30,45 +30,45 @@ pub trait WriteTarget {
     /// Writes the fence and the content. After a crash in between, the fence is ahead of the content and never behind.
     fn write(&mut self, fence: Fence) -> Result<Written, PublishError>;
 
-    /// Whether check and write are one step there.
+    /// Returns whether check and write are one step there.
     fn level(&self) -> Level {
         Level::Atomic
     }
 
-    /// What people should know besides.
+    /// Returns further remarks for the user.
     fn remarks(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// What a target remembers.
+/// A target's memory of earlier writes.
 #[derive(Debug)]
 pub enum Remembered {
-    /// Nothing was ever written there.
+    /// No fenced write ever landed there.
     Nothing,
     Fence(Fence),
-    /// An earlier try of this very write has landed.
+    /// An earlier try of this same write has landed.
     Landed(Fence),
-    /// The fence is lost or cannot be read. That is never taken for a first write, unless a person adopts the target.
+    /// The fence is lost or cannot be read. That never counts as a first write, unless a person adopts the target.
     Unusable {
         error: PublishError,
         may_be_adopted: bool,
     },
 }
 
-/// What came of a write that was judged.
+/// The result of a write that was judged.
 #[derive(Debug)]
 pub enum Written {
     /// It landed, under this fence.
     Done(Fence),
-    /// The target has accepted this very write before.
+    /// The target has accepted this same write before.
     AlreadyApplied(Fence),
     /// Another write came between the read and the write, and nothing was changed.
     Moved,
 }
 
 impl Remembered {
-    /// Reads an encoded fence. `of` names its target in an error, `restore` the way to repair it.
+    /// Decodes a fence. `of` names its target in an error, `restore` the way to repair it.
     pub fn decode(stored: Option<&[u8]>, of: &str, restore: &str) -> Self {
         match stored.map(Fence::decode) {
             None => Self::Nothing,
@@ -77,7 +77,7 @@ impl Remembered {
         }
     }
 
-    /// A fence that says nothing that could be trusted.
+    /// Makes the error for a fence that cannot be trusted.
     pub fn unusable(of: &str, why: &dyn std::fmt::Display, restore: &str, may_be_adopted: bool) -> Self {
         let adopt = match may_be_adopted {
             true => "; or, if no older run can still be alive, publish once with --adopt",
@@ -91,18 +91,18 @@ impl Remembered {
     }
 }
 
-/// Whether a fence is broken. One that a newer fencepost wrote is sound, and is not to be adopted away.
+/// Whether a fence is damaged. A fence that a newer fencepost wrote is sound, and must not be adopted away.
 pub fn is_damaged(why: &Unreadable) -> bool {
     matches!(why, Unreadable::Damaged(_) | Unreadable::OtherJob(_))
 }
 
-/// Writes to an opened target, if its fence allows that. In a dry run, says whether it would.
+/// Writes to an opened target, if its fence allows that. In a dry run, reports whether it would.
 pub fn publish<T: WriteTarget>(request: &WriteRequest, mut target: T) -> Result<Receipt, PublishError> {
     let (fence, already_applied) = decide(request, &mut target)?;
     Ok(Receipt { level: target.level(), fence, already_applied, remarks: target.remarks() })
 }
 
-/// The fence of the write, and whether it was applied before.
+/// Returns the fence of the write, and whether it was applied before.
 fn decide<T: WriteTarget>(request: &WriteRequest, target: &mut T) -> Result<(Fence, bool), PublishError> {
     loop {
         let seen = match target.remembered()? {
@@ -141,7 +141,7 @@ mod tests {
     #[derive(Default)]
     struct Cell {
         stored: Option<Vec<u8>>,
-        /// The fences of others, each of which lands just before a write of ours.
+        /// The fences of other writers, each of which lands just before this one's write.
         others: Vec<Vec<u8>>,
         seen: Option<Vec<u8>>,
         content: Option<String>,

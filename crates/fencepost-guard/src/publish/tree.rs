@@ -1,8 +1,8 @@
 //! A whole directory: its name is a symbolic link, and one rename switches fence and content together.
 //!
-//! Beside `site` stands `.site.fencepost-versions`, and `site` leads to one of the versions in it. A new one is copied and
-//! flushed beside them, which takes as long as it takes; then, under the lock, it is checked and the link is switched.
-//! The token is in the link itself and the whole fence inside the version, so that no crash can part them.
+//! Beside `site` is `.site.fencepost-versions`, and `site` leads to one of the versions in it. A new version is copied
+//! and flushed beside them, without a lock; then, under the lock, the fence is checked and the link is switched. The
+//! token is in the link itself and the whole fence inside the version, so no crash can separate them.
 
 mod copy;
 mod remove;
@@ -21,10 +21,10 @@ use super::{PublishError, Receipt, Remembered, WriteRequest, WriteTarget, Writte
 use copy::Copied;
 use versions::{LOCK, TreeDraft, Versions};
 
-/// How a tree is published.
+/// The settings of a tree's publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How many old versions are kept beside the current one, for readers that are in the middle of one.
+    /// How many old versions are kept beside the current one, for readers that still use them.
     pub keep: usize,
     /// How long to wait for another write to the same tree.
     pub patience: Duration,
@@ -57,11 +57,11 @@ struct TreeTarget<'a> {
     versions: &'a Versions,
     copied: Copied,
     keep: usize,
-    /// None in a dry run, and once the write is over.
+    /// `None` in a dry run, and once the write is over.
     ready: Option<ReadyVersion<'a>>,
 }
 
-/// The flushed version, and the lock under which it is switched to.
+/// The flushed version, and the lock under which the link is switched.
 struct ReadyVersion<'a> {
     draft: TreeDraft<'a>,
     lock: Lock,
@@ -69,9 +69,10 @@ struct ReadyVersion<'a> {
 }
 
 impl TreeTarget<'_> {
-    /// Marks the lock and removes versions that are no longer kept.
+    /// Marks the lock and removes surplus versions.
     fn finish(&mut self, mut ready: ReadyVersion<'_>) -> Result<(), PublishError> {
-        // After the switch: a mark before it would make a crash between the two look like a link that was lost.
+        // The mark follows the switch: after a crash between the two, a mark before it would make a first write look
+        // like a lost link.
         ready.lock.mark().map_err(|error| {
             PublishError::Failed(format!(
                 "{} was switched, but its lock could not be written ({error}). Mend that, then publish again.",
@@ -82,7 +83,7 @@ impl TreeTarget<'_> {
         let ReadyVersion { draft, lock, home } = ready;
         drop(draft);
         drop(lock);
-        // The slow part needs no lock: nothing leads to what has no place among the versions any more.
+        // The slow part needs no lock: no link leads to a version that has left the list.
         gone.iter().for_each(|name| remove::tree(home, name));
         Ok(())
     }
@@ -126,7 +127,7 @@ impl WriteTarget for TreeTarget<'_> {
     }
 }
 
-/// The directory to copy, which must not hold its own copies.
+/// Opens the directory to copy, which must not contain its own copies.
 fn source_of(source: &Path, versions: &Versions) -> Result<Folder, PublishError> {
     let refuse = |why: String| Err(PublishError::Usage(format!("Cannot publish {}: {why}.", source.display())));
     let real = match fs::canonicalize(source) {

@@ -1,4 +1,4 @@
-//! From the path of a target to the directory that it stands in, held open, and whether other users could redirect it.
+//! Walks from the path of a target to its directory, held open, and checks whether other users could redirect the path.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -16,22 +16,22 @@ use super::PublishError;
 use super::folder::{Folder, FolderEntry};
 use super::place::{failed, usage};
 
-/// How many symbolic links are followed before they are taken for a circle, as the kernel does.
+/// How many symbolic links are followed before they count as a loop, as in the kernel.
 const LINKS_MAX: usize = 40;
 
 const STICKY: u32 = 0o1000;
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Where a path leads: a directory, and a name in it that need not exist yet.
+/// The end of a path: a directory, and a name in it that need not exist yet.
 #[derive(Debug)]
 pub(super) struct PathWalk {
     pub folder: Folder,
     pub name: OsString,
-    /// Why a write there is not safe. A reader need not care.
+    /// Why a write there is not safe. Readers ignore it.
     pub distrust: Option<PathDistrust>,
 }
 
-/// What another user could use to redirect a write.
+/// A file or directory by which another user could redirect a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PathDistrust {
     path: PathBuf,
@@ -48,7 +48,7 @@ enum Danger {
 }
 
 impl PathDistrust {
-    /// The refusal, with the owner and the next step. Nothing was written before it.
+    /// Makes the refusal, with the owner and the next step. Nothing was written before it.
     pub fn refusal(&self, target: &Path) -> PublishError {
         let (path, owner) = (self.path.display(), User::shown(self.owner));
         let why = match self.what {
@@ -71,7 +71,7 @@ impl PathDistrust {
     }
 }
 
-/// Walks to the directory of the target. `follow`: a last symbolic link is followed as well.
+/// Walks to the directory of the target. With `follow` it follows a last symbolic link as well.
 pub(super) fn walk(path: &Path, follow: bool) -> Result<PathWalk, PublishError> {
     let bytes = path.as_os_str().as_bytes();
     let named = path.file_name().is_some() && !bytes.ends_with(b"/") && !bytes.ends_with(b"/.");
@@ -100,8 +100,8 @@ struct Walker {
 }
 
 impl Walker {
-    /// Root starts at `/`, because it has to know every directory on the way. Other users need not be able to pass
-    /// through the directories above their own.
+    /// Root starts at `/`, because every directory on the way matters. Other users may lack the right to pass through
+    /// the directories above their own.
     fn start(path: &Path) -> io::Result<Self> {
         let here = if path.is_relative() { std::env::current_dir()? } else { PathBuf::new() };
         let (folder, path) = match path.is_relative() && !geteuid().is_root() {
@@ -153,7 +153,7 @@ impl Walker {
         Ok(())
     }
 
-    /// The directory of the target itself, and what is there already.
+    /// Opens the directory of the target itself, and inspects an existing entry.
     fn arrive(mut self, name: OsString) -> Result<PathWalk, PublishError> {
         let judge = |walker: &mut Self| -> io::Result<()> {
             walker.judge_directory(true)?;
@@ -168,7 +168,7 @@ impl Walker {
     }
 
     /// While root writes, no other user may be able to replace anything on the way. In a sticky directory that the path
-    /// only passes through, such as `/tmp`, nothing of root's can be replaced.
+    /// only passes through, such as `/tmp`, other users cannot replace root's entries.
     fn judge_directory(&mut self, is_last: bool) -> io::Result<()> {
         if let Some(distrust) = of_root(&self.folder, is_last)? {
             self.distrust.get_or_insert(distrust);
@@ -181,7 +181,7 @@ impl Walker {
     }
 }
 
-/// What root may not write in: a directory that another user owns or may write.
+/// Returns the danger of a directory for root: another user owns it or may write it.
 pub(super) fn of_root(folder: &Folder, is_last: bool) -> io::Result<Option<PathDistrust>> {
     if !geteuid().is_root() {
         return Ok(None);
@@ -193,7 +193,7 @@ pub(super) fn of_root(folder: &Folder, is_last: bool) -> io::Result<Option<PathD
     Ok((found.uid() != 0 || open).then_some(PathDistrust { path, owner: found.uid(), what: Danger::Directory }))
 }
 
-/// What another user put in a sticky directory, where only its owner can remove it.
+/// Returns the danger of an entry that another user put in a sticky directory, where only its owner can remove it.
 pub(super) fn planted(folder: &Folder, name: &OsStr) -> io::Result<Option<PathDistrust>> {
     let around = folder.metadata()?;
     if around.mode() & STICKY == 0 || around.mode() & OTHERS_WRITE == 0 {

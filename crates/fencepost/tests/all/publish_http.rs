@@ -169,7 +169,7 @@ fn a_secret_is_in_no_list_of_processes_no_error_and_no_status() {
     let with_user = format!("http://user:{SECRET}@{}/report", scene.host);
     let by_url = scene.run(&["publish", "http", &with_user, "--job", "report", "--token", &token, "--from", "payload"]);
     assert_eq!(by_url.status.code(), Some(0), "{}", text(&by_url.stderr));
-    assert!(text(&by_url.stderr).contains("everybody who lists processes"), "{}", text(&by_url.stderr));
+    assert!(text(&by_url.stderr).contains("every user who lists processes"), "{}", text(&by_url.stderr));
     scene.server.script(&[Fault::Status(500); 6]);
     let mut failing = scene.command(&["publish", "http", &with_user, "--job", "report", "--token", &token, "--json"]);
     let failed = failing.env("FENCEPOST_HTTP_BEARER", "").output().unwrap();

@@ -1,4 +1,4 @@
-//! New content of a file, before it lands.
+//! The new content of a file, before it lands.
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata, Permissions};
@@ -12,14 +12,14 @@ use crate::publish::lock::{has_name, left_behind};
 use crate::publish::place::{TargetPlace, failed, next};
 use crate::publish::{PublishError, digest};
 
-/// The new content, complete and flushed, under a temporary name. It is removed unless it lands.
+/// The new content, complete and flushed, under a temporary name. Dropping it removes it unless it has landed.
 pub(super) struct FileDraft<'a> {
     folder: &'a Folder,
     name: OsString,
     pub digest: String,
-    /// What people should know of it.
+    /// Remarks for the user.
     pub remarks: Vec<String>,
-    /// Locked for as long as its writer lives: a later writer removes an unlocked one as left behind.
+    /// Locked while its writer lives: a later writer removes an unlocked draft as left behind.
     file: File,
     landed: bool,
 }
@@ -50,7 +50,7 @@ impl<'a> FileDraft<'a> {
             let file = folder.create(&name, OFlag::O_WRONLY, mode)?;
             let draft = Self { folder, name, digest: String::new(), remarks: Vec::new(), file, landed: false };
             draft.file.lock()?;
-            // Another writer may have removed it between the two, as left behind.
+            // Another writer may have removed it between the two steps, as left behind.
             if has_name(&draft.file, folder, &draft.name)? {
                 return Ok(draft);
             }
@@ -86,7 +86,7 @@ impl Drop for FileDraft<'_> {
     }
 }
 
-/// Removes what writers that died have left. A living one holds a lock on its own.
+/// Removes the drafts of writers that died. A living writer holds a lock on its own.
 pub(super) fn sweep(place: &TargetPlace) {
     let prefix = place.hidden("new-");
     for name in place.folder.names().unwrap_or_default() {
@@ -98,8 +98,8 @@ pub(super) fn sweep(place: &TargetPlace) {
     }
 }
 
-/// Gives the new content the owner and the mode of the old, as people expect of a file that is written to, and says
-/// what could not be kept.
+/// Gives the new content the owner and the mode of the old, as if the old file had been written to. Returns a remark
+/// about each that could not be kept.
 fn dress(file: &File, old: &Metadata, place: &TargetPlace) -> io::Result<Vec<String>> {
     let shown = place.target.display();
     let mut remarks = Vec::new();
@@ -108,7 +108,7 @@ fn dress(file: &File, old: &Metadata, place: &TargetPlace) -> io::Result<Vec<Str
     }
     let mut new = file.metadata()?;
     if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
-        // Only root may give files away. Everybody else at least keeps the group, where that is allowed.
+        // Only root may change a file's owner. Other users keep the group, if the system allows it.
         let given = fchown(file, Some(old.uid()), Some(old.gid())).or_else(|_| fchown(file, None, Some(old.gid())));
         match given {
             Err(error) if error.kind() != ErrorKind::PermissionDenied => return Err(error),
@@ -123,8 +123,8 @@ fn dress(file: &File, old: &Metadata, place: &TargetPlace) -> io::Result<Vec<Str
     Ok(remarks)
 }
 
-/// The old mode, as far as it means the same under the new owner: another group gets the rights of others, and setuid
-/// bits are dropped.
+/// Returns the old mode, as far as it means the same under the new owner: another group gets the rights of others, and
+/// setuid bits are dropped.
 fn mode(old: &Metadata, new: &Metadata) -> u32 {
     let mut mode = old.mode() & 0o7777;
     if old.gid() != new.gid() {
@@ -136,7 +136,7 @@ fn mode(old: &Metadata, new: &Metadata) -> u32 {
     mode
 }
 
-/// A payload that remembers whether an error was its own.
+/// A reader that records whether an error came from the payload.
 struct Watched<'a> {
     payload: &'a mut dyn Read,
     failed: bool,

@@ -1,4 +1,4 @@
-//! The user's clone, and how git is called in it.
+//! The user's clone, and the calls of git in it.
 
 use std::io::{IsTerminal, stderr, stdin};
 use std::path::Path;
@@ -8,7 +8,7 @@ use fencepost_store::git_runner::{GitAnswer, GitRunner, cannot_run};
 
 use crate::publish::PublishError;
 
-/// Set while our own push runs, so that the hook which refuses bare pushes lets it through.
+/// Set while fencepost's own push runs: the hook that refuses bare pushes lets it through.
 pub const PUSHING: &str = "FENCEPOST_PUSHING";
 
 /// Older clients did not pass `--atomic` on over HTTP.
@@ -53,7 +53,7 @@ impl LocalClone {
         Ok(clone)
     }
 
-    /// Calls git and waits for it. A call that did not end in time is an error.
+    /// Runs git and waits for it. A call that does not end in time is an error.
     pub fn run(&self, arguments: &[&str], input: &str) -> Result<GitAnswer, PublishError> {
         let answer = self.call(arguments, input)?;
         if answer.killed_after.is_none() {
@@ -68,12 +68,12 @@ impl LocalClone {
         )))
     }
 
-    /// Calls git and waits for it, no longer than the limit.
+    /// Runs git and waits for it, up to the limit.
     pub fn call(&self, arguments: &[&str], input: &str) -> Result<GitAnswer, PublishError> {
         self.runner.run(arguments, input.as_bytes()).map_err(|error| not_run(&error))
     }
 
-    /// The same in another work tree.
+    /// Returns the same clone for another work tree.
     pub fn elsewhere(&self, directory: &Path) -> Self {
         Self { runner: self.runner.elsewhere(directory), ..self.clone() }
     }
@@ -82,7 +82,7 @@ impl LocalClone {
         self.run(&["rev-parse", "--is-inside-work-tree"], "").is_ok_and(|answer| answer.text().trim() == "true")
     }
 
-    /// Calls git for something that only fails if the repository is not in order, and returns the trimmed answer.
+    /// Runs a git command that fails only if the repository is damaged, and returns the trimmed answer.
     pub fn ask(&self, arguments: &[&str], input: &str) -> Result<String, PublishError> {
         let answer = self.run(arguments, input)?;
         if answer.ok {

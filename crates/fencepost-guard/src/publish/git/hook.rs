@@ -1,5 +1,5 @@
-//! The pre-push hook that refuses a bare `git push` from inside a run. Agents type that themselves, and nothing would
-//! check their token.
+//! The pre-push hook that refuses a bare `git push` from inside a run. Agents type that themselves, and the push would
+//! not be fenced.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write as _};
@@ -11,17 +11,17 @@ use crate::publish::PublishError;
 
 const BEGIN: &str = "# >>> fencepost: pushes from inside a run are fenced >>>";
 const END: &str = "# <<< fencepost <<<";
-/// What a hook that is no shell script is called while ours stands in its place.
+/// The name of a hook that is no shell script, while fencepost's hook has its place.
 const CHAINED: &str = "pre-push.fencepost-chained";
 const SHELLS: [&str; 5] = ["sh", "bash", "dash", "ksh", "zsh"];
 
-/// What was done, and where.
+/// The result of a change, and the hook's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
     pub path: PathBuf,
-    /// Whether anything had to be changed.
+    /// Whether anything was changed.
     pub changed: bool,
-    /// Whether the hooks' directory is one that `core.hooksPath` names, and that other repositories may share.
+    /// Whether `core.hooksPath` names the hooks' directory, which other repositories may then share.
     pub shared: bool,
 }
 
@@ -47,7 +47,7 @@ pub fn install(repository: &Path) -> Result<Installed, PublishError> {
     place.put(&text)
 }
 
-/// Takes the check out again, and leaves the rest as it was.
+/// Removes the check, and leaves the rest unchanged.
 pub fn remove(repository: &Path) -> Result<Installed, PublishError> {
     let place = HookPlace::find(repository)?;
     let InstalledHook::Ours(text) = place.current()? else { return Ok(place.done(false)) };
@@ -70,18 +70,18 @@ struct HookPlace {
 
 enum InstalledHook {
     None,
-    /// A shell script with our check in it.
+    /// A shell script with fencepost's check in it.
     Ours(String),
-    /// A shell script, into which the check is put: it may look at its own name, and so keeps it.
+    /// A shell script, which receives the check and keeps its name, because it may look at it.
     Shell(String),
-    /// Anything else, which is kept beside ours and called by it.
+    /// Anything else, which is kept beside fencepost's hook and called by it.
     Foreign,
 }
 
 impl HookPlace {
     fn find(repository: &Path) -> Result<Self, PublishError> {
         let git = LocalClone::open(repository, super::CALL_LIMIT)?;
-        // Git knows about core.hooksPath and about work trees that share one repository.
+        // Git resolves core.hooksPath, and work trees that share one repository.
         let hooks = git.directory().join(git.ask(&["rev-parse", "--git-path", "hooks"], "")?);
         let shared = git.run(&["config", "--get", "core.hooksPath"], "")?.ok;
         Ok(Self { hook: hooks.join("pre-push"), chained: hooks.join(CHAINED), shared })
@@ -98,13 +98,13 @@ impl HookPlace {
         let bytes = fs::read(&self.hook).map_err(|error| self.failed(&error))?;
         Ok(match String::from_utf8(bytes) {
             Ok(text) if text.contains(BEGIN) && text.contains(END) => InstalledHook::Ours(text),
-            // Git passes over a hook that is not executable, and so must we.
+            // Git ignores a hook that is not executable, and so does fencepost.
             Ok(text) if active && is_shell(&text) => InstalledHook::Shell(text),
             _ => InstalledHook::Foreign,
         })
     }
 
-    /// Replaces the hook in one step: a push that starts meanwhile runs the old one or the new one.
+    /// Replaces the hook in one step: a push that starts at that moment runs the old one or the new one.
     fn put(&self, text: &str) -> Result<Installed, PublishError> {
         let runnable = |path: &Path| fs::metadata(path).is_ok_and(|hook| hook.permissions().mode() & 0o111 != 0);
         if fs::read(&self.hook).is_ok_and(|old| old == text.as_bytes()) && runnable(&self.hook) {
@@ -150,7 +150,7 @@ fn block() -> String {
     )
 }
 
-/// The check goes in front of everything else, behind the line that names the shell.
+/// Inserts the check before everything else, behind the line that names the shell.
 fn with_block(text: &str) -> String {
     let text = without_block(text);
     let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));

@@ -1,4 +1,4 @@
-//! The fence as the message of a commit. People read it with `git log`; we read it back strictly.
+//! The fence as the message of a commit. People read it with `git log`; fencepost parses it strictly.
 
 use fencepost_core::fence::Fence;
 use uuid::Uuid;
@@ -6,22 +6,22 @@ use uuid::Uuid;
 const NONCE: &str = "Fencepost-Nonce: ";
 const UNWRITTEN: &str = "fencepost: nothing written yet";
 
-/// What the tip of a fence ref says.
+/// The content of a fence ref's tip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tip {
-    /// The ref was made, and nothing was written under it yet.
+    /// The ref was created, and no write has landed under it yet.
     Unwritten,
     Written(Box<Fence>),
 }
 
 impl Tip {
-    /// A message that no two pushes share. An identical commit would be "up to date", git would drop it from the
-    /// push, and with it the comparison.
+    /// Returns a message that no two pushes share. An identical commit would be "up to date": git would drop it from
+    /// the push, and with it the comparison.
     pub fn message(&self) -> String {
         self.with_nonce(&Uuid::now_v7().to_string())
     }
 
-    /// Reads a message back: it is a fence only if we would have written exactly this.
+    /// Parses a message: it is a fence only if fencepost would have written exactly this text.
     pub fn read(message: &str) -> Result<Self, String> {
         let no_fence = || "its message is not a fence".to_string();
         let (body, nonce) = message.strip_suffix('\n').and_then(|text| text.rsplit_once(NONCE)).ok_or_else(no_fence)?;

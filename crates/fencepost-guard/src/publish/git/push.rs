@@ -1,4 +1,4 @@
-//! The one command that checks and writes, and what its answer means.
+//! The one command that checks and writes, and the meaning of its answer.
 
 use fencepost_store::git_runner::{GitAnswer, PushLine, push_lines};
 
@@ -9,26 +9,26 @@ pub struct Push {
     pub fence_ref: String,
     /// The fence commit that was read and judged. Empty: the ref must not exist.
     pub expected: String,
-    /// The fence commit that takes its place.
+    /// The fence commit that replaces it.
     pub fence: String,
     /// Commits, and the refs of the remote that they go to.
     pub branches: Vec<(String, String)>,
 }
 
 impl Push {
-    /// The arguments of git. Each word is here for a reason:
+    /// Returns the arguments of git. Each of them has a reason:
     ///
     /// * `--atomic`, or the branches land while the fence is refused.
-    /// * The lease is the comparison, and it is on the fence **only**. On a branch it would allow to rewrite it.
-    /// * No `+` and no `--force`: both switch the lease off, without a word.
-    /// * Commits by their id, so that what is pushed is what the fence's digest says.
-    /// * Tags and submodules that the configuration adds would not be what was asked for.
+    /// * The lease is the comparison, and it is on the fence **only**. A lease on a branch would allow to rewrite it.
+    /// * No `+` and no `--force`: both disable the lease silently.
+    /// * Commits by their id: the pushed commits are the ones in the fence's digest.
+    /// * No tags and submodules that the configuration adds: they are not part of the request.
     pub fn arguments(&self) -> Vec<String> {
         let mut arguments: Vec<String> =
             ["push", "--atomic", "--porcelain", "--no-follow-tags", "--recurse-submodules=no"].map(String::from).into();
         arguments.push(format!("--force-with-lease={}:{}", self.fence_ref, self.expected));
         if self.branches.is_empty() {
-            // Nothing of the user's is pushed, so that the user's hook has nothing to say to it.
+            // The push contains nothing of the user's, so the user's hook does not apply.
             arguments.push("--no-verify".to_string());
         }
         arguments.push(self.remote.clone());
@@ -37,7 +37,7 @@ impl Push {
         arguments
     }
 
-    /// What became of it, as far as the answer tells.
+    /// Returns the outcome, as far as the answer shows it.
     pub(super) fn outcome(&self, answer: &GitAnswer) -> PushOutcome {
         let text = answer.text();
         let lines: Vec<PushLine<'_>> = push_lines(&text).collect();
@@ -79,23 +79,23 @@ impl Push {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PushOutcome {
-    /// Everything is there.
+    /// All refs landed.
     Landed,
-    /// The fence, or a branch, is not where it was. Nothing landed.
+    /// The fence, or a branch, is no longer where it was. Nothing landed.
     Moved,
-    /// A branch of the remote has commits that ours has not. Nothing landed.
+    /// A branch of the remote has commits that the pushed one lacks. Nothing landed.
     Behind(String),
-    /// The server did not want it. Nothing landed.
+    /// The server refused it. Nothing landed.
     Declined(String),
     /// The server hides the fence's ref. Nothing landed.
     Hidden,
     /// The server cannot push atomically. Nothing landed.
     NoAtomic,
-    /// Git ended before it sent anything: a hook, most often.
+    /// Git ended before it sent anything, usually because of a hook.
     NotSent,
-    /// The connection was lost. It may have landed, or may yet.
+    /// The connection was lost. The push may have landed, or may land later.
     Unknown,
-    /// Git was killed because it did not end in time. It may have landed, or may yet.
+    /// Git was killed because it did not end in time. The push may have landed, or may land later.
     TimedOut,
 }
 
@@ -113,13 +113,13 @@ const CONTENTION: [&str; 9] = [
 
 const BEHIND: [&str; 4] = ["non-fast-forward", "fetch first", "needs force", "already exists"];
 
-/// The part of the summary in parentheses.
+/// Returns the part of the summary in parentheses.
 fn reason<'a>(line: &PushLine<'a>) -> &'a str {
     let reason = line.summary.split_once('(').map_or("", |(_, reason)| reason);
     reason.strip_suffix(')').unwrap_or(reason)
 }
 
-/// Whether another push was faster, or the ref failed only because another one of this push did.
+/// Whether another push came first, or the ref failed only because another ref of this push did.
 fn is_contention(reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
     CONTENTION.iter().any(|word| reason.contains(word))

@@ -1,5 +1,5 @@
-//! Puts commits on top of those that another push landed in between. The rebase happens in a work tree of its own, so a
-//! conflict leaves the clone as it was.
+//! Rebases commits onto those of another push that landed first. The rebase happens in a separate work tree, so a
+//! conflict leaves the clone unchanged.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use super::cli::LocalClone;
 use crate::publish::PublishError;
 use fencepost_store::redacted_text;
 
-/// Neither hooks nor background work of the user's for a work tree that exists for a moment.
+/// Disables the user's hooks and background work for a work tree that exists only briefly.
 const QUIET: [&str; 6] = ["-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", "-c", "advice.detachedHead=false"];
 
-/// A local branch that was rebased, and where it was before.
+/// A local branch that was rebased, and its commit before.
 #[derive(Clone, Debug)]
 pub(super) struct Rebased {
     /// The ref on the remote.
@@ -22,7 +22,7 @@ pub(super) struct Rebased {
 }
 
 impl Outgoing {
-    /// Rebases the commits for one ref of the remote onto the commit that is there.
+    /// Rebases the commits for one ref of the remote onto the commit at that ref.
     pub(super) fn rebase(&mut self, to: &str, onto: &str) -> Result<Rebased, PublishError> {
         let at = self.branches.iter().position(|(_, name)| name == to);
         let Some(at) = at else { return Err(PublishError::Failed(format!("{to} is not among what is pushed."))) };
@@ -46,7 +46,7 @@ impl Outgoing {
         Ok(Rebased { to: to.to_string(), before })
     }
 
-    /// Moves the local branch to the commit that landed. Returns what people should know if that is not possible.
+    /// Moves the local branch to the commit that landed. Returns a remark for the user if that is not possible.
     pub(super) fn follow(&self, rebased: &Rebased) -> Option<String> {
         let (landed, _) = self.branches.iter().find(|(_, to)| *to == rebased.to)?;
         let local = self.locals.get(&rebased.to)?;

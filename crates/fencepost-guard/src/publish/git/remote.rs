@@ -1,4 +1,4 @@
-//! The remote: where it is, and what its fence says.
+//! The remote: its address, and its fence.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,23 @@ use super::message::Tip;
 use crate::publish::{PublishError, Remembered, digest};
 use fencepost_store::redacted_text;
 
-/// A remote that is pushed to at one place.
+/// A remote with one push URL.
 #[derive(Clone, Debug)]
 pub(super) struct PushRemote {
-    /// As git is told to push: a configured name, or a URL.
+    /// The name or URL in git's push command.
     pub name: String,
-    /// As git is told to read. Another place than the usual one if the remote is pushed to somewhere else.
+    /// The name or URL in git's read commands. It is the push URL if that differs from the usual one.
     pub read: String,
-    /// For people: the URL, without a password.
+    /// The URL for people, without a password.
     pub shown: String,
 }
 
-/// What was read of the remote.
+/// The refs that were read from the remote.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RemoteRefs {
     /// The commit at the fence's ref.
     pub commit: Option<String>,
-    /// The other refs that were asked for, with their commits.
+    /// The other requested refs, with their commits.
     pub refs: BTreeMap<String, String>,
 }
 
@@ -51,7 +51,7 @@ impl PushRemote {
         }
     }
 
-    /// A remote that is not configured: its address itself.
+    /// Makes a remote of an address that is not configured under a name.
     fn by_address(clone: &LocalClone, address: &str) -> Result<Self, PublishError> {
         if !address.contains(['/', ':']) && !clone.directory().join(address).exists() {
             let there = clone.ask(&["remote"], "")?.replace('\n', ", ");
@@ -61,7 +61,7 @@ impl PushRemote {
         Ok(Self { name: address.to_string(), read: address.to_string(), shown: redacted_text(address) })
     }
 
-    /// Reads where the fence and the other refs are.
+    /// Reads the commits of the fence's ref and the other refs.
     pub fn look(&self, clone: &LocalClone, fence_ref: &str, refs: &[&str]) -> Result<RemoteRefs, PublishError> {
         let answer = clone.run(&[&["ls-remote", &self.read, fence_ref], refs].concat(), "")?;
         if !answer.ok {
@@ -73,7 +73,7 @@ impl PushRemote {
                 redacted_text(&self.read)
             )));
         }
-        // A pattern also matches the ends of longer names: only the exact one is meant.
+        // A pattern also matches the ends of longer names: only the exact one counts.
         let mut refs: BTreeMap<String, String> = answer
             .text()
             .lines()
@@ -84,7 +84,7 @@ impl PushRemote {
         Ok(RemoteRefs { commit, refs })
     }
 
-    /// The fence at its ref. A dry run keeps no memory of it in this clone.
+    /// Reads the fence at its ref. A dry run does not remember it in this clone.
     pub fn remembered(
         &self,
         clone: &LocalClone,
@@ -117,13 +117,13 @@ impl PushRemote {
         })
     }
 
-    /// Remembers the fence in this clone, so that it need not be fetched again and is missed if it goes.
+    /// Remembers the fence in this clone: it need not be fetched again, and its loss is noticed.
     pub fn remember(&self, clone: &LocalClone, fence_ref: &str, commit: &str) {
-        // Two publishers in one clone may meet here. The one that fails has lost nothing.
+        // Two publishers in one clone may collide here. The one that fails has lost nothing.
         let _ = clone.run(&["update-ref", &self.memory(fence_ref), commit], "");
     }
 
-    /// There is no fence. That is a first write, unless this clone has seen one.
+    /// Judges a missing fence: it is a first write, unless this clone has seen a fence.
     fn no_fence(&self, clone: &LocalClone, fence_ref: &str) -> Result<Remembered, PublishError> {
         let known = clone.run(&["rev-parse", "--verify", "--quiet", &self.memory(fence_ref)], "")?;
         if !known.ok {
@@ -153,18 +153,18 @@ impl PushRemote {
         )))
     }
 
-    /// The ref in which this clone keeps the last fence it saw.
+    /// Returns the ref in which this clone keeps the last fence it saw.
     fn memory(&self, fence_ref: &str) -> String {
         let digest = digest::of(format!("{}\n{fence_ref}", self.shown).as_bytes());
         format!("refs/fencepost/seen/{}", &digest["sha256:".len()..][..32])
     }
 }
 
-/// An object of this clone: a line with its name, kind and size, and its content.
+/// Reads an object of this clone: a line with its name, type and size, and its content.
 fn object(clone: &LocalClone, name: &str) -> Result<Option<String>, PublishError> {
     let answer = clone.run(&["cat-file", "--batch"], &format!("{name}\n"))?;
     let text = answer.text();
     let missing = !answer.ok || text.ends_with(" missing\n");
-    // Behind the content git adds the end of a line.
+    // Git adds a line end behind the content.
     Ok((!missing).then(|| text.strip_suffix('\n').unwrap_or(&text).to_string()))
 }

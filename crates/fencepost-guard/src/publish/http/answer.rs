@@ -1,4 +1,4 @@
-//! What a server's answer means.
+//! Interprets a server's answer.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use ureq::http::Response;
 
 /// The most bytes of an answer that are read.
 const BODY_BYTES_MAX: u64 = 64 << 10;
-/// The most characters of a server's own words that are repeated.
+/// The most characters of a server's own message that are repeated.
 const DETAIL_CHARS_MAX: usize = 300;
 
-/// The parts of an answer that mean something here.
+/// The parts of an answer that fencepost interprets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct WriteAnswer {
     pub status: u16,
@@ -30,24 +30,24 @@ pub(super) struct WriteAnswer {
 pub(super) enum Meaning {
     Accepted(Accepted),
     Refused(Box<Refused>),
-    /// Not known yet: the same request is to be sent again, after this pause if the server named one.
+    /// Not known yet: the client sends the same request again, after this pause if the server named one.
     Again {
         why: String,
         after: Option<Duration>,
     },
-    /// It did not happen, or will not be helped by trying again. The sentence says which, and the next step.
+    /// It did not happen, or another try would not help. The sentence says which, and the next step.
     Failed(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Accepted {
-    /// The server says that it checked the token in the same step.
+    /// The server reports that it checked the token in the same step.
     pub is_fenced: bool,
     pub seen: Option<Token>,
     pub already_applied: bool,
 }
 
-/// A problem as RFC 9457 writes it, with what the fence has seen.
+/// A problem in the form of RFC 9457, with the fence that the server has seen.
 #[derive(Default, Deserialize)]
 struct Problem {
     #[serde(rename = "type", default)]
@@ -72,7 +72,7 @@ impl WriteAnswer {
             location: header("Location"),
             body: Vec::new(),
         };
-        // The status has come, and it decides; a body that is cut short costs a few words only.
+        // The status decides; a truncated body costs a few words only.
         let body = response.body_mut().with_config().limit(BODY_BYTES_MAX).read_to_vec();
         answer.body = body.unwrap_or_default();
         answer
@@ -83,7 +83,7 @@ impl WriteAnswer {
         self.fence.is_some()
     }
 
-    /// The fence that a `HEAD` shows.
+    /// Parses the fence in the answer to a `HEAD`.
     pub fn seen_fence(&self) -> Result<Option<Fence>, String> {
         let Some(text) = &self.seen_fence else { return Ok(None) };
         let text = fencepost_store::percent::decode(text).ok_or("it is not percent-encoded")?;
@@ -98,7 +98,7 @@ impl WriteAnswer {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// The server's own words, harmless to print.
+    /// Returns the server's own message, made safe to print.
     fn detail(&self) -> String {
         let Some(detail) = self.problem().detail else { return String::new() };
         let short: String = detail.chars().take(DETAIL_CHARS_MAX).flat_map(char::escape_default).collect();
@@ -157,7 +157,7 @@ pub(super) fn meaning(answer: &WriteAnswer, write: &Write) -> Meaning {
     }
 }
 
-/// The refusal of a fence, which names the token it has seen. Without one it is some other condition.
+/// Parses a refusal by the fence, which names the token it has seen. Without a token another condition failed.
 fn refused(answer: &WriteAnswer, write: &Write) -> Option<Refused> {
     let problem = answer.problem();
     let reason = match problem.kind.rsplit([':', '/', '#']).next().unwrap_or_default() {
@@ -172,7 +172,7 @@ fn refused(answer: &WriteAnswer, write: &Write) -> Option<Refused> {
     Some(Refused { reason: reason.unwrap_or(Reason::Stale), seen: Box::new(seen), token: write.token })
 }
 
-/// The fence of a server that says only the token.
+/// Makes the fence of a server that reports only the token.
 fn unnamed(token: Token, write: &Write) -> Fence {
     Fence {
         v: fencepost_core::fence::FENCE_FORMAT,

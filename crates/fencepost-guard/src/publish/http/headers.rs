@@ -1,4 +1,4 @@
-//! What is sent besides the payload: who writes, under which token, and the key by which a repetition is recognised.
+//! The headers of a write: the writer, its token, and the key by which the server recognises a repetition.
 
 use fencepost_core::fence::{Mode, Write};
 use fencepost_store::percent;
@@ -18,7 +18,7 @@ const RESERVED: [&str; 9] = [
     "cookie",
 ];
 
-/// The protocol's headers of a write.
+/// Returns the protocol's headers of a write.
 pub(super) fn of_write(write: &Write, resource: &str, key: &str) -> Vec<(&'static str, String)> {
     let mut headers = vec![
         ("Idempotency-Key", key.to_string()),
@@ -36,10 +36,10 @@ pub(super) fn of_write(write: &Write, resource: &str, key: &str) -> Vec<(&'stati
     headers
 }
 
-/// The key of a write, as a structured field string. It is the same for every try of one write.
+/// Returns the key of a write, as a structured field string. It is the same for every try of one write.
 ///
-/// An operation that has a name is one work item: it has the same key in every run of its slot. In mode *once* a token
-/// and a payload are. Otherwise every publish is meant, even of the same bytes, and has a key of its own.
+/// A named operation is one work item: it has the same key in every run of its slot. In mode *once* a token and a
+/// payload are one. Otherwise every publish is intended, even of the same bytes, and has a unique key.
 pub(super) fn idempotency_key(write: &Write, slot: Option<&str>) -> String {
     let Write { job, token, digest, op, mode, .. } = write;
     let key = match (op, mode) {
@@ -53,7 +53,7 @@ pub(super) fn idempotency_key(write: &Write, slot: Option<&str>) -> String {
     format!("\"{key}\"")
 }
 
-/// Refuses what a caller may not set by hand.
+/// Refuses headers that a caller may not set.
 pub(super) fn check(headers: &[(String, String)]) -> Result<(), PublishError> {
     for (name, value) in headers {
         let lower = name.to_ascii_lowercase();
@@ -66,7 +66,7 @@ pub(super) fn check(headers: &[(String, String)]) -> Result<(), PublishError> {
             return usage("its value holds characters that cannot stand in a header");
         }
         if matches!(lower.as_str(), "authorization" | "proxy-authorization" | "cookie") {
-            return usage("a command line is seen by everybody who lists processes; use --bearer-file for a secret");
+            return usage("every user who lists processes sees a command line; use --bearer-file for a secret");
         }
         if lower.starts_with("fencepost-") || RESERVED.contains(&lower.as_str()) {
             return usage("fencepost sets that header itself");
@@ -75,7 +75,8 @@ pub(super) fn check(headers: &[(String, String)]) -> Result<(), PublishError> {
     Ok(())
 }
 
-/// Any text as visible ASCII: everything else, the per cent sign, quotes, backslashes and `also` are percent-encoded.
+/// Encodes a text as visible ASCII: everything else, the per cent sign, quotes, backslashes and `also` are
+/// percent-encoded.
 fn encoded(text: &str, also: &str) -> String {
     let plain = |byte| (0x21..=0x7e).contains(&byte) && !b"%\"\\".contains(&byte) && !also.as_bytes().contains(&byte);
     percent::encode(text, plain)

@@ -1,4 +1,5 @@
-//! The payload, in a file: it is read once for its digest and again for every try, and may be larger than memory.
+//! The payload, in a file: fencepost reads it once for its digest and again for every try, and it may be larger than
+//! memory.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Take};
@@ -14,7 +15,7 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// A file of the caller's, if it can be read twice; otherwise a copy of what it holds.
+    /// Uses the caller's file if it can be read twice; otherwise copies its content.
     pub fn of_file(mut file: File) -> io::Result<Self> {
         if !file.metadata()?.is_file() {
             return Self::of_stream(&mut file);
@@ -27,14 +28,14 @@ impl Payload {
         Ok(Self { file, digest, length })
     }
 
-    /// Everything there is to read, kept in a file without a name.
+    /// Reads a stream to its end, into an unnamed file.
     pub fn of_stream(from: &mut dyn Read) -> io::Result<Self> {
         let mut file = unnamed()?;
         let (digest, length) = digest::copy(from, &mut file)?;
         Ok(Self { file, digest, length })
     }
 
-    /// The payload from its beginning, and no more of it than was hashed.
+    /// Reads the payload from its beginning, and no further than it was hashed.
     pub(super) fn reader(&self) -> io::Result<Take<&File>> {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0))?;
@@ -42,7 +43,7 @@ impl Payload {
     }
 }
 
-/// An unlinked temporary file, which disappears with this process.
+/// Creates an unlinked temporary file, which disappears with this process.
 fn unnamed() -> io::Result<File> {
     let path = std::env::temp_dir().join(format!("fencepost-payload-{}", uuid::Uuid::now_v7().simple()));
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;

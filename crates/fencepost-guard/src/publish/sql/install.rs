@@ -1,17 +1,17 @@
-//! What makes a database fence the transactions of programs in any language, and refuse unfenced writes to the tables
-//! it protects.
+//! Installs the schema by which a database fences the transactions of programs in any language, and refuses unfenced
+//! writes to the tables it protects.
 
 use super::{Database, PublishError, default_resource, postgres, sqlite};
 
 const FUNCTIONS: &str = include_str!("postgres/install.sql");
 const NO_FUNCTIONS: &str = include_str!("postgres/uninstall.sql");
 
-/// What is wanted of a database's schema.
+/// A change of a database's schema.
 #[derive(Clone, Debug)]
 pub struct Installation {
     /// The fence that protects the tables (default: the database's).
     pub resource: Option<String>,
-    /// The tables to protect, or to protect no longer.
+    /// The tables to protect, or to stop protecting.
     pub protect: Vec<String>,
     pub action: Action,
 }
@@ -19,12 +19,12 @@ pub struct Installation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Install,
-    /// Takes the named tables' protection away; without a name, everything but the fences themselves.
+    /// Removes the protection of the named tables; without a name, removes everything except the fences themselves.
     Uninstall,
 }
 
 impl Installation {
-    /// The statements, for people to read or to run by themselves.
+    /// Returns the statements, for people to read or to run.
     pub fn statements(&self, database: &Database) -> Result<String, PublishError> {
         let resource = self.resource.clone().unwrap_or_else(|| database.resource());
         match database {
@@ -36,7 +36,7 @@ impl Installation {
         }
     }
 
-    /// Brings the schema about. Doing it again changes nothing.
+    /// Changes the schema. Repeating it changes nothing.
     pub fn perform(&self, database: &Database) -> Result<(), PublishError> {
         match database {
             Database::Postgres(server) => {
@@ -123,7 +123,7 @@ fn sqlite_literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// A table as it was named: by a name alone, or by schema and name.
+/// A table's name, with or without a schema.
 #[derive(Debug, PartialEq, Eq)]
 struct TableName {
     schema: Option<String>,
@@ -131,7 +131,7 @@ struct TableName {
 }
 
 impl TableName {
-    /// Reads a name as SQL does: without quotes it has letters, digits and `_`, and is lower-case.
+    /// Parses a name by SQL's rules: without quotes it has letters, digits and `_`, and is lower-case.
     fn parse(text: &str) -> Result<Self, PublishError> {
         let wrong = || {
             PublishError::Usage(format!(
@@ -161,7 +161,7 @@ impl TableName {
     }
 }
 
-/// The identifier a text begins with, and what follows it.
+/// Splits a text into its first identifier and the rest.
 fn identifier(text: &str) -> Option<(String, &str)> {
     if let Some(rest) = text.strip_prefix('"') {
         let (name, after) = rest.split_once('"')?;

@@ -1,7 +1,7 @@
-//! PostgreSQL: the fence's row is locked by `FOR UPDATE`, and the statements run inside a `DO` block, where the server
-//! itself refuses to end the transaction.
+//! PostgreSQL: `FOR UPDATE` locks the fence's row, and the statements run inside a `DO` block, where the server itself
+//! refuses to end the transaction.
 //!
-//! Everything goes by the simple query protocol and `SET LOCAL`, so that a pooler in between does no harm.
+//! Every message uses the simple query protocol and `SET LOCAL`, which makes a pooler in between safe.
 
 mod connect;
 mod limit;
@@ -21,15 +21,15 @@ use super::{FencedSession, SqlWrite, default_resource, text};
 use crate::clock;
 use crate::publish::{PublishError, Receipt, WriteRequest, publish};
 
-/// The table that remembers the fences. Its schema is fixed: a table that depends on the search path is several tables.
+/// The table of the fences. Its schema is fixed: a table that depends on the search path is several tables.
 pub const TABLE: &str = include_str!("postgres/table.sql");
 
 /// How long a write waits for another one under the same fence.
 const LOCK_PATIENCE: &str = "60s";
-/// How long the server waits for a writer that has the lock and says nothing. A writer that was stopped is rolled back
-/// then, so that a newer one need not wait for it.
+/// How long the server waits for a silent writer that holds the lock. It then rolls the writer back, and a newer one
+/// need not wait for a stopped process.
 const SILENCE_MAX: &str = "10s";
-/// How long we try to find out what became of a commit whose answer was lost.
+/// How long to inquire about a commit whose answer was lost.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
 const SETTLE_PAUSE: Duration = Duration::from_millis(300);
 
@@ -37,7 +37,7 @@ const FACTS: &str = "SELECT current_database(), pg_is_in_recovery(), current_set
                      current_setting('synchronous_commit'), to_regclass('public.fencepost_fences') IS NOT NULL, \
                      quote_ident(current_user)";
 
-/// A connection to a server that may be written to.
+/// A connection to a server that accepts writes.
 #[expect(missing_debug_implementations, reason = "a connection shows nothing worth seeing")]
 pub struct PostgresSession {
     client: Client,
@@ -58,12 +58,12 @@ struct ServerFacts {
 }
 
 impl PostgresSession {
-    /// Connects, and refuses a server that cannot be written to. Waits for it without a limit.
+    /// Connects, and refuses a server that does not accept writes. Waits for it without a limit.
     pub fn open(server: &PostgresDestination) -> Result<Self, PublishError> {
         Self::begin(server, &CommitProgress::default())
     }
 
-    /// The same, for a caller that waits for a limited time and needs to know how far it came.
+    /// Does the same as `open`, for a caller with a time limit that needs the progress of the write.
     pub(super) fn begin(server: &PostgresDestination, progress: &CommitProgress) -> Result<Self, PublishError> {
         let mut client = server.connect()?;
         let facts =
@@ -95,7 +95,7 @@ impl PostgresSession {
         publish(request, SqlWrite::begin(self, &resource, statements, request.dry_run)?)
     }
 
-    /// Runs statements beside the fence, for the installation.
+    /// Runs statements of the installation, outside of any fence.
     pub(super) fn execute(&mut self, statements: &str) -> Result<(), PublishError> {
         self.progress.changing();
         self.client.batch_execute(statements).map_err(|error| {
@@ -119,8 +119,8 @@ impl PostgresSession {
         Ok(row.and_then(|row| row.get(0).map(str::to_string)))
     }
 
-    /// Two sessions that create a table at once may collide although both say `IF NOT EXISTS`; then one of them has
-    /// made it.
+    /// Two sessions that create a table at once may collide although both use `IF NOT EXISTS`; then one of them has
+    /// created it.
     fn make_table(&mut self) -> Result<(), PublishError> {
         if self.facts.has_table {
             return Ok(());
@@ -135,7 +135,8 @@ impl PostgresSession {
         }
     }
 
-    /// Begins the transaction and locks the fence's row. The placeholder makes two first writers wait for each other.
+    /// Begins the transaction and locks the fence's row. The placeholder row makes two first writers wait for each
+    /// other.
     fn lock(&mut self, resource: &str) -> Result<Option<String>, PublishError> {
         let resource_literal = literal(resource);
         let query = format!(
@@ -163,8 +164,8 @@ impl PostgresSession {
         }
     }
 
-    /// Puts the new fence in place, first: should the statements find a way out of the transaction after all, the
-    /// fence is not behind them. Returns the transaction's number, by which the server knows later what became of it.
+    /// Writes the new fence, before the statements: if they escaped from the transaction after all, the fence would not
+    /// be behind them. Returns the transaction's number, by which the server later reports its result.
     fn advance(&mut self, resource: &str, fence: &Fence) -> Result<String, PublishError> {
         let query = format!(
             "UPDATE public.fencepost_fences SET fence = {}, passed_xid = txid_current(), passed_at = now() \
@@ -199,7 +200,7 @@ impl PostgresSession {
         })
     }
 
-    /// The fence's row must still be ours, in the same transaction, before anything is committed.
+    /// Checks, before the commit, that the transaction and the fence's row are still this writer's.
     fn check_ours(&mut self, resource: &str, fence: &Fence) -> Result<(), PublishError> {
         let query = format!(
             "SELECT 1 FROM public.fencepost_fences WHERE resource = {} AND fence = {} AND passed_xid = txid_current() \
@@ -221,7 +222,8 @@ impl PostgresSession {
     fn commit(&mut self, resource: &str, transaction: &str, fence: &Fence) -> Result<(), PublishError> {
         self.progress.committing(transaction);
         let Err(error) = self.client.batch_execute("COMMIT") else { return Ok(()) };
-        // Only a plain error says that the transaction was rolled back. One that ends the session may come after.
+        // Only an error that leaves the session open proves a rollback. One that ends the session may follow the
+        // commit.
         let db = error.as_db_error();
         if db.is_some_and(|db| db.parsed_severity().is_none_or(|severity| severity == Severity::Error)) {
             return Err(failed("commit in", &self.server, &error));
@@ -229,7 +231,7 @@ impl PostgresSession {
         settle(self, resource, transaction, fence, &error)
     }
 
-    /// The statements that a role with more rights has to run.
+    /// Makes the error with the statements that a role with more rights has to run.
     fn may_not(&self, statements: &str, error: &Error) -> PublishError {
         let role = &self.facts.role;
         PublishError::Failed(format!(
@@ -262,7 +264,7 @@ impl FencedSession for PostgresSession {
 
     fn roll_back(&mut self) {
         if std::mem::take(&mut self.is_open) && !self.client.is_closed() {
-            // If this fails the server ends the transaction with the connection.
+            // If this fails, the server ends the transaction with the connection.
             let _ = self.client.batch_execute("ROLLBACK");
         }
     }
@@ -299,8 +301,8 @@ impl ServerFacts {
     }
 }
 
-/// Finds out what became of a commit whose answer was lost. Once the row can be locked again, the transaction has ended; the
-/// row and the server's own memory of transactions say how.
+/// Settles a commit whose answer was lost. Once the row can be locked again, the transaction has ended; the row and the
+/// server's transaction status show how.
 fn settle(
     lost: &PostgresSession,
     resource: &str,
@@ -341,19 +343,19 @@ fn settle(
     }
 }
 
-/// The statements as the server gets them: one string that it executes itself, quoted by marks they do not hold.
+/// Encloses the statements in one string that the server executes, quoted by a tag that they do not contain.
 fn enclosed(statements: &str) -> String {
     let number = (0..).find(|n| !statements.contains(&format!("_{n}$"))).expect("a finite text lacks some number");
     let (block, string) = (format!("$fencepost_do_{number}$"), format!("$fencepost_{number}$"));
     format!("DO {block} BEGIN EXECUTE {string}{statements}\n{string}; END {block}")
 }
 
-/// A string constant that means the same under every setting of `standard_conforming_strings`.
+/// Quotes a string constant that means the same under every setting of `standard_conforming_strings`.
 pub(super) fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-/// The last row of the answer.
+/// Returns the last row of the answer.
 fn row(client: &mut Client, query: &str) -> Result<Option<SimpleQueryRow>, Error> {
     let rows = client.simple_query(query)?.into_iter().filter_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row),

@@ -1,6 +1,6 @@
-//! SQLite: `BEGIN IMMEDIATE` is the lock, and SQLite asks us before it prepares anything that would end it.
+//! SQLite: `BEGIN IMMEDIATE` is the lock, and an authorizer refuses every statement that would end it.
 //!
-//! The database is the user's own: its journal mode and everything else about it stays as it is.
+//! The database is the user's own: its journal mode and all other settings stay as they are.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ use rusqlite::{Connection, Error, ErrorCode, OpenFlags, OptionalExtension};
 use super::{FencedSession, SqlWrite, text};
 use crate::publish::{PublishError, Receipt, WriteRequest, publish};
 
-/// The table that remembers the fences. `open` is 1 only inside a transaction that has passed the fence: it is set
-/// back before the commit, so that no other connection ever sees it. Nothing in it is newer than SQLite's oldest
-/// readers, which would otherwise refuse the whole database.
+/// The table of the fences. `open` is 1 only inside a transaction that has passed the fence: it is reset before the
+/// commit, and no other connection ever sees it. The table uses no feature newer than SQLite's oldest readers, which
+/// would otherwise refuse the whole database.
 pub const TABLE: &str = "CREATE TABLE IF NOT EXISTS main.fencepost_fences (\n    resource TEXT NOT NULL PRIMARY KEY,\n    \
                          fence TEXT NOT NULL,\n    open INTEGER NOT NULL DEFAULT 0\n);\n";
 
@@ -32,12 +32,12 @@ const NAME: &str = "fencepost_fences";
 pub struct SqliteSession {
     connection: Connection,
     path: PathBuf,
-    /// The sort of shared file system it is on, where locks may mean nothing to other machines.
+    /// The kind of shared file system it is on, where locks may have no effect on other machines.
     shared: Option<&'static str>,
 }
 
-/// The file that a URL names, by its canonical path. A missing file is not created: it is a typing mistake more often than
-/// an intention.
+/// Returns the canonical path of the file that a URL names. Creates no missing file: its name is more often a typing
+/// mistake than an intention.
 pub(super) fn find(path: &str) -> Result<PathBuf, PublishError> {
     let usage = |text: String| Err(PublishError::Usage(text));
     if path.is_empty() || path == ":memory:" {
@@ -76,7 +76,7 @@ impl SqliteSession {
         publish(request, SqlWrite::begin(self, resource, statements, request.dry_run)?)
     }
 
-    /// Runs statements beside the fence, for the installation.
+    /// Runs statements of the installation, outside of any fence.
     pub(super) fn execute(&mut self, statements: &str) -> Result<(), PublishError> {
         let done = self.connection.execute_batch(&format!("BEGIN IMMEDIATE; {statements} COMMIT;"));
         done.map_err(|error| {
@@ -85,7 +85,7 @@ impl SqliteSession {
         })
     }
 
-    /// The triggers that the installation has made.
+    /// Lists the triggers that the installation has created.
     pub(super) fn guards(&self) -> Result<Vec<String>, PublishError> {
         let query = "SELECT name FROM main.sqlite_master WHERE type = 'trigger' AND name LIKE 'fencepost\\_guard\\_%' \
                      ESCAPE '\\' ORDER BY name";
@@ -96,7 +96,7 @@ impl SqliteSession {
         names.map_err(|error| failed("read the schema of", &self.path, &error))
     }
 
-    /// What stands in the fence's row. A value of a foreign type is not "no fence".
+    /// Reads the fence's row. A value of a foreign type never counts as "no fence".
     fn stored(&self, resource: &str) -> Result<Option<String>, PublishError> {
         let failed = |error| failed("read the fence of", &self.path, &error);
         let query = "SELECT count(*) FROM main.sqlite_master WHERE type = 'table' AND name = ?1";
@@ -115,7 +115,7 @@ impl SqliteSession {
         put.map(drop).map_err(|error| failed("advance the fence in", &self.path, &error))
     }
 
-    /// Runs the statements, with SQLite asking us about each step of each.
+    /// Runs the statements under the authorizer.
     fn run(&mut self, statements: &str) -> Result<(), PublishError> {
         let denied = Arc::new(Mutex::new(None));
         let reason = denied.clone();
@@ -146,7 +146,7 @@ impl SqliteSession {
         }
     }
 
-    /// The transaction and the fence's row must still be ours before anything is committed.
+    /// Checks, before the commit, that the transaction and the fence's row are still this writer's.
     fn check_ours(&self, resource: &str, fence: &Fence) -> Result<(), PublishError> {
         if !self.connection.is_autocommit() && self.stored(resource)?.as_deref() == Some(&text(fence)) {
             return Ok(());
@@ -227,8 +227,8 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
     Ok(connection)
 }
 
-/// Opens a database without leaving a trace. Reading one with a write-ahead log creates the log's files if they are
-/// missing. If they are missing, no other process has it open, and it can be read as it is.
+/// Opens a database without leaving a trace. Reading a database in WAL mode creates the log's files if they are
+/// missing. If they are missing, no other process has it open, and it can be read unchanged.
 fn open_to_look(path: &Path) -> Result<Connection, Error> {
     let mut log = path.as_os_str().to_os_string();
     log.push("-wal");
@@ -240,13 +240,14 @@ fn open_to_look(path: &Path) -> Result<Connection, Error> {
     open(Path::new(&name), OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI)
 }
 
-/// Whether the database says in its header that it has a write-ahead log.
+/// Whether the database's header declares a write-ahead log.
 fn has_log(path: &Path) -> bool {
     let mut header = [0; 20];
     std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut header)).is_ok_and(|()| header[18] == 2)
 }
 
-/// What a statement must not do, in words. Savepoints are harmless: they cannot end what encloses them.
+/// Describes an action that a statement must not take. Savepoints are harmless: they cannot end the enclosing
+/// transaction.
 fn escape(action: &AuthAction<'_>) -> Option<String> {
     let own = |table: &str| table.eq_ignore_ascii_case(NAME).then(|| format!("change the table {NAME}"));
     match action {

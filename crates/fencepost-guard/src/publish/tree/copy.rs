@@ -1,8 +1,8 @@
-//! A copy of a directory, flushed, with its digest.
+//! Copies a directory, flushed, and computes its digest.
 //!
-//! The digest is the SHA-256 of one line for each entry, sorted by path, each ended by a zero byte:
-//! `dir MODE - PATH`, `file MODE SHA256 PATH` or `link - SHA256-OF-ITS-TEXT PATH`, where MODE is in octal and without the
-//! bits beyond `rwxrwxrwx`, and the directory itself has the path `.`. Owners and times are not part of it.
+//! The digest is the SHA-256 of one line for each entry, sorted by path, each ended by a zero byte: `dir MODE - PATH`,
+//! `file MODE SHA256 PATH` or `link - SHA256-OF-ITS-TEXT PATH`, where MODE is in octal and without the bits beyond
+//! `rwxrwxrwx`, and the directory itself has the path `.`. Owners and times are not part of it.
 
 use std::ffi::OsStr;
 use std::fs::{File, FileTimes, Metadata, Permissions};
@@ -21,10 +21,10 @@ use crate::publish::folder::{Folder, is_gone};
 use crate::publish::place::failed;
 use crate::publish::{PublishError, digest};
 
-/// How often a copy is begun again because the directory changed under it.
+/// How often a copy is started because the directory changed during the copy.
 const ATTEMPTS_MAX: usize = 3;
 
-/// What was copied, or only looked at.
+/// The result of copying a directory, or of only reading it.
 #[derive(Debug)]
 pub(super) struct Copied {
     pub digest: String,
@@ -32,13 +32,13 @@ pub(super) struct Copied {
     pub leads_out: Option<PathBuf>,
 }
 
-/// Copies the directory to an entry `to` of `home` that does not exist yet, every file and directory of it flushed.
-/// The copy is one state of the directory, not a mixture of two: if it changes meanwhile, the copy is made again.
+/// Copies the directory to a new entry `to` of `home`, and flushes every file and directory of it. The copy is one
+/// state of the directory, not a mixture of two: if the directory changes, the copy starts again.
 pub(super) fn copy(source: &Folder, home: &Folder, to: &str) -> Result<Copied, PublishError> {
     attempt(source, Some((home, to)))
 }
 
-/// The digest of a directory that stays where it is.
+/// Returns the digest of a directory without copying it.
 pub(super) fn look(source: &Folder) -> Result<Copied, PublishError> {
     attempt(source, None)
 }
@@ -60,7 +60,7 @@ fn attempt(source: &Folder, to: Option<(&Folder, &str)>) -> Result<Copied, Publi
     )))
 }
 
-/// Opens directories below a root, part by part. The last one stays open, because its entries come one after another.
+/// Opens directories below a root, part by part. Keeps the last one open, because its entries follow one another.
 struct Below<'a> {
     root: &'a Folder,
     last: Option<(PathBuf, Folder)>,
@@ -78,14 +78,14 @@ impl<'a> Below<'a> {
         Ok(self.last.as_ref().map_or(self.root, |(_, folder)| folder))
     }
 
-    /// The directory that an entry stands in, and its name there.
+    /// Returns the directory of an entry, and its name there.
     fn parent<'b>(&mut self, path: &'b Path) -> io::Result<(&Folder, &'b OsStr)> {
         let parent = path.parent().unwrap_or(Path::new(""));
         Ok((self.directory(parent)?, path.file_name().unwrap_or(OsStr::new("."))))
     }
 }
 
-/// One thing in the directory, with everything by which a change of it would show.
+/// One entry of the directory, with every attribute that would show a change.
 #[derive(Debug, PartialEq, Eq)]
 struct CopiedEntry {
     /// Relative; empty for the directory itself.
@@ -119,7 +119,7 @@ impl CopiedEntry {
             kind,
             mode: found.mode() & 0o7777,
             owner: (found.uid(), found.gid()),
-            // The size of a directory is the file system's own affair.
+            // The size of a directory depends on the file system alone.
             size: if kind == EntryKind::Directory { 0 } else { found.size() },
             identity: (found.dev(), found.ino()),
             modified: (found.mtime(), found.mtime_nsec()),
@@ -138,7 +138,7 @@ impl CopiedEntry {
         [start.as_bytes(), path.as_os_str().as_bytes(), b"\0"].concat()
     }
 
-    /// Whether an error says that something else, or nothing, is in this place now.
+    /// Whether an error means that the entry is gone or was replaced.
     fn is_gone(&self, error: &io::Error) -> bool {
         is_gone(error) || self.kind == EntryKind::Link && error.raw_os_error() == Some(Errno::EINVAL as i32)
     }
@@ -158,7 +158,7 @@ impl CopiedEntry {
     }
 }
 
-/// Everything in the directory, sorted by path, so that a directory comes before what is in it.
+/// Lists all entries of the directory, sorted by path: a directory precedes its content.
 fn scan(source: &Folder) -> Result<Vec<CopiedEntry>, PublishError> {
     let mut entries = Vec::new();
     let mut ahead = vec![PathBuf::new()];
@@ -174,7 +174,7 @@ fn scan(source: &Folder) -> Result<Vec<CopiedEntry>, PublishError> {
                     here.display()
                 )));
             }
-            // It went away after its directory was read, which the next look at everything will show.
+            // The entry disappeared after its directory was read; the next scan shows that.
             Err(error) if is_gone(&error) && !path.as_os_str().is_empty() => {}
             Err(error) => return Err(failed("read", &here, &error)),
         }
@@ -183,7 +183,7 @@ fn scan(source: &Folder) -> Result<Vec<CopiedEntry>, PublishError> {
     Ok(entries)
 }
 
-/// Looks at one entry. What a directory holds is still ahead. `None`: it cannot be copied.
+/// Inspects one entry, and adds a directory's content to `ahead`. `None`: it cannot be copied.
 fn scan_entry(below: &mut Below<'_>, path: &Path, ahead: &mut Vec<PathBuf>) -> io::Result<Option<CopiedEntry>> {
     let (parent, name) = below.parent(path)?;
     let entry = CopiedEntry::new(path.to_path_buf(), &parent.metadata_of(name)?);
@@ -194,7 +194,7 @@ fn scan_entry(below: &mut Below<'_>, path: &Path, ahead: &mut Vec<PathBuf>) -> i
     Ok(entry)
 }
 
-/// Reads every entry, copying it if there is a place to copy it to. `None`: it is not as it was when it was scanned.
+/// Reads every entry, and copies it if `to` is given. `None`: an entry has changed since the scan.
 fn take(entries: &[CopiedEntry], source: &Folder, to: Option<(&Folder, &str)>) -> Result<Option<Copied>, PublishError> {
     let mut hash = Sha256::new();
     let mut leads_out = None;
@@ -215,7 +215,7 @@ fn take(entries: &[CopiedEntry], source: &Folder, to: Option<(&Folder, &str)>) -
     Ok(Some(Copied { digest: digest::shown(&hash.finalize()), leads_out }))
 }
 
-/// Where an entry is copied to, if it is copied: a directory, and the name in it.
+/// The destination of a copied entry: a directory, and the name in it.
 type To<'a> = Option<(&'a Folder, &'a OsStr)>;
 
 fn take_entry(
@@ -242,8 +242,8 @@ fn take_entry(
     }
 }
 
-/// The digest of a file's content, which is copied by the kernel where there is a place for it: a file system that can
-/// share blocks does. The digest is of the copy.
+/// Returns the digest of a file's content. The kernel makes the copy, if there is one: some file systems share the
+/// blocks. The digest is of the copy.
 fn take_file(entry: &CopiedEntry, (from, name): (&Folder, &OsStr), to: To<'_>) -> io::Result<Option<String>> {
     let mut source = match from.open_file(name, OFlag::O_RDONLY) {
         Err(error) if entry.is_gone(&error) => return Ok(None),
@@ -285,7 +285,7 @@ fn take_link(
     Ok(Some(digest::of(text.as_os_str().as_bytes())))
 }
 
-/// Directories last, and the inner ones first: one that may not be written to could not have been filled.
+/// Sets the modes of directories last, the inner ones first: a read-only directory could not have been filled.
 fn finish_directories(entries: &[CopiedEntry], home: &Folder, name: &str) -> Result<(), PublishError> {
     for entry in entries.iter().rev().filter(|entry| entry.kind == EntryKind::Directory) {
         let path = at(Path::new(name), &entry.path);
@@ -299,7 +299,7 @@ fn finish_directories(entries: &[CopiedEntry], home: &Folder, name: &str) -> Res
     home.sync().map_err(|error| failed("flush", home.path(), &error))
 }
 
-/// Gives a copy the mode of the original, and its owner if root copies. Another user's setuid bit is not copied.
+/// Gives a copy the mode of the original, and its owner if root copies. Does not copy another user's setuid bit.
 fn dress(copy: &File, entry: &CopiedEntry) -> io::Result<()> {
     let (user, group) = entry.owner;
     if geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! Removes a tree, also one whose directories may not be written to. No symbolic link in it is followed.
+//! Removes a tree, including read-only directories. Follows no symbolic link in it.
 
 use std::ffi::OsStr;
 use std::fs::Permissions;
@@ -7,10 +7,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use crate::publish::folder::Folder;
 
-/// One descriptor is open for each level. A tree that is deeper stays.
+/// One descriptor is open for each level. A deeper tree stays.
 const DEPTH_MAX: usize = 512;
 
-/// Removes as much as can be removed. What stays is tried again by the next write.
+/// Removes as much as possible. The next write tries the rest again.
 pub(super) fn tree(folder: &Folder, name: impl AsRef<OsStr>) {
     remove(folder, name.as_ref(), DEPTH_MAX);
 }
@@ -28,7 +28,8 @@ fn remove(folder: &Folder, name: &OsStr, depth: usize) {
     let _ = folder.remove_dir(name);
 }
 
-/// Opens a directory. A published one keeps the mode it had, and without the right to write nothing in it can be removed.
+/// Opens a directory and makes it writable: a published directory keeps its mode, and nothing can be removed from a
+/// read-only one.
 fn open_up(folder: &Folder, name: &OsStr) -> io::Result<Folder> {
     let inner = match folder.enter(name) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {

@@ -1,4 +1,4 @@
-//! The versions of a tree, and the link that says which one is current.
+//! The versions of a tree, and the link to the current one.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -17,28 +17,29 @@ use crate::publish::place::{TargetPlace, failed, next, usage};
 use crate::publish::walk::{of_root, planted};
 use crate::publish::{PublishError, Remembered};
 
-/// The names inside of one version: what readers see, what guards it, and which version came before.
+/// The names inside one version: the tree for readers, the fence, and the name of the version before.
 const TREE: &str = "tree";
 const FENCE: &str = "fence";
 const PREVIOUS: &str = "previous";
 
-/// The names beside the versions: what is being made, what is being removed, and the link before it is renamed.
+/// The names beside the versions: a draft, a version that is being removed, and the link before it is renamed.
 const NEW: &str = "new-";
 const GONE: &str = "gone-";
 const LINK: &str = "link";
 pub(super) const LOCK: &str = "lock";
 
-/// A version's own name: `<token>-<seq>-<8 digits>`, the last because an adopted tree may count from the start again.
+/// A version's name: `<token>-<seq>-<8 digits>`. The digits are random, because an adopted tree may count from the
+/// start again.
 type Version = String;
 
 pub(super) struct Versions {
     pub place: TargetPlace,
-    /// Their directory, once there is one.
+    /// The directory of the versions, if it exists.
     home: Option<Folder>,
 }
 
 impl Versions {
-    /// Opens the directory of the versions, if there is one. Refuses a place where another user could redirect the write.
+    /// Opens the directory of the versions, if it exists. Refuses a place where another user could redirect the write.
     pub fn of(place: TargetPlace) -> Result<Self, PublishError> {
         place.check_trust()?;
         let mut versions = Self { place, home: None };
@@ -50,7 +51,7 @@ impl Versions {
         Ok(versions)
     }
 
-    /// Makes the directory for the versions, and removes what writers that died have left in it.
+    /// Creates the directory of the versions, and removes the drafts of writers that died.
     pub fn prepare(&mut self) -> Result<Folder, PublishError> {
         let make = || -> io::Result<(Folder, Folder)> {
             match self.place.folder.create_dir(self.place.hidden("versions"), directory_mode()) {
@@ -67,7 +68,7 @@ impl Versions {
             if name.starts_with(GONE) {
                 remove::tree(&home, name);
             } else if name.starts_with(NEW) && home.remove_dir(&name).is_err() {
-                // One that is empty has gone by now, and its writer begins again if it lives.
+                // An empty draft is removed by now; its writer, if it lives, starts again.
                 let draft = home.enter(&name).ok();
                 draft.and_then(|draft| left_behind(&draft, FENCE)).inspect(|_locked| remove::tree(&home, &name));
             }
@@ -97,13 +98,13 @@ impl Versions {
         self.home.as_ref().is_some_and(|home| is_marked(home, LOCK))
     }
 
-    /// Opens a directory of the versions' own.
+    /// Opens a directory inside the versions' directory.
     fn inside(&self, path: impl AsRef<Path>) -> io::Result<Folder> {
         let home = self.home.as_ref().ok_or_else(|| io::Error::from(ErrorKind::NotFound))?;
         home.descend(path.as_ref())
     }
 
-    /// The version that the link names, if there is one, it is a link and it is ours.
+    /// Returns the version that the link names, if fencepost made the link.
     pub fn current(&self) -> Result<CurrentLink, PublishError> {
         let path = &self.place.target;
         let shown = path.display();
@@ -125,7 +126,7 @@ impl Versions {
         Ok(self.version_in(&leads_to).map_or(CurrentLink::Foreign(leads_to), CurrentLink::Version))
     }
 
-    /// What the fence of the current version remembers. A link or a fence that is lost is never "no fence".
+    /// Reads the fence of the current version. A lost link or fence never counts as "no fence".
     pub fn remembered(&self) -> Result<Remembered, PublishError> {
         let marked = self.is_marked();
         let lost = |why: &str, may_be_adopted| {
@@ -152,15 +153,15 @@ impl Versions {
         })
     }
 
-    /// Whether the current tree is what the fence says.
+    /// Whether the current tree has the digest in the fence.
     pub fn holds(&self, fence: &Fence) -> bool {
         let Ok(CurrentLink::Version(version)) = self.current() else { return false };
         let tree = self.inside(Path::new(&version).join(TREE));
         tree.is_ok_and(|tree| copy::look(&tree).is_ok_and(|found| found.digest == fence.digest))
     }
 
-    /// Takes every version away that is neither current nor one of the last few before it, and returns what is to be
-    /// removed. Also what was switched to never: nothing leads there.
+    /// Takes all versions out of the list except the current one and the last few before it, and returns the names to
+    /// remove. This includes versions that no link ever led to.
     pub fn prune(&self, keep: usize) -> Vec<String> {
         let (Ok(CurrentLink::Version(current)), Some(home)) = (self.current(), &self.home) else { return Vec::new() };
         let mut kept = vec![current];
@@ -208,13 +209,13 @@ impl Versions {
         (is_version(&previous) && self.inside(&previous).is_ok()).then_some(previous)
     }
 
-    /// The version in a link's text, which is exactly as we write it or not ours.
+    /// Returns the version in a link's text, which has exactly fencepost's form or is foreign.
     fn version_in(&self, leads_to: &Path) -> Option<Version> {
         let version = leads_to.parent()?.file_name()?.to_str()?.to_string();
         (is_version(&version) && self.link_to(&version) == leads_to).then_some(version)
     }
 
-    /// Relative, so that the directory around it may be moved.
+    /// Returns the text of the link. It is relative: the directory around it may be moved.
     fn link_to(&self, version: &str) -> PathBuf {
         Path::new(&self.place.hidden("versions")).join(version).join(TREE)
     }
@@ -229,16 +230,16 @@ impl Versions {
 pub(super) enum CurrentLink {
     Absent,
     Version(Version),
-    /// A link that leads elsewhere.
+    /// A link to another place.
     Foreign(PathBuf),
 }
 
-/// A new version before it lands, complete and flushed. It is gone unless it lands.
+/// A new version before it lands, complete and flushed. Dropping it removes it unless it has landed.
 pub(super) struct TreeDraft<'a> {
     home: &'a Folder,
     name: String,
     folder: Folder,
-    /// Locked for as long as its writer lives: a later writer removes an unlocked one as left behind.
+    /// Locked while its writer lives: a later writer removes an unlocked draft as left behind.
     fence: File,
     landed: bool,
 }
@@ -259,7 +260,7 @@ impl<'a> TreeDraft<'a> {
                 let fence = folder.create(FENCE, OFlag::O_RDWR | OFlag::O_APPEND, 0o600)?;
                 Ok((folder, fence))
             };
-            // Another writer may come between any two steps, and remove it as left behind.
+            // Another writer may come between any two steps, and remove the draft as left behind.
             let (folder, fence) = match create() {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => {
@@ -276,7 +277,7 @@ impl<'a> TreeDraft<'a> {
         }
     }
 
-    /// Makes it the current version, durably. The rename of the link is the one step in which all of it happens.
+    /// Makes the draft the current version, durably. The rename of the link is the one step in which all of it happens.
     pub fn land(&mut self, versions: &Versions, fence: &Fence) -> Result<(), PublishError> {
         let target = &versions.place.target;
         let version = format!("{}-{}-{}", fence.token, fence.seq, &uuid::Uuid::now_v7().simple().to_string()[24..]);
@@ -303,10 +304,10 @@ impl<'a> TreeDraft<'a> {
     fn switch(&mut self, versions: &Versions, version: &str) -> io::Result<()> {
         let home = self.home;
         home.rename(&self.name, home, version)?;
-        // From here on it is this name that is removed if something fails.
+        // From here on a failure removes this name.
         self.name = version.to_string();
         home.sync()?;
-        // The first time, the name of the versions' own directory is not durable yet.
+        // At the first write, the name of the versions' directory is not durable yet.
         if !versions.is_marked() {
             versions.place.folder.sync()?;
         }
@@ -316,7 +317,8 @@ impl<'a> TreeDraft<'a> {
         let _ = home.unlink(LINK);
         home.symlink(&versions.link_to(version), LINK)?;
         let switched = home.rename(LINK, &versions.place.folder, &versions.place.name);
-        // A network file system may have made a rename that it says has failed. What may be current is not removed.
+        // A network file system may have done a rename that it reports as failed. A version that may be current is not
+        // removed.
         let elsewhere = versions.current().is_ok_and(|current| current != CurrentLink::Version(version.to_string()));
         self.landed = switched.is_ok() || !elsewhere;
         switched
@@ -331,7 +333,7 @@ impl Drop for TreeDraft<'_> {
     }
 }
 
-/// The mode of our directories before the umask. Under a wide umask root's would be open to its group.
+/// The mode of fencepost's directories before the umask. Under a wide umask root's would be open to its group.
 fn directory_mode() -> u32 {
     if geteuid().is_root() { 0o755 } else { 0o777 }
 }

@@ -1,4 +1,4 @@
-//! From a URL to a connection, by the rules that the PostgreSQL store has as well.
+//! Parses the URL of a server, by the rules of the PostgreSQL store.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use fencepost_store::postgres as store;
 
 use crate::publish::PublishError;
 
-/// How long a write may take from the connection to the commit, unless it is told otherwise.
+/// The default time limit of a write, from the connection to the commit.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// A server, how to get in, and how long it is waited for.
+/// The address of a server, the credentials for it, and the time limit.
 #[derive(Clone, Debug)]
 pub struct PostgresDestination {
     server: store::PostgresServer,
@@ -19,14 +19,14 @@ pub struct PostgresDestination {
 }
 
 impl PostgresDestination {
-    /// Reads a URL. Errors hold no password.
+    /// Parses a URL. Errors contain no password.
     pub fn parse(url: &str) -> Result<Self, PublishError> {
         let server = store::PostgresServer::parse(url, None).map_err(|text| usage(&text))?;
         server.must_be_private().map_err(PublishError::Failed)?;
         Ok(Self { server, limit: LIMIT })
     }
 
-    /// The same server, waited for no longer than this.
+    /// Returns the same server with this time limit.
     pub fn with_limit(self, limit: Duration) -> Self {
         Self { limit, ..self }
     }
@@ -35,12 +35,12 @@ impl PostgresDestination {
         self.limit
     }
 
-    /// The database's name, by the rules of libpq.
+    /// Returns the database's name, by the rules of libpq.
     pub fn database(&self) -> &str {
         self.server.database()
     }
 
-    /// What people may see of it: no password.
+    /// Returns the URL for people, without a password.
     pub fn shown(&self) -> &str {
         self.server.shown()
     }

@@ -1,5 +1,5 @@
 -- Call it first in a transaction of your own. It locks the fence until that transaction ends and returns how many
--- writes this token has made. Whatever is not accepted is an exception, so that nobody can write on by overlooking it:
+-- writes this token has made. Every other result is an exception, which a program cannot overlook:
 -- ZF000 already applied, ZF001 stale, ZF002 spent, ZF003 other run, ZF004 other lineage, ZF005 unreadable.
 CREATE OR REPLACE FUNCTION public.fencepost_check(
     resource text, store text, job text, token bigint, run text,
@@ -50,7 +50,7 @@ BEGIN
             OR (seen->'job'->>'name') IS NULL OR coalesce(seen->>'digest', '') NOT LIKE 'sha256:%'
         THEN
             RAISE EXCEPTION USING ERRCODE = 'ZF005', MESSAGE = format(
-                'fencepost: the fence of %s cannot be read, so that nobody knows which token wrote last', resource),
+                'fencepost: the fence of %s cannot be read, so the last token is unknown', resource),
                 HINT = 'Restore it together with the data; or, if no older run can still be alive, run fencepost publish sql --adopt once.';
         END IF;
         IF seen->>'store' <> store_id OR seen->'job' <> job_json THEN

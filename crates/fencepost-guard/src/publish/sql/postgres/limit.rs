@@ -1,4 +1,4 @@
-//! Waits no longer than a limit for a server that may have fallen silent. The driver itself waits for ever.
+//! Limits the time that a silent server is waited for. The driver itself waits for ever.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ pub(in crate::publish::sql) struct CommitProgress(Arc<Mutex<CommitStage>>);
 
 #[derive(Clone, Debug, Default)]
 enum CommitStage {
-    /// Nothing is committed: the server rolls back what it has when the connection ends.
+    /// Nothing is committed: the server rolls back when the connection ends.
     #[default]
     Before,
     /// The COMMIT of this transaction was sent.
@@ -55,7 +55,7 @@ impl CommitProgress {
     }
 }
 
-/// Does the work on a thread of its own, which is left behind if the server does not answer in time.
+/// Does the work on a thread, and abandons the thread if the server does not answer in time.
 pub(in crate::publish::sql) fn within<T: Send + 'static>(
     server: &PostgresDestination,
     work: impl FnOnce(CommitProgress) -> Result<T, PublishError> + Send + 'static,
