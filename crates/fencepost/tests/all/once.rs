@@ -186,8 +186,12 @@ fn a_verdict_is_about_the_attempts_until_then() {
     dead(&site);
     // While it is asked, another tries again and dies, with its effect.
     let script = effect(&site);
+    // The wrapper dies a moment before its keeper, which has to be dead too before it proves that the attempt died.
+    let keeper = site.path("keeper").display().to_string();
     let meanwhile = format!(
-        "verify=$BINARY once {KEY} --on-unknown retry -c '{script}; kill -9 $(ps -o ppid= -p $PPID) $PPID $$'; exit 1"
+        "verify=$BINARY once {KEY} --on-unknown retry \
+         -c '{script}; echo $PPID > {keeper}; kill -9 $(ps -o ppid= -p $PPID) $PPID $$'; \
+         while grep -q \"^State:.[RSDTt]\" /proc/$(cat {keeper})/status 2>/dev/null; do sleep 0.02; done; exit 1"
     );
     let said = once(&site, &["--on-unknown", &meanwhile], &script);
     assert_eq!((said.code, effects(&site)), (117, 2), "{said:?}");
