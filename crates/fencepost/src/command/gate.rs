@@ -33,7 +33,7 @@ pub fn run(global: &Global, options: &GateOptions) -> Result<Code, Failure> {
     let bases = upstreams::bases(&needs, place.config.as_ref());
     let pins = (!options.command.is_empty()).then(|| Pins::new(&place.state, super::mint_run())).transpose();
     let pins = pins.map_err(|error| {
-        Failure::Other(format!("Cannot make a place for what is read in {}: {error}", place.state.display()))
+        Failure::Other(format!("Cannot create the directory for pinned inputs in {}: {error}", place.state.display()))
     })?;
     let due = upstreams::last_due(&needs, place.config.as_ref())?;
     let inspection = match place.open_to_read() {
@@ -122,7 +122,7 @@ fn note(global: &Global, inside: &Inside, inspection: &Inspection, needs: &[Need
         Passage::Skip { barred } | Passage::Halt { barred } => Gated { upstreams: Vec::new(), barred },
     };
     if let Err(error) = report_file::append(&inside.said, inside.run, Said::Gated(gated)) {
-        Voice::of(global).warn(&format!("What the gate said could not be noted down for the run: {error}"));
+        Voice::of(global).warn(&format!("The gate's result could not be recorded for the run: {error}"));
     }
 }
 

@@ -82,7 +82,7 @@ fn check(path: &Path, text: &str) -> Result<(), Failure> {
     match Reading::of_source(source).accepted() {
         Ok(_) => Ok(()),
         Err(failure) => Err(Failure::Other(format!(
-            "The crontab could not be translated into something right; nothing was written. {}",
+            "The crontab could not be translated into a valid configuration; nothing was written. {}",
             failure.message()
         ))),
     }

@@ -42,7 +42,7 @@ pub fn run(global: &Global, options: &InstallOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     let Some(config) = &place.config else {
         return Err(Failure::Usage(
-            "There is no configuration, and so nothing to install. Write one: fencepost init".to_string(),
+            "There is no configuration: nothing to install. Write one: fencepost init".to_string(),
         ));
     };
     let setting = TriggerSetting::of(global, config)?;

@@ -172,7 +172,7 @@ fn report(global: &Global, options: &OnceOptions, summary: &Summary) {
     match summary.reason {
         Some(Done | Running) => print(OnceState::Done, summary.exit_code, true),
         Some(Held) => {
-            Voice::of(global).warn(&format!("{}: another is at it. Nothing was run.", options.key));
+            Voice::of(global).warn(&format!("{}: another process is doing it. Nothing was run.", options.key));
             print(OnceState::InProgress, None, false);
         }
         Some(Unknown) => {

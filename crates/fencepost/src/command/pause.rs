@@ -25,7 +25,12 @@ pub fn pause(global: &Global, options: &PauseOptions) -> Result<Code, Failure> {
         until: Default::default(),
     };
     change(&place, &job, Intent::Pause(paused))?;
-    told(global, &job, true, &format!("{job} is paused. A run that is going goes on; fencepost resume {job} ends it."));
+    told(
+        global,
+        &job,
+        true,
+        &format!("{job} is paused. A run in progress continues. End the pause with: fencepost resume {job}"),
+    );
     Ok(Code::DONE)
 }
 

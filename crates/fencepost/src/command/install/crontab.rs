@@ -115,7 +115,7 @@ pub enum CrontabPart {
 pub fn parts(text: &str) -> Result<Vec<CrontabPart>, Failure> {
     let damaged = |number: usize, what: &str| {
         Failure::Usage(format!(
-            "Line {number} of your crontab {what}. Mend or remove these markers by crontab -e; nothing was changed."
+            "Line {number} of your crontab {what}. Repair or remove these markers with crontab -e; nothing was changed."
         ))
     };
     let mut parts = Vec::new();

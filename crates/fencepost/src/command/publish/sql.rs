@@ -44,7 +44,7 @@ fn install(global: &Global, options: &SqlOptions, database: &Database, action: A
     voice.tell(match action {
         Action::Install => "Installed. Doing it again changes nothing; --install --dry-run shows what there is.",
         Action::Uninstall => {
-            "Uninstalled. The table fencepost_fences stays: without it a stale run would be a first one."
+            "Uninstalled. The table fencepost_fences stays: without it a stale run could write as if it were the first."
         }
     });
     Ok(Code::DONE)

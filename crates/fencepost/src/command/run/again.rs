@@ -187,7 +187,7 @@ fn exec(handed_on: &str) -> Failure {
         Ok(program) => Command::new(program).args(std::env::args_os().skip(1)).env(VARIABLE, handed_on).exec(),
         Err(error) => error,
     };
-    Failure::Other(format!("Cannot start the next run: {error}. The next trigger goes on."))
+    Failure::Other(format!("Cannot start the next run: {error}. The next trigger continues."))
 }
 
 /// Tries an item of work again after its attempts up to `token` were verified.

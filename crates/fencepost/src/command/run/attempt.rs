@@ -120,7 +120,7 @@ impl RunAttempt<'_> {
         let store = opened(place, settings)?;
         let output = RunOutput::prepare(settings, place, *run)?;
         let capture = Capture::prepare(settings, place, job, *run).unwrap_or_else(|error| {
-            self.voice().warn(&format!("{job}: what it prints cannot be kept: {error}. It runs all the same."));
+            self.voice().warn(&format!("{job}: its output cannot be logged: {error}. The job runs anyway."));
             None
         });
         let pins =
@@ -272,8 +272,8 @@ fn look_after(store: &dyn Store, job: &Job, voice: Voice, aloud: bool) {
     match pruned {
         _ if !aloud => {}
         Ok(0) => {}
-        Ok(count) => voice.tell(&format!("{job}: gave up {count} old entries of its history.")),
-        Err(error) => voice.tell(&format!("{job}: old entries of its history could not be given up: {error}")),
+        Ok(count) => voice.tell(&format!("{job}: removed {count} old entries of its history.")),
+        Err(error) => voice.tell(&format!("{job}: old entries of its history could not be removed: {error}")),
     }
 }
 

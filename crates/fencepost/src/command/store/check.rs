@@ -151,7 +151,7 @@ fn resolution(store: &dyn Store, key: &Key, has_clock: bool) -> Result<CheckLine
         Some(step) => CheckLine::new(
             name,
             CheckResult::Proved,
-            format!("The store's clock was seen to go on by {step} ms or less."),
+            format!("The store's clock advances in steps of {step} ms or less."),
         ),
     })
 }

@@ -155,13 +155,13 @@ fn tell_of_password(place: &Place, path: &Path, voice: Voice) {
 /// Warns about settings that override the written file.
 fn tell_of_rank(global: &Global, path: &Path, voice: Voice) {
     if std::env::var_os(password::STORE_VARIABLE).is_some_and(|value| !value.is_empty()) {
-        voice.warn(&format!("{} is set here and goes before it.", password::STORE_VARIABLE));
+        voice.warn(&format!("{} is set here and overrides it.", password::STORE_VARIABLE));
     }
     if global.config.is_none()
         && let Ok(Some(nearer)) = config::find(global)
         && nearer.path != *path
     {
-        voice.warn(&format!("In this directory {} goes before it.", nearer.path.display()));
+        voice.warn(&format!("In this directory {} overrides it.", nearer.path.display()));
     }
 }
 

@@ -52,7 +52,10 @@ impl Program {
         let place = Place::find(global)?;
         let directory = place.state.join("up");
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).map_err(|error| {
-            Failure::Other(format!("Cannot make a place for the configuration in {}: {error}", directory.display()))
+            Failure::Other(format!(
+                "Cannot create the directory for configuration excerpts in {}: {error}",
+                directory.display()
+            ))
         })?;
         file::forget_old(&directory);
         Self::of(place, jobs, directory)
