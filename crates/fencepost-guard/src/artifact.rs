@@ -1,4 +1,5 @@
-//! Files as a run finds and leaves them: which are meant, whether they were written, and which bytes they hold.
+//! Files that a run reads and writes: which paths a declaration matches, whether the run wrote them, and their
+//! fingerprints.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -13,8 +14,8 @@ use nix::libc::O_NONBLOCK;
 
 use crate::publish::digest;
 
-/// A file that was written more recently than this may be written again without a visible sign: the kernel's clock
-/// for files ticks every few milliseconds.
+/// Resolution of file timestamps: the kernel's clock for them ticks every few milliseconds. A second write within one
+/// tick may leave the same timestamp.
 const TICK: Duration = Duration::from_millis(20);
 
 /// The directory that artifacts are named from: the job's working directory.
@@ -22,28 +23,28 @@ const TICK: Duration = Duration::from_millis(20);
 pub struct Base(PathBuf);
 
 impl Base {
-    /// An absolute directory. Links in it are followed, so that one file has one name.
+    /// Takes an absolute directory and resolves its symbolic links: one file then has one name.
     pub fn new(directory: &Path) -> Self {
         Self(directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf()))
     }
 
-    /// Where a path, as it is written or recorded, lies here.
+    /// Resolves a path, as it is written or recorded, against this directory.
     pub fn locate(&self, path: &str) -> PathBuf {
         self.0.join(path)
     }
 
-    /// Where a path lies here, for an error: absolute and without detours.
+    /// Resolves a path for an error message: absolute, without `.` and `..`.
     pub fn shown(&self, path: &str) -> String {
         plain(&self.0.join(path)).display().to_string()
     }
 
-    /// What a path is recorded as: relative to the base, and without detours. A path that was written as an absolute one stays so,
-    /// unless it lies below the base.
+    /// The name that the ledger records for a path: relative to the base, without `.` and `..`. A path written as
+    /// absolute stays absolute, unless it lies below the base.
     pub fn name(&self, path: &Path) -> String {
         self.name_of(path, path.is_relative())
     }
 
-    /// The same of a path that was made absolute. `is_relative` tells how it was written.
+    /// As [`Base::name`], for a path that is already absolute. `is_relative` says how it was written.
     pub fn name_of(&self, path: &Path, is_relative: bool) -> String {
         let whole = plain(&self.0.join(path));
         let below = whole.strip_prefix(&self.0).ok().filter(|below| !below.as_os_str().is_empty());
@@ -54,7 +55,7 @@ impl Base {
         }
     }
 
-    /// The relative path from the base to a place that does not lie below it.
+    /// The relative path from the base to a file outside it.
     fn way_to(&self, whole: &Path) -> PathBuf {
         let shared = self.0.components().zip(whole.components()).take_while(|(here, there)| here == there).count();
         let up = self.0.components().skip(shared).map(|_| Component::ParentDir);
@@ -62,7 +63,7 @@ impl Base {
     }
 }
 
-/// A path without `.` and `..`, by its words alone: the file need not exist.
+/// Removes `.` and `..` from a path by its text alone: the file need not exist.
 pub fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -75,7 +76,7 @@ pub fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// An artifact that a job declares: a file, or a pattern that stands for some.
+/// An artifact that a job declares: a file, or a pattern that matches files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeclaredArtifact {
     pub path: String,
@@ -100,12 +101,12 @@ impl DeclaredArtifact {
         Ok(declared)
     }
 
-    /// Whether its pattern can be read, if it is one.
+    /// Checks the syntax of the pattern, if it is one.
     pub fn check(&self) -> Result<(), String> {
         glob::Pattern::new(&self.path).map(drop).map_err(|error| format!("{:?} is not a pattern: {error}", self.path))
     }
 
-    /// The files that it stands for now, in order.
+    /// The files that match now, sorted.
     fn files(&self, base: &Base) -> io::Result<Vec<PathBuf>> {
         let path = base.locate(&self.path);
         if !self.path.contains(['*', '?', '[']) || path.symlink_metadata().is_ok() {
@@ -125,7 +126,7 @@ impl DeclaredArtifact {
     }
 }
 
-/// What tells a file that was written from one that was not.
+/// Identity, size and modification time of a file. A write changes the stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -168,7 +169,7 @@ impl Snapshot {
     }
 }
 
-/// A file that was written just now gets another stamp only by being written in a later tick.
+/// Waits until the next tick of the file clock: a write in the same tick as the last one would not change the stamp.
 fn wait_out_the_tick(newest: Option<SystemTime>) {
     let age = newest.and_then(|newest| newest.elapsed().ok());
     if let Some(age) = age.filter(|age| *age < TICK) {
@@ -176,7 +177,7 @@ fn wait_out_the_tick(newest: Option<SystemTime>) {
     }
 }
 
-/// Looks at everything that was declared, as the run left it.
+/// Inspects every declared artifact after the run.
 pub fn survey(declared: &[DeclaredArtifact], base: &Base, before: &Snapshot) -> Vec<Produced> {
     declared.iter().map(|declared| look(declared, base, before)).collect()
 }
@@ -192,7 +193,7 @@ fn look(declared: &DeclaredArtifact, base: &Base, before: &Snapshot) -> Produced
     if paths.is_empty() {
         return lacking(Vec::new(), Lack::Missing);
     }
-    // Of a pattern, what was not written is not worth the hashing, unless nothing was.
+    // Hashes only the written files of a pattern. If none was written, it hashes the old ones.
     let (written, old): (Vec<_>, Vec<_>) = paths.into_iter().partition(|path| is_written(path, before));
     let is_touched = !written.is_empty();
     let paths = if is_touched { written } else { old };
@@ -230,7 +231,7 @@ fn is_written(path: &Path, before: &Snapshot) -> bool {
 #[derive(Debug)]
 pub enum FingerprintError {
     Missing,
-    /// It changed while it was hashed, and again when it was hashed anew.
+    /// The file changed during the hash, twice in a row.
     Unsteady,
     Failed(io::Error),
 }
@@ -244,7 +245,7 @@ impl From<io::Error> for FingerprintError {
     }
 }
 
-/// The size and the fingerprint of a file that stands still. One that changes meanwhile is read again, once.
+/// Returns the size and the fingerprint of a file. If the file changes meanwhile, reads it once more.
 pub fn read(path: &Path) -> Result<(u64, Fingerprint), FingerprintError> {
     for _ in 0..2 {
         if let Some(read) = read_once(path)? {
@@ -259,13 +260,13 @@ fn read_once(path: &Path) -> Result<Option<(u64, Fingerprint)>, FingerprintError
     let metadata = file.metadata()?;
     let before = (Stamp::of(&metadata), metadata.ctime(), metadata.ctime_nsec());
     let (sha256, size) = digest::fingerprint(&mut file)?;
-    // By its name: what was put in its place meanwhile is what the next reader gets.
+    // Looks up the path again: if another file replaced this one, the next reader gets that file.
     let metadata = fs::metadata(path)?;
     let after = (Stamp::of(&metadata), metadata.ctime(), metadata.ctime_nsec());
     Ok((before == after && size == metadata.size()).then_some((size, sha256)))
 }
 
-/// Opens a regular file. Reading a pipe or a device may block for ever.
+/// Opens a regular file. Reading a pipe or a device may block forever.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
     let kind = file.metadata()?.file_type();
@@ -289,7 +290,7 @@ mod tests {
             assert_eq!(base.name(Path::new(path)), name);
         }
         assert_eq!(base.name(&inside.join("x/y")), "x/y");
-        // Also beside it, so that two machines with different roots agree.
+        // A path beside the base stays relative: two machines with different roots record the same name.
         assert_eq!(base.name(Path::new("../other")), "../other");
         assert_eq!(base.name(Path::new("a/../../other/./x")), "../other/x");
         assert_eq!(base.name_of(&inside.parent().unwrap().join("other"), true), "../other");

@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use fencepost_store::http_agent;
 
-/// How often it is tried, with pauses that grow.
+/// Maximum number of attempts. Each pause is three times as long as the last.
 const TRIES_MAX: u32 = 3;
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 
-/// What is sent along.
+/// The body of a POST request.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestBody<'b> {
     pub content_type: &'static str,
     pub bytes: &'b [u8],
 }
 
-/// Calls a URL: by GET, or by POST with a body. A redirect is not followed and is a failure: a POST that follows a 302 becomes a GET
-/// and loses its body. It may be told twice, where the first answer got lost. An error is words
-/// without the URL, which may be a secret.
+/// Calls a URL: GET without a body, POST with one. A redirect counts as a failure: a POST that follows a 302 becomes a
+/// GET and loses its body. If a response is lost, the receiver gets the call twice. The error text leaves out the URL,
+/// which may be a secret.
 pub fn call(url: &str, body: Option<RequestBody<'_>>, timeout: Duration) -> Result<(), String> {
     let is_tls = url.starts_with("https:");
     let agent = http_agent(is_tls).max_idle_connections(0).timeout_global(Some(timeout)).build().new_agent();

@@ -29,42 +29,41 @@ use crate::terminal::{self, Terminal};
 use crate::upstream_check::{Inspection, Pinned, UpstreamCheck};
 use crate::without_keeper::CommandWithoutKeeper;
 
-/// How long a keeper may say nothing when something has to be done about its deadline, before the wrapper ends the tree
-/// by itself. Half the grace, which leaves the other half for it, but within these bounds.
+/// How long the wrapper waits for a silent keeper at the deadline before it kills the process tree itself: half the
+/// grace, within these bounds. The other half is left for the kill.
 const KEEPER_SILENCE_MIN: Duration = Duration::from_millis(50);
 const KEEPER_SILENCE_MAX: Duration = Duration::from_secs(1);
 
-/// Two checks further apart than this have a sleep between them, of the machine's or of ours.
+/// A gap between two checks that is longer than this means that the machine or this process slept.
 const SLEPT: Duration = Duration::from_secs(1);
 
-/// Variables to set, or without a value to remove.
+/// Environment variables to set, or to remove if the value is `None`.
 pub type Variables = Vec<(OsString, Option<OsString>)>;
 
-/// What a grant, or its absence, and what was pinned mean to the child's environment.
+/// Computes the child's environment from the grant, if there is one, and from the pinned copies.
 pub type Environment = Box<dyn Fn(Option<&Grant>, &[Pinned]) -> Variables>;
 
 /// How to start the child.
 pub struct ChildPlan {
     pub argv: Vec<OsString>,
-    /// A command that runs before it, under the same lease.
+    /// A command that runs before the child, under the same lease.
     pub prepare: Option<Vec<OsString>>,
-    /// What is looked at before the child starts and after it has ended.
+    /// The check of upstreams before the child starts and of artifacts after it has ended.
     pub check: Option<UpstreamCheck>,
     pub cwd: Option<OsString>,
     pub grace: Duration,
     pub leave_children: bool,
     /// The run is only observed: nothing stops the command, not even the death of its keeper.
     pub observe: bool,
-    /// A signal that asks it to end is followed by KILL after the grace. Otherwise it is passed on, and the child does what
-    /// it likes.
+    /// On a signal that asks the child to end, SIGKILL follows after the grace. Otherwise the signal is only passed on.
     pub ends_when_asked: bool,
     pub stdout: Option<OsString>,
     pub stderr: Option<OsString>,
     pub label: String,
     pub run: RunId,
-    /// Where the job says of itself what it has to say.
+    /// The file in which the job reports its outcome.
     pub said: PathBuf,
-    /// The variables that depend on what was granted.
+    /// The variables that depend on the grant.
     pub env: Environment,
 }
 
@@ -77,29 +76,30 @@ impl std::fmt::Debug for ChildPlan {
 #[derive(Debug)]
 pub struct GuardedChild {
     plan: ChildPlan,
-    /// `None` once it has died, or was let go.
+    /// `None` after the keeper died or was dismissed.
     keeper: Option<Keeper>,
-    /// It has nothing left to keep, and ends while the last swap is made.
+    /// A keeper without a child. It exits while the driver makes the last swap.
     dismissed: Option<Dismissed>,
     /// The command of a run that is only observed, once its keeper has died.
     unkept: Option<CommandWithoutKeeper>,
     terminal: Option<Terminal>,
     phase: ChildPhase,
     group: Option<i32>,
-    /// We were stopped together with the child, which goes on only under a lease that was confirmed.
+    /// Set while this process and the child are stopped by job control. The child continues only after the lease is
+    /// confirmed.
     suspended: Option<Suspended>,
-    /// When it was last looked whether the deadline was kept.
+    /// When the deadline was last checked.
     checked: Option<Boot>,
-    /// Since when we are up again after a sleep, which the keeper may still have to notice.
+    /// When this process woke from a sleep that the keeper may not have noticed yet.
     awake_since: Option<Boot>,
     inspecting: Option<BackgroundTask<(Inspection, Snapshot)>>,
     surveying: Option<BackgroundTask<Vec<Produced>>>,
-    /// The declared artifacts as they were before the child.
+    /// The declared artifacts before the child started.
     before: Snapshot,
     inputs: Vec<Pinned>,
 }
 
-/// How things stood when we were stopped together with the child.
+/// The state in which job control stopped this process and the child.
 #[derive(Debug)]
 struct Suspended {
     was_lent: bool,
@@ -126,11 +126,11 @@ impl GuardedChild {
         }
     }
 
-    /// Ends this process as the terminal's ctrl-C would have, had we not caught it: together with the script that we are a
-    /// part of, which would otherwise go on with its next line. Does nothing without a terminal of ours.
+    /// Ends this process by SIGINT, as ctrl-C would have done without a handler: the calling script ends too, instead
+    /// of running its next line. Does nothing without a terminal.
     pub fn end_like_ctrl_c(&self) {
         let _ = match &self.terminal {
-            // It was started in the foreground, so that the signal was for it alone.
+            // The child runs in the foreground, so only the child got the signal.
             Some(_) if self.phase.is_foreground() => terminal::share(SIGINT),
             Some(terminal) if terminal.is_ours() => terminal::end_by(SIGINT),
             _ => Ok(()),
@@ -142,7 +142,7 @@ impl GuardedChild {
             unkept.send(*signal);
         }
         match self.keeper.as_mut().map(|keeper| keeper.send(&order)) {
-            // It is gone. What it said before is heard first, and then that it is.
+            // The keeper is gone. Its last reports are read first, then its death is reported.
             Some(Err(error)) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
                 Vec::new()
             }
@@ -156,20 +156,20 @@ impl GuardedChild {
         self.work(grant.map(|grant| grant.deadline), env)
     }
 
-    /// Starts the command that comes before the child. It does not get the terminal.
+    /// Starts the `prepare` command. It does not get the terminal.
     fn prepare(&mut self, grant: Option<&Grant>) -> Vec<Input> {
         let env = (self.plan.env)(grant, &[]);
         self.phase = ChildPhase::Preparing(TreeState::Running);
         self.start(grant.map(|grant| grant.deadline), env)
     }
 
-    /// Makes way for the child, after the command that comes before it.
+    /// Returns to the idle phase after the `prepare` command: the child is next.
     fn prepared(&mut self) {
         self.phase = ChildPhase::Idle;
         self.group = None;
     }
 
-    /// Asks the upstreams, on a thread of its own.
+    /// Checks the upstreams on a background thread.
     fn inspect(&mut self, grant: Option<&Grant>) -> Vec<Input> {
         let Some(check) = self.plan.check.clone() else { return passed(Vec::new()) };
         let asker = asker(grant);
@@ -194,7 +194,7 @@ impl GuardedChild {
         Vec::new()
     }
 
-    /// The result of the check on its thread, if it is there.
+    /// Returns the result of the background check, if it has finished.
     fn hear_check(&mut self) -> Vec<Input> {
         if let Some((inspection, before)) = self.inspecting.as_ref().and_then(BackgroundTask::result) {
             self.inspecting = None;
@@ -211,7 +211,7 @@ impl GuardedChild {
         Vec::new()
     }
 
-    /// Starts the child, in the terminal's foreground if the terminal is ours to read from.
+    /// Starts the child, in the terminal's foreground if this process owns the terminal.
     fn work(&mut self, deadline: Option<Boot>, env: Variables) -> Vec<Input> {
         let foreground = self.terminal.as_ref().is_some_and(Terminal::is_for_reading);
         self.phase = ChildPhase::Working { tree: TreeState::Running, foreground };
@@ -241,7 +241,7 @@ impl GuardedChild {
         self.order(KeeperOrder::Spawn(Box::new(spawn)))
     }
 
-    /// The tree fell to us when the keeper died, and is ended here.
+    /// Kills the process tree that the kernel handed to this process when the keeper died.
     fn keeper_died(&mut self) -> Vec<Input> {
         let Some(keeper) = self.keeper.take() else { return Vec::new() };
         if self.plan.observe {
@@ -252,7 +252,8 @@ impl GuardedChild {
         vec![self.said(&mut |_| {}), Input::KeeperDied { escaped: named(&escaped) }]
     }
 
-    /// Leaves an observed command running whose keeper died, and waits for it. One that is still to come starts without.
+    /// Leaves an observed command running after its keeper died, and waits for it. A command that has not started yet
+    /// starts without a keeper.
     fn adopt(&mut self, keeper: Keeper) -> Vec<Input> {
         let orphan = keeper.bury();
         if self.phase == ChildPhase::Idle {
@@ -365,7 +366,7 @@ impl GuardedChild {
         if self.phase.is_preparing() { self.plan.prepare.as_deref().unwrap_or_default() } else { &self.plan.argv }
     }
 
-    /// Reads the job's report, now that no process is left to add to it. Lines that cannot be trusted are reported.
+    /// Reads the job's report after its last process has ended. Reports lines that cannot be trusted.
     fn said(&self, tell: &mut dyn FnMut(Note)) -> Input {
         let JobReport { said, troubles, unreadable } = report_file::collect(&self.plan.said, self.plan.run);
         if !troubles.is_empty() {
@@ -374,8 +375,8 @@ impl GuardedChild {
         Input::Said { said, unreadable }
     }
 
-    /// A child that wants the terminal gets it, if it is ours to give; one that ctrl-Z stopped takes us along, as the
-    /// shell that waits for us expects.
+    /// Gives the terminal to a child that asks for it, if this process owns it. If ctrl-Z stopped the child, stops this
+    /// process too, as the shell that waits for it expects.
     fn child_stopped(&mut self, signal: i32) -> Vec<Input> {
         let wants_terminal = matches!(signal, SIGTTIN | SIGTTOU);
         if wants_terminal && self.terminal.as_ref().is_some_and(Terminal::is_ours) && self.lend_terminal() {
@@ -408,7 +409,7 @@ impl GuardedChild {
         vec![Input::Woke]
     }
 
-    /// Tells the keeper its new deadline. The lease is confirmed, so what was stopped together with us goes on.
+    /// Sends the keeper its new deadline. The lease is confirmed, so a suspended child continues.
     fn renew(&mut self, order: KeeperOrder) -> Vec<Input> {
         self.phase = self.phase.with(TreeState::renew);
         let mut inputs = self.order(order);
@@ -421,10 +422,10 @@ impl GuardedChild {
         self.order(order)
     }
 
-    /// Continues what was stopped together with us.
+    /// Continues a child that was suspended together with this process.
     fn resume(&mut self) -> Vec<Input> {
         let Some(suspended) = self.suspended.take() else { return Vec::new() };
-        // `bg` continues us in the background; then the child stays there too, until it asks.
+        // `bg` continues this process in the background. The child stays there too, until it asks for the terminal.
         if suspended.was_lent && self.terminal.as_ref().is_some_and(Terminal::is_ours) {
             self.lend_terminal();
         }
@@ -446,7 +447,7 @@ impl GuardedWork for GuardedChild {
             Output::Forward(_) if self.plan.ends_when_asked => self.end(KeeperOrder::Stop),
             Output::Forward(signal) => {
                 let mut inputs = self.order(KeeperOrder::Signal(signal));
-                // A stopped child would never see a signal that asks it to end.
+                // A stopped child does not handle SIGTERM until it continues.
                 if self.phase.tree() == Some(TreeState::Stopped) {
                     inputs.extend(self.order(KeeperOrder::Signal(SIGCONT)));
                 }
@@ -480,7 +481,7 @@ impl GuardedWork for GuardedChild {
         inputs
     }
 
-    /// The keeper keeps the deadline. Should it be stopped or hang, the wrapper does it in its place.
+    /// Enforces the deadline in place of a keeper that is stopped or hangs.
     fn check(&mut self, deadline: Option<Boot>, now: Boot, _tell: &mut dyn FnMut(Note)) -> Vec<Input> {
         if self.checked.replace(now).is_some_and(|before| now.since(before) > SLEPT) {
             self.awake_since = Some(now);
@@ -511,7 +512,7 @@ impl GuardedWork for GuardedChild {
     }
 }
 
-/// The slot that asks its upstreams. Without a lease there is none, and it is now.
+/// The slot that the upstreams are checked for: the grant's, or now without a lease.
 fn asker(grant: Option<&Grant>) -> Asker {
     let lease = grant.and_then(|grant| grant.record.lease.as_ref());
     let zone = lease.and_then(|lease| Zone::parse(&lease.zone).ok());
@@ -528,7 +529,7 @@ fn halted(error: &std::io::Error) -> Vec<Input> {
     vec![Input::Inspected(Passage::Halt { barred })]
 }
 
-/// Which command cannot be run, why, and what is most likely to be done about it.
+/// Says which command cannot be run, why, and the most likely remedy.
 fn cannot_run(command: Option<&OsString>, errno: i32, text: &str) -> String {
     let command = command.cloned().unwrap_or_default();
     let path = Path::new(&command);

@@ -1,7 +1,7 @@
-//! The driver: one loop that performs what a run decides and tells it what happened.
+//! The driver: one loop that performs the outputs of a run and feeds it the inputs.
 //!
-//! While something is guarded the loop never waits for the store, which is called on a thread of its own. It waits for
-//! whichever comes first: an answer, a signal, a word from what is guarded, or the next moment that the run named.
+//! While a lease is held, the loop never blocks on the store: calls run on a separate thread. The loop waits for the
+//! first of: a store answer, a signal, a report of the guarded work, or the run's next timer.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -19,36 +19,36 @@ use crate::sys;
 use crate::worker::CallWorker;
 pub use crate::worker::Callee;
 
-/// The longest the loop sleeps. The kernel's timers stand still while the machine does, so that a longer sleep would
-/// wake late by as long as the machine slept.
+/// The longest sleep of the loop. The kernel's timers stop while the machine is suspended: a longer sleep would end
+/// late by the time of the suspension.
 const NAP_MAX: Duration = Duration::from_millis(500);
 
 /// What a lease is held for: a child process, or a program at the other end of standard input.
 pub trait GuardedWork {
-    /// Does what the run decided, and says what came of it at once.
+    /// Performs an output of the run, and returns the inputs that follow at once.
     fn perform(&mut self, output: Output, tell: &mut dyn FnMut(Note)) -> Vec<Input>;
-    /// What has happened, without waiting.
+    /// Returns the inputs that have arrived, without blocking.
     fn hear(&mut self, tell: &mut dyn FnMut(Note)) -> Vec<Input>;
-    /// Passes on a signal that is none of the run's business, or follows one that stops us.
+    /// Passes on a signal that the run does not handle, or stops this process along with the child.
     fn signalled(&mut self, signal: i32, tell: &mut dyn FnMut(Note)) -> Vec<Input>;
-    /// Looks whether the deadline was kept.
+    /// Checks whether the deadline was kept.
     fn check(&mut self, deadline: Option<Boot>, now: Boot, tell: &mut dyn FnMut(Note)) -> Vec<Input>;
-    /// When that has to be looked at, if there is anything to see.
+    /// When the next check is due, if one is needed.
     fn due(&self, deadline: Boot) -> Option<Boot>;
-    /// What becomes readable when there is something to hear.
+    /// Descriptors that become readable when `hear` has an input.
     fn fds(&self) -> Vec<BorrowedFd<'_>>;
 }
 
-/// Something that happened, for people and programs.
+/// A notice for people and programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     Event(Event),
     Spawned {
         pid: i32,
     },
-    /// The child ended and left these behind; they are being ended.
+    /// Processes that the child left behind, and that are being terminated.
     LeftOvers(Vec<String>),
-    /// Lines in the job's own file that cannot be trusted, and are not.
+    /// Lines of the job's report file that cannot be trusted. They are ignored.
     Untrusted(Vec<String>),
 }
 
@@ -86,7 +86,7 @@ struct Driver<'a> {
     signals: &'a mut Signals,
     body: &'a mut dyn GuardedWork,
     tell: &'a mut dyn FnMut(Note),
-    /// Nothing was done since the code was given back.
+    /// Nothing has run since the program's code pages were released.
     is_lean: bool,
 }
 
@@ -95,7 +95,7 @@ impl Driver<'_> {
         inputs.into_iter().flat_map(|input| self.run.step(clock::now(), input)).collect()
     }
 
-    /// Does what the run decided, and says what came of it at once.
+    /// Performs an output of the run, and returns the inputs that follow at once.
     fn perform(&mut self, output: Output) -> Vec<Input> {
         self.is_lean = false;
         match output {
@@ -113,7 +113,7 @@ impl Driver<'_> {
             Output::Prepare { .. } | Output::Inspect { .. } | Output::Spawn { .. } => {
                 let record = output.grant().map(|grant| grant.record.clone());
                 let inputs = self.body.perform(output, self.tell);
-                // Done once the child is on its way, so that it does not wait for it.
+                // Runs after the child was started: the child does not wait for it.
                 if let Some(record) = record {
                     self.local.remember_grant(&record);
                 }
@@ -123,7 +123,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Sleeps until something happens or is due. Where that takes long, what is not needed meanwhile is given back.
+    /// Sleeps until an input arrives or a timer is due. Before a long sleep, releases memory that is not needed
+    /// meanwhile.
     fn nap(&mut self) {
         if self.worker.has_answered() {
             return;
@@ -135,8 +136,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Which signals came, what the body had to say, and what the store answered. The answer is last: a signal that came
-    /// while a claim was out, or the death of the keeper, keeps the command from being started.
+    /// Collects the inputs: signals, then reports of the guarded work, then the store's answer. The answer comes last:
+    /// a signal during a claim, or the death of the keeper, must prevent the start of the command.
     fn happenings(&mut self) -> Vec<Input> {
         let mut inputs = Vec::new();
         for signal in self.signals.pending() {
@@ -151,7 +152,7 @@ impl Driver<'_> {
         inputs
     }
 
-    /// Looks whether the deadline was kept, and whether something is due.
+    /// Checks the deadline, and fires timers that are due.
     fn keep_time(&mut self) -> Vec<Output> {
         let now = clock::now();
         let missed = self.body.check(kept_until(&self.run), now.boot, self.tell);
@@ -163,12 +164,12 @@ impl Driver<'_> {
     }
 }
 
-/// The deadline, while there is something to keep it.
+/// The deadline, while a command runs that has to keep it.
 fn kept_until(run: &Run) -> Option<Boot> {
     run.deadline().filter(|_| run.is_running())
 }
 
-/// Sleeps, and says whether nothing happened for as long as it ever sleeps.
+/// Sleeps. Returns whether the longest sleep passed without an input.
 fn nap(run: &Run, worker: &CallWorker, signals: &Signals, body: &dyn GuardedWork) -> bool {
     let due = [run.wake_at(), kept_until(run).and_then(|deadline| body.due(deadline))].into_iter().flatten().min();
     let until_due = due.map_or(NAP_MAX, |at| at.since(clock::boot_now()));
@@ -178,7 +179,7 @@ fn nap(run: &Run, worker: &CallWorker, signals: &Signals, body: &dyn GuardedWork
     match poll(&mut fds, timeout) {
         Ok(happened) => return happened == 0 && until_due >= NAP_MAX,
         Err(Errno::EINTR) => {}
-        // Nothing can be waited for; a short sleep keeps the loop from spinning, and the deadline is still kept.
+        // Polling failed. A short sleep keeps the loop from spinning, and the deadline is still enforced.
         Err(_) => std::thread::sleep(Duration::from_millis(50)),
     }
     false

@@ -1,23 +1,23 @@
-//! The shell of fencepost: what touches the operating system.
+//! The shell of fencepost: all code that touches the operating system.
 //!
-//! * [`clock`]: the only caller of now.
+//! * [`clock`]: the only code that reads the clocks.
 //! * [`host`]: this system, and whether a holder on it is dead.
-//! * [`local`]: what this host remembers by itself.
-//! * [`transact`]: one change of a record, on the spot.
-//! * [`skip_queue`]: skips are counted one at a time, so that they leave the store to its holder.
+//! * [`local`]: what this host remembers about jobs, beside the store.
+//! * [`transact`]: single changes of a record.
+//! * [`skip_queue`]: counts skips one at a time, which leaves the store free for the holder.
 //! * [`retention`]: deletes the history of a job when it is old.
 //! * [`spawned_run`]: a run that `up` started as a process, and the events it writes.
 //! * [`drive`]: the loop that performs what a run decides.
-//! * [`child`], [`hold`]: what a lease is held for.
+//! * [`child`], [`hold`]: the work that a lease guards.
 //! * [`artifact`], [`pin`]: files as a run finds and leaves them, and copies of what it reads.
 //! * [`upstream_check`]: looks at upstreams and files while the lease is renewed.
 //! * [`once`]: an item of work that a program does once, itself.
 //! * [`unguarded`]: a command without a lease.
-//! * [`report_file`]: the private file in which a job says of itself what it has to say.
-//! * `call`: a URL that is told something.
+//! * [`report_file`]: the private file in which a job reports its outcome.
+//! * `call`: webhook calls.
 //! * [`publish`]: fenced writes, a module per target.
 //! * [`keeper`]: the process that runs the job and ends it by its deadline, even if the wrapper dies.
-//! * [`terminal`]: who reads from the terminal, the job or the shell that started us.
+//! * [`terminal`]: whether the job or the calling shell reads from the terminal.
 
 pub mod artifact;
 #[cfg(feature = "http")]

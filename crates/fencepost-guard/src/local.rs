@@ -26,7 +26,7 @@ struct Memory {
     sighting: Option<StoredSighting>,
 }
 
-/// A sighting holds for one boot only: the boot clock starts again with the next.
+/// When this host first saw a lease in its current state. Valid for one boot: the boot clock restarts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct StoredSighting {
     boot: String,
@@ -40,8 +40,8 @@ impl Local {
         Self { memory: HostMemory::new(state), host }
     }
 
-    /// What this host knows about a record that was read just now. A sighting is kept only where the store has no
-    /// clock of its own, which is where the lease does not say when it ends.
+    /// Returns what this host knows about a record that was read just now. It keeps a sighting only if the store has no
+    /// clock: then the lease has no end time.
     pub fn facts(&self, record: Option<&Record>, answered: Boot) -> Facts {
         let Some(record) = record else { return Facts::default() };
         let mut memory = self.recall(record);
@@ -53,7 +53,7 @@ impl Local {
         Facts { holder_is_dead, high_water: memory.high_water, sighting, is_first_sight }
     }
 
-    /// Remembers a grant. A failure is not worth a word: the date alone already keeps tokens from going back.
+    /// Remembers a grant. A failure is ignored: the date in a token already prevents a lower one.
     pub fn remember_grant(&self, record: &Record) {
         let mut memory = self.recall(record);
         if memory.high_water < Some(record.token) {
@@ -62,7 +62,7 @@ impl Local {
         }
     }
 
-    /// Waits until no other process of this host counts a skip.
+    /// Waits until no other process of this host is counting a skip.
     pub fn skip_gate(&self) -> SkipQueue {
         SkipQueue::enter(&self.memory.path("skips"))
     }
@@ -84,13 +84,13 @@ impl Local {
         self.memory.recall(&name(record)).unwrap_or_default()
     }
 
-    /// Half of one memory and half of another is no memory, or at worst a token that is too high, which only wastes some.
+    /// A torn write is unreadable, or at worst yields a token that is too high, which only skips some numbers.
     fn keep(&self, record: &Record, memory: &Memory) -> std::io::Result<()> {
         self.memory.keep(&name(record), memory)
     }
 }
 
-/// The name of a job's memory. Tokens of two stores are not comparable, so each store has a directory.
+/// The file name of a job's memory. Tokens of two stores are not comparable, so each store has a directory.
 fn name(record: &Record) -> String {
     let key = Key::job(&record.job);
     format!("{}/{}", record.store, key.as_str().trim_start_matches(Key::JOBS))

@@ -59,14 +59,14 @@ use crate::host::Host;
 use crate::local::Local;
 use crate::transact::{Held, TakeError, TransactError, take, transact};
 
-/// An item of work, and on what terms it is begun.
+/// An item of work, and the terms of its claim.
 pub struct Once<'a> {
     pub store: &'a dyn Store,
     pub local: &'a Local,
     pub host: &'a Host,
-    /// The same for every attempt at it, and for nothing else.
+    /// The key: the same for every attempt at this item, and used for no other.
     pub key: Name,
-    /// What it is done with. The same key with another fingerprint is refused.
+    /// The fingerprint of its parameters. The same key with another fingerprint is refused.
     pub params: Option<Fingerprint>,
     pub on_unknown: OnUnknown,
     /// How long the claim lasts without [`Claimed::renew`].
@@ -79,14 +79,14 @@ impl fmt::Debug for Once<'_> {
     }
 }
 
-/// How it stands with an item of work.
+/// The state of an item of work.
 #[derive(Debug)]
 pub enum Begun<'a> {
     /// This process may do the work. No other process does it meanwhile.
     Run(Claimed<'a>),
     /// It was done before, with this code.
     Done { exit_code: i32 },
-    /// Another is at it.
+    /// Another process is doing it.
     InProgress { host: String, remaining: Option<Duration> },
     /// The attempt with this token ended between its effect and its record. After checking that there was no effect,
     /// retry with [`OnUnknown::RetryAfter`] and this token.
@@ -95,7 +95,7 @@ pub enum Begun<'a> {
     OtherParameters,
 }
 
-/// Why an item of work could not be begun, kept or ended.
+/// Why an item of work could not be claimed, renewed or completed.
 #[derive(Debug, Error)]
 pub enum OnceError {
     #[error(transparent)]
@@ -106,7 +106,7 @@ pub enum OnceError {
     Lost(Name),
     #[error("{0}: {1}")]
     Refused(Name, Refusal),
-    /// An attempt that died could not be told from one that never began.
+    /// An attempt that died cannot be told from one that never began.
     #[error(
         "this system does not tell when a process began (is /proc mounted?), so that nothing can be done once here"
     )]
@@ -114,7 +114,7 @@ pub enum OnceError {
 }
 
 impl<'a> Once<'a> {
-    /// Claims the item of work, or says how it stands.
+    /// Claims the item of work, or returns its state.
     pub fn begin(self) -> Result<Begun<'a>, OnceError> {
         let holder = self.host.holder(std::process::id().cast_signed(), None);
         if holder.processes.is_none() {
@@ -136,7 +136,7 @@ impl<'a> Once<'a> {
                 Ok(Begun::Run(Claimed { store: self.store, local: self.local, job, run, held }))
             }
             Err(TakeError::Late(me)) => {
-                // Nothing was done under this claim. Without an outcome the next attempt would be told that it is unknown.
+                // No work was done under this claim. Without an outcome, the next attempt would find it unknown.
                 let ending = never_started("the store granted the claim too late");
                 let _ = transact(self.store, self.local, &job, Intent::Complete { me, ending, escaped: false }, run);
                 Err(OnceError::Lost(self.key))
@@ -155,7 +155,7 @@ impl<'a> Once<'a> {
             Refusal::NotNow { why: NotNow::Duplicate { exit_code, .. }, .. } => {
                 Ok(Begun::Done { exit_code: exit_code.unwrap_or(0) })
             }
-            // The claim was granted too late, and another had it by then.
+            // The claim was granted too late: another process had taken it by then.
             Refusal::NotHolder { .. } => Err(OnceError::Lost(self.key)),
             Refusal::NotNow { why: NotNow::OtherParameters, .. } => Ok(Begun::OtherParameters),
             Refusal::NotNow { why: NotNow::Lost { .. }, .. } => {
@@ -184,30 +184,30 @@ impl fmt::Debug for Claimed<'_> {
 }
 
 impl Claimed<'_> {
-    /// The key, for a provider's own idempotency.
+    /// The key, for the provider's own idempotency check.
     pub fn key(&self) -> &str {
         self.job.name.as_str()
     }
 
-    /// The number of this attempt, greater than that of every one before: a fence for what it writes.
+    /// The fencing token of this attempt, greater than that of every earlier one.
     pub fn token(&self) -> Token {
         self.held.record.token
     }
 
-    /// How long no other process can claim it, if it is not renewed.
+    /// How long the claim stays exclusive without a renewal.
     pub fn remaining(&self) -> Duration {
         self.held.remaining()
     }
 
-    /// Makes the claim last a time-to-live longer.
+    /// Extends the claim by a time-to-live from now.
     pub fn renew(&mut self) -> Result<(), OnceError> {
         let intent = Intent::Renew(self.held.me());
         self.held = take(self.store, self.local, &self.job, intent, self.run).map_err(|error| self.failed(error))?;
         Ok(())
     }
 
-    /// Says how it ended: 0 is done, for good. 1 to 128 failed without an effect and may be tried again. Anything else
-    /// leaves it unknown.
+    /// Records the end: 0 is done, for good. 1 to 128 is a failure without an effect, which may be retried. Any other
+    /// code leaves the item unknown.
     pub fn done(self, exit_code: i32) -> Result<(), OnceError> {
         let status = if exit_code == 0 { Status::Ok } else { Status::Error };
         let ending = Ending { exit_code: Some(exit_code), ..Ending::new(status, EndedBy::Child) };
@@ -227,7 +227,7 @@ impl Claimed<'_> {
     }
 }
 
-/// The ending of a claim under which nothing was done.
+/// The ending of a claim under which no work was done.
 fn never_started(note: &str) -> Ending {
     Ending { unstarted: true, ..Ending::new(Status::Error, EndedBy::Fencepost).with_note(note) }
 }
@@ -274,7 +274,7 @@ mod tests {
             }
         }
 
-        /// The process behind the claim is gone.
+        /// Makes the process behind the claim look dead.
         fn bury(&self) {
             let job = Job::once(Name::new("invoice").unwrap());
             let entry = self.store.read(&Key::job(&job)).unwrap().value.unwrap();
@@ -322,12 +322,13 @@ mod tests {
         scene.bury();
         let Begun::Unknown { token } = scene.begin(None, OnUnknown::Halt) else { panic!("it is not known") };
         assert_eq!(token, dead.token());
-        // Two have looked. The first tries again and dies; what the second has seen was before that.
+        // Two callers have seen the unknown attempt. The first retries and dies. The second's token is older than that
+        // attempt.
         let again = scene.claim(OnUnknown::RetryAfter(token));
         scene.bury();
         assert!(matches!(scene.begin(None, OnUnknown::RetryAfter(token)), Begun::Unknown { .. }));
         assert!(again.token() > dead.token());
-        // A claim that was taken over is told so.
+        // A claim that was taken over reports that it is lost.
         scene.claim(OnUnknown::Retry).done(0).unwrap();
         assert!(matches!(dead.done(0), Err(OnceError::Lost(_))));
     }

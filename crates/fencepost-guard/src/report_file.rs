@@ -1,4 +1,4 @@
-//! The private file in which a job says of itself what it has to say.
+//! The private file in which a job reports its outcome.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -9,7 +9,7 @@ use fencepost_core::said::{SAID_BYTES_MAX, Said, line, read};
 use fencepost_core::token::RunId;
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 
-/// Adds a line, whole or not at all as far as one write can be: several commands of a job may say something at once.
+/// Appends a line in one write: several commands of a job may report at the same time.
 pub fn append(path: &Path, run: RunId, said: Said) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
@@ -18,20 +18,20 @@ pub fn append(path: &Path, run: RunId, said: Said) -> io::Result<()> {
     file.write_all(&line(run, said))
 }
 
-/// What a run said of itself.
+/// The report of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct JobReport {
     pub said: Vec<Said>,
-    /// Lines that cannot be trusted, and are not.
+    /// Lines that cannot be trusted. They are ignored.
     pub troubles: Vec<String>,
-    /// Why the file as a whole cannot be relied on, with its path. A refused publish may be missing then.
+    /// Why the file as a whole is unreliable, with its path. A refused publish may then be missing from the report.
     pub unreadable: Option<String>,
 }
 
-/// Takes everything that was said. The file is gone afterwards, if it can be removed.
+/// Reads the report and removes the file.
 ///
-/// The job may have put anything in its place, so the file is opened without waiting and without following a link, only
-/// a regular one is read, and no more than the most that can be trusted.
+/// The job may have replaced the file. So it is opened without blocking and without following a link, only a regular
+/// file is read, and only up to the size limit.
 pub fn collect(path: &Path, run: RunId) -> JobReport {
     let mut bytes = Vec::new();
     let opened = open(OpenOptions::new().read(true), path);

@@ -1,4 +1,4 @@
-//! Gives up what is old in a job's history. The record is never touched: the last good outcome stays for ever.
+//! Deletes old entries of a job's history. The record is never touched: the last good outcome is kept forever.
 
 use fencepost_core::history::is_spent;
 use fencepost_core::name::Key;
@@ -7,21 +7,21 @@ use fencepost_core::register::{StoreError, Swapped};
 use fencepost_core::time::Wall;
 use fencepost_store::Store;
 
-/// A run looks after the history when its grant is a multiple of this: no two runs have one grant, so that no two do
-/// it at once, and nothing needs to be remembered.
+/// A run prunes the history if its grant number is a multiple of this. No two runs have the same grant number, so no
+/// two prune at once, and no state is needed.
 const GRANTS_BETWEEN: u64 = 16;
 
-/// The most keys that are given up at a time. A grant adds two at most, so that this keeps up with any job.
+/// Maximum number of keys deleted at a time. A grant adds at most two, so pruning keeps up with any job.
 const KEYS_MAX: usize = 48;
 
-/// Whether the run with this grant looks after the history.
+/// Whether the run with this grant prunes the history.
 pub fn is_due(grants: u64) -> bool {
     grants.is_multiple_of(GRANTS_BETWEEN)
 }
 
-/// Gives up the oldest part of a job's history that is spent, and says how many keys it was.
+/// Deletes the oldest expired part of a job's history, and returns the number of deleted keys.
 pub fn prune(store: &dyn Store, record: &Record, now: Wall) -> Result<usize, StoreError> {
-    // One more than may go, for the last good outcome may be among the oldest and stays.
+    // Lists one key more than may be deleted: the last good outcome may be among the oldest, and is kept.
     let keys = store.scan(&Key::histories(&record.job), None, KEYS_MAX + 1)?.value;
     let is_spent = |key: &Key| key.slot().is_some_and(|slot| is_spent(&record.ledger, slot, now));
     let mut pruned = 0;
@@ -133,15 +133,15 @@ mod tests {
     #[test]
     fn a_wrong_clock_erases_nothing() {
         let in_2099 = 47_200 * DAY;
-        // One outcome of a host whose clock is wrong, and that host's own idea of now.
+        // One outcome of a host whose clock is wrong, with that host's own time as now.
         let mut ring = ring();
         ring.push(in_2099);
         assert_eq!(kept(&ring, None, in_2099).1.first(), Some(&91));
-        // Nothing but such outcomes, once the clock is right again.
+        // Only such outcomes, after the clock was corrected.
         assert_eq!(kept(&[in_2099, in_2099 + DAY], None, NOW).1.first(), Some(&60));
         // One outcome far in the past keeps everything.
         assert_eq!(kept(&[DAY, NOW], None, NOW).1.len(), 200);
-        // And a record without outcomes says nothing.
+        // A record without outcomes deletes nothing.
         assert_eq!(kept(&[], None, NOW).1.len(), 200);
     }
 

@@ -1,8 +1,8 @@
-//! The queue of the skipped triggers of one host: they are counted one at a time, with a pause between them.
+//! A queue for the skipped triggers of one host: they are counted one at a time, with a pause between them.
 //!
-//! A skip is counted by a swap like any other. Where a store has one lock for all that write, as SQLite has, a crowd
-//! of skippers would keep it taken, and the holder's renewal would wait for its turn until past its deadline. So they
-//! queue up here, and leave the store to others for most of the time.
+//! Counting a skip is a swap. In a store with one write lock, such as SQLite, a crowd of skipped triggers would keep
+//! the lock taken, and the holder's renewal could miss its deadline. The queue leaves the store free for most of the
+//! time.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, Write};
@@ -15,19 +15,18 @@ use fencepost_core::time::Boot;
 
 use crate::clock;
 
-/// How long a skipped trigger waits for its turn. The process in front of it may have been stopped, so the wait is limited.
+/// How long a skipped trigger waits in the queue. Limited, because the process ahead of it may be stopped.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long one pauses between two tries, at first and at most.
+/// The pause between two attempts to get the lock, at first and at most.
 const TRY_PAUSE_MIN: Duration = Duration::from_millis(2);
 const TRY_PAUSE_MAX: Duration = Duration::from_millis(50);
 
-/// For each part of the time that one skipper used the store, this many parts are left to others, within reason.
+/// For the time that one skip used the store, the store is left free this many times as long, within these bounds.
 const REST_SHARES: u32 = 2;
 const REST_MAX: Duration = Duration::from_millis(20);
 
-/// The right to count a skip, until it is dropped. It spares the holder, and nothing rests on it: where it cannot be
-/// had, the skip is counted all the same.
+/// The right to count a skip, until it is dropped. It only reduces load: without it the skip is counted all the same.
 #[derive(Debug)]
 pub struct SkipQueue {
     file: Option<File>,
@@ -45,7 +44,7 @@ impl SkipQueue {
 }
 
 impl Drop for SkipQueue {
-    /// Tells the next one how long to rest. A trigger that comes alone does not rest.
+    /// Tells the next process in the queue how long to pause. A trigger that comes alone does not pause.
     fn drop(&mut self) {
         let Some(file) = &mut self.file else { return };
         let now = clock::boot_now();
@@ -74,7 +73,7 @@ fn waited_for(file: File) -> Option<File> {
     }
 }
 
-/// How long the one before wants the store to be left alone. A moment far ahead is of an earlier boot.
+/// How long the previous process asked for a pause. A time far ahead is from an earlier boot.
 fn rest(mut file: &File) -> Option<Duration> {
     let mut bytes = [0; 8];
     file.read_exact(&mut bytes).ok()?;

@@ -11,21 +11,21 @@ use nix::unistd::pipe;
 
 use crate::sys;
 
-/// The most bytes of one line that are kept. No event is longer.
+/// Maximum length of a line in bytes. No event is longer.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// A run that was started.
+/// A running `fencepost run`.
 #[derive(Debug)]
 pub struct SpawnedRun {
     child: Child,
     events: File,
-    /// A line that has not ended yet.
+    /// The start of a line whose end has not arrived.
     rest: Vec<u8>,
 }
 
 impl SpawnedRun {
-    /// Starts a command in a process group of its own, so that a key pressed at a terminal does not reach it. It is
-    /// told the number of the descriptor for its events.
+    /// Starts a command in its own process group: a key pressed at a terminal does not signal it. The arguments get the
+    /// number of the descriptor for its events.
     pub fn start(mut command: Command, arguments: impl FnOnce(&mut Command, i32)) -> io::Result<Self> {
         let (read, write): (OwnedFd, OwnedFd) = pipe()?;
         fcntl(&read, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
@@ -39,7 +39,7 @@ impl SpawnedRun {
         self.child.id()
     }
 
-    /// The lines that have come, without waiting.
+    /// Returns the lines that have arrived, without blocking.
     pub fn lines(&mut self) -> Vec<String> {
         let mut buffer = [0; 8192];
         while let Ok(count @ 1..) = self.events.read(&mut buffer) {
@@ -56,13 +56,13 @@ impl SpawnedRun {
         lines
     }
 
-    /// How it ended, if it has: its code as a shell shows it.
+    /// The exit code as a shell shows it, once the process has ended.
     pub fn ended(&mut self) -> Option<i32> {
         let status = self.child.try_wait().ok().flatten()?;
         Some(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
     }
 
-    /// Asks it to end.
+    /// Sends the process a signal.
     pub fn signal(&self, signal: i32) {
         let _ = i32::try_from(self.child.id()).map(|pid| sys::send(pid, signal));
     }

@@ -1,5 +1,4 @@
-//! The calls that the compiler cannot vouch for, each with the reason why it is sound. Nothing else in this crate
-//! is unsafe.
+//! The unsafe calls of this crate, each with the reason why it is sound.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString};
@@ -12,9 +11,9 @@ use nix::libc;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction};
 use nix::unistd::{ForkResult, Pid, fork};
 
-/// Splits the process in two: the child's pid in the parent, `None` in the child.
+/// Forks. Returns the child's pid in the parent, `None` in the child.
 ///
-/// The caller has made sure that the process has one thread.
+/// The caller ensures that the process has one thread.
 pub(crate) fn split() -> io::Result<Option<Pid>> {
     // SAFETY: with a single thread no other thread holds a lock at this moment, so the child may allocate and lock.
     match unsafe { fork() }? {
@@ -23,13 +22,13 @@ pub(crate) fn split() -> io::Result<Option<Pid>> {
     }
 }
 
-/// Ends the process without flushing what the parent had buffered before the fork.
+/// Exits without flushing what the parent had buffered before the fork.
 pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: `_exit` takes any number, and nothing after it runs.
     unsafe { libc::_exit(code) }
 }
 
-/// A program to be started: where it may be, its arguments and its environment, each ready for the kernel.
+/// A program to execute: candidate paths, arguments and environment, ready for the kernel.
 #[derive(Debug)]
 pub(crate) struct Image {
     /// Tried in this order.
@@ -38,15 +37,15 @@ pub(crate) struct Image {
     pub(crate) env: Vec<CString>,
 }
 
-/// Starts the program in a process of its own, which does `settle` first, with all signals blocked until that is done.
+/// Starts the program in a new process, which first calls `settle` with all signals blocked.
 ///
-/// The process borrows our memory until it has become the program, because copying it takes longer than most of what
-/// a wrapper does. So `settle` must neither allocate nor lock anything, and its errors are numbers.
+/// The new process shares our memory until it executes the program: copying the memory would take longer than most of a
+/// wrapper's work. So `settle` must neither allocate nor lock, and its errors are numbers.
 ///
-/// The caller has made sure that the process has one thread.
+/// The caller ensures that the process has one thread.
 pub(crate) fn start(image: &Image, settle: &mut dyn FnMut() -> io::Result<()>) -> io::Result<Pid> {
     let argv = pointers(image.argv.iter());
-    // A script without a first line that names its shell is the system shell's.
+    // A script without a `#!` line is run by the system's shell.
     let shell = [c"/bin/sh", c""].into_iter().chain(image.argv.iter().skip(1).map(CString::as_c_str));
     let shell = pointers(shell);
     let (paths, env) = (pointers(image.paths.iter()), pointers(image.env.iter()));
@@ -62,7 +61,7 @@ pub(crate) fn start(image: &Image, settle: &mut dyn FnMut() -> io::Result<()>) -
     Err(io::Error::from_raw_os_error(errand.errno))
 }
 
-/// What the new process does, and why it failed.
+/// The work of the new process, and its error.
 struct Errand<'a> {
     paths: Vec<*const libc::c_char>,
     argv: Vec<*const libc::c_char>,
@@ -77,7 +76,7 @@ fn pointers<S: AsRef<CStr>>(texts: impl Iterator<Item = S>) -> Vec<*const libc::
 }
 
 impl Errand<'_> {
-    /// Becomes the program, or returns why not.
+    /// Executes the program. Returns the error number if that fails.
     fn run(&mut self) -> i32 {
         if let Err(error) = (self.settle)() {
             return error.raw_os_error().unwrap_or(libc::EINVAL);
@@ -103,7 +102,7 @@ impl Errand<'_> {
     }
 }
 
-/// Runs the errand in a process that has our memory while we wait.
+/// Runs the errand in a process that shares our memory while we wait.
 #[cfg(target_os = "linux")]
 fn beside(errand: &mut Errand<'_>) -> io::Result<Pid> {
     extern "C" fn run(errand: *mut libc::c_void) -> libc::c_int {
@@ -122,11 +121,12 @@ fn beside(errand: &mut Errand<'_>) -> io::Result<Pid> {
     if pid == -1 { Err(io::Error::last_os_error()) } else { Ok(Pid::from_raw(pid)) }
 }
 
-/// More than enough for what runs there: no function of it recurses.
+/// Large enough: no function that runs there recurses.
 #[cfg(target_os = "linux")]
 const STACK_BYTES: usize = 64 * 1024;
 
-/// Runs the errand in a copy of this process. What it says comes by a pipe, which ends when it is another program.
+/// Runs the errand in a forked copy of this process. Its error comes through a pipe, which closes when the program is
+/// executed.
 #[cfg(not(target_os = "linux"))]
 fn beside(errand: &mut Errand<'_>) -> io::Result<Pid> {
     use std::io::{Read, Write};
@@ -143,17 +143,17 @@ fn beside(errand: &mut Errand<'_>) -> io::Result<Pid> {
     Ok(pid)
 }
 
-/// Ignores the signal, and says whether it was ignored before.
+/// Ignores the signal. Returns whether it was ignored before.
 pub(crate) fn ignore(signal: Signal) -> io::Result<bool> {
     dispose(signal, SigHandler::SigIgn)
 }
 
-/// Gives the signal its default action, and says whether it was ignored before.
+/// Restores the signal's default action. Returns whether it was ignored before.
 pub(crate) fn restore_default(signal: Signal) -> io::Result<bool> {
     dispose(signal, SigHandler::SigDfl)
 }
 
-/// Whether the signal is ignored, as `nohup` and a shell's background jobs want some to be.
+/// Whether the signal is ignored: `nohup` and a shell's background jobs ignore some.
 pub(crate) fn is_ignored(signal: i32) -> bool {
     Signal::try_from(signal).is_ok_and(|signal| {
         dispose(signal, SigHandler::SigDfl).is_ok_and(|ignored| {
@@ -165,7 +165,7 @@ pub(crate) fn is_ignored(signal: i32) -> bool {
     })
 }
 
-/// A second number for what is open under the given one.
+/// Duplicates a descriptor.
 pub(crate) fn duplicate(fd: i32) -> io::Result<OwnedFd> {
     // SAFETY: `fcntl` refuses a number that is not open. The descriptor it returns is new and owned here.
     unsafe {
@@ -176,7 +176,7 @@ pub(crate) fn duplicate(fd: i32) -> io::Result<OwnedFd> {
     }
 }
 
-/// Does something while the signal has its default action, and puts back what was there before.
+/// Runs a function while the signal has its default action, then restores the previous action.
 pub(crate) fn with_default<T>(signal: i32, act: impl FnOnce() -> T) -> T {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     // SAFETY: the default action is the kernel's own.
@@ -233,7 +233,7 @@ pub(crate) fn send(pid: i32, signal: i32) -> io::Result<()> {
     }
 }
 
-/// What became of a child.
+/// A state change of a child process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Exited(i32),
@@ -242,9 +242,10 @@ pub(crate) enum Change {
     Continued,
 }
 
-/// The next change of any child, without waiting: `Ok(None)` if none changed, `ECHILD` if there are no children.
+/// Returns the next state change of any child without blocking: `Ok(None)` if there is none, `ECHILD` if there are no
+/// children.
 ///
-/// `nix` loses the status of a process that a real-time signal killed, so that the raw status is decoded here.
+/// Decodes the raw status, because `nix` loses the status of a process that a real-time signal killed.
 pub(crate) fn next_change() -> io::Result<Option<(Pid, Change)>> {
     let mut status = 0;
     // SAFETY: `status` lives across the call, which writes nothing else.
@@ -256,7 +257,7 @@ pub(crate) fn next_change() -> io::Result<Option<(Pid, Change)>> {
     }
 }
 
-/// Waits until this child has ended, and says how; `None` if it is no child of ours.
+/// Waits until this child has ended. Returns `None` if it is not a child of this process.
 pub(crate) fn wait_for(pid: Pid) -> Option<Change> {
     let mut status = 0;
     loop {
@@ -276,9 +277,9 @@ pub(crate) fn stdin() -> BorrowedFd<'static> {
     unsafe { BorrowedFd::borrow_raw(libc::STDIN_FILENO) }
 }
 
-/// Gives this program's code back to the system, which has it in its cache and brings back what is needed.
+/// Releases this program's code pages. The kernel has them in its page cache and maps them again when they are needed.
 ///
-/// Starting up maps far more of it than waiting for a child takes, and it is most of what a waiting process holds.
+/// Starting up maps far more of them than waiting for a child needs, and they are most of a waiting process's memory.
 #[cfg(target_os = "linux")]
 pub(crate) fn give_back_code() {
     let here = give_back_code as fn() as usize;

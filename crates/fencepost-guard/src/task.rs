@@ -1,4 +1,4 @@
-//! A task on a thread of its own, so that the caller's deadline does not wait for it.
+//! A task on its own thread, off the caller's loop: a slow task cannot delay a deadline.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -24,7 +24,7 @@ impl<T: Send + 'static> BackgroundTask<T> {
         Ok(Self { result, bell })
     }
 
-    /// The result, once it has come.
+    /// The result, once the thread has ended.
     pub fn result(&self) -> Option<T> {
         self.result.try_recv().ok()
     }

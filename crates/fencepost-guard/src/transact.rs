@@ -1,4 +1,4 @@
-//! One change of a record, performed on the spot: the commands by hand.
+//! Performs single changes of a record, for the verbs that are used by hand.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::worker::perform;
 
 pub use fencepost_store::records::look;
 
-/// How often a counter that others count on too is tried before it is given up.
+/// Maximum number of attempts at a contended counter.
 const SKIP_TRIES_MAX: u32 = 200;
 
 #[derive(Debug, Error)]
@@ -31,7 +31,7 @@ pub enum TransactError {
     Store(StoreError),
 }
 
-/// Why a lease is not held.
+/// Why a lease could not be taken.
 #[derive(Debug, Error)]
 pub enum TakeError {
     #[error(transparent)]
@@ -41,7 +41,7 @@ pub enum TakeError {
     Late(Me),
 }
 
-/// A lease that this process holds, and until when it may rely on it.
+/// A lease that this process holds, with its deadline.
 #[derive(Clone, Debug)]
 pub struct Held {
     pub record: Arc<Record>,
@@ -55,7 +55,7 @@ impl Held {
         Some(Self { deadline: Honest::deadline(done.sent, ttl), record })
     }
 
-    /// How long the holder may rely on the lease from now on.
+    /// How long the holder may still rely on the lease.
     pub fn remaining(&self) -> Duration {
         self.deadline.since(clock::boot_now())
     }
@@ -66,10 +66,10 @@ impl Held {
     }
 }
 
-/// Claims or renews a lease, and confirms that it still holds when the answer arrives.
+/// Claims or renews a lease, and confirms that it is still valid when the answer arrives.
 ///
-/// An answer that comes after the deadline says nothing about now: another holder may have the lease by then. It is
-/// renewed once more, and that renewal has to be answered in time.
+/// After the deadline another process may hold the lease. A late answer is therefore followed by one renewal, which has
+/// to be answered in time.
 pub fn take(store: &dyn Store, local: &Local, job: &Job, intent: Intent, by: RunId) -> Result<Held, TakeError> {
     let not_held = || TransactError::Refused(Refusal::NotHolder { record: None });
     let held = Held::of(*transact(store, local, job, intent, by)?).ok_or_else(not_held)?;
@@ -81,7 +81,7 @@ pub fn take(store: &dyn Store, local: &Local, job: &Job, intent: Intent, by: Run
     if held.remaining().is_zero() { Err(TakeError::Late(me)) } else { Ok(held) }
 }
 
-/// Carries an intent to its end: done, refused, or failed with the store's own words.
+/// Performs an intent to its end: done, refused, or failed with the store's error.
 pub fn transact(
     store: &dyn Store,
     local: &Local,
@@ -108,7 +108,7 @@ pub fn transact(
     }
 }
 
-/// Counts a trigger that was waved off.
+/// Counts a skipped trigger.
 pub fn count_skip(
     store: &dyn Store,
     local: &Local,

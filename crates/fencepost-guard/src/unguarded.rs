@@ -1,4 +1,4 @@
-//! Runs a command to its end without a lease, and passes on what asks it to end.
+//! Runs a command without a lease, and passes on signals that ask it to end.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -13,7 +13,7 @@ use crate::signals::{ReceivedSignal, Signals};
 use crate::sys;
 use crate::task::BackgroundTask;
 
-/// Runs the command and waits for it. What a terminal sends reaches the command by itself, for it is in our group.
+/// Runs the command and waits for it. It is in our process group, so it gets the terminal's signals directly.
 pub fn run_unguarded(mut command: Command) -> io::Result<Exit> {
     let mut signals = Signals::listen()?;
     let mut child = command.spawn()?;

@@ -1,6 +1,6 @@
-//! Looks at what a job depends on and at what it left: ledgers of other jobs, and files.
+//! Checks the upstreams of a job and the artifacts it left: ledgers of other jobs, and files.
 //!
-//! It may take long, so that it is done on a thread of its own while the lease is renewed.
+//! A check may take long, so it runs on its own thread while the driver renews the lease.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
@@ -29,26 +29,26 @@ use crate::clock;
 use crate::local::Local;
 use crate::pin;
 
-/// How long a barrier pauses between two looks while it waits for an upstream, at first and at most.
+/// The pause between two checks of an upstream that is not good yet, at first and at most.
 const LOOK_PAUSE_MIN: Duration = Duration::from_millis(200);
 const LOOK_PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Finds the newest slot of a job at or before an instant, where its schedule is known; `None` where it is not.
+/// Finds the newest slot of a job at or before an instant; `None` if its schedule is unknown.
 pub type LastDue = Arc<dyn Fn(&Job, Option<&Record>, Wall) -> Option<Option<Wall>> + Send + Sync>;
 
-/// What is looked at, and where.
+/// The needs and artifacts of a job, and where they are found.
 #[derive(Clone)]
 pub struct UpstreamCheck {
     pub store: Arc<dyn Store>,
     pub local: Local,
     pub base: Base,
-    /// The working directories of upstreams, as far as they are known: artifacts of such an upstream are named from there.
+    /// The known working directories of upstreams. Artifact names of such an upstream are relative to its directory.
     pub bases: Vec<(Name, Base)>,
     pub needs: Vec<Need>,
-    /// How long to wait for upstreams that do not let the job through yet.
+    /// How long to wait for upstreams that are not good yet.
     pub wait: Duration,
     pub due: LastDue,
-    /// Where copies of the artifacts go; without it they are only compared.
+    /// The directory for copies of the artifacts. Without it, artifacts are only compared.
     pub pins: Option<PathBuf>,
     pub produces: Vec<DeclaredArtifact>,
 }
@@ -62,22 +62,22 @@ impl std::fmt::Debug for UpstreamCheck {
     }
 }
 
-/// What the upstreams said, and the copies that were made of what they left.
+/// The verdicts of the upstreams, and the copies of their artifacts.
 #[derive(Clone, Debug)]
 pub struct Inspection {
     pub verdicts: Vec<UpstreamVerdict>,
     pub inputs: Vec<Pinned>,
 }
 
-/// What a job reads of one upstream.
+/// The inputs that a job reads from one upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pinned {
     pub upstream: Job,
-    /// A file where one artifact was named, a directory where there were several.
+    /// A file if one artifact was named, a directory if several were.
     pub path: PathBuf,
 }
 
-/// What the names of the variables begin with that tell a job where its inputs are.
+/// Prefix of the variables that tell a job where its inputs are.
 pub const PINNED: &str = "FENCEPOST_IN_";
 
 /// The variable that tells a job where the inputs of an upstream are.
@@ -88,14 +88,14 @@ pub fn variable(upstream: &Job) -> String {
 }
 
 impl Pinned {
-    /// The variable that tells the job where it is.
+    /// The name of the variable that holds this path.
     pub fn variable(&self) -> String {
         variable(&self.upstream)
     }
 }
 
 impl UpstreamCheck {
-    /// Asks all upstreams, again and again while there is time and they do not let the job through.
+    /// Checks all upstreams, repeatedly while there is time and one of them is not good.
     pub fn inspect(&self, asker: &Asker) -> Inspection {
         let until = clock::boot_now() + self.wait;
         let mut pause = LOOK_PAUSE_MIN;
@@ -110,7 +110,7 @@ impl UpstreamCheck {
         }
     }
 
-    /// The declared artifacts as they are before the job.
+    /// The declared artifacts before the job.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::take(&self.produces, &self.base)
     }
@@ -139,7 +139,7 @@ impl UpstreamCheck {
         Inspection { verdicts, inputs }
     }
 
-    /// An upstream's record, and whether its lease still stands.
+    /// An upstream's record, and whether its lease is still held.
     fn upstream(&self, job: &Job) -> Result<Upstream, StoreError> {
         let answer = self.store.read(&Key::job(job))?;
         let Some(record) = answer.value.map(|entry| Known::of(entry, job)).transpose()?.map(|known| known.record)
@@ -186,7 +186,7 @@ impl UpstreamCheck {
         Ok(Vec::new())
     }
 
-    /// Gets the whole list of artifacts, where the record has no room for it.
+    /// Reads the whole list of artifacts from the history if the record has no room for it.
     fn complete(&self, need: &Need, verdict: &mut UpstreamVerdict) -> Result<(), StoreError> {
         let Some(attempt) = verdict.attempt.as_mut().filter(|attempt| attempt.clipped) else { return Ok(()) };
         if need.artifacts.iter().all(|path| attempt.artifacts.iter().any(|artifact| artifact.path == *path)) {
@@ -198,7 +198,7 @@ impl UpstreamCheck {
         Ok(())
     }
 
-    /// Hashes what will be read: the copy that the job gets, where it gets one.
+    /// Hashes the file that the job will read: its copy, if it gets one.
     fn compare(&self, need: &Need, verdict: &mut UpstreamVerdict, inputs: &mut Vec<Pinned>) {
         if verdict.decision != Decision::Proceed || need.artifacts.is_empty() {
             return;
@@ -234,7 +234,7 @@ impl UpstreamCheck {
 
 fn found(base: &Base, path: &str, here: &Path, read_from: &Path) -> Here {
     if here != read_from {
-        // An earlier look may have left a copy, which is read-only.
+        // An earlier check may have left a copy, which is read-only.
         let _ = std::fs::remove_file(read_from);
         match pin::copy(here, read_from) {
             Ok(()) => {}
@@ -257,19 +257,20 @@ impl Inspection {
         together::<StrictBarrier>(&self.verdicts)
     }
 
-    /// What a run is told.
+    /// The result in the form that the run takes as input.
     pub fn passage(&self, needs: &[Need]) -> Passage {
         barrier::passage::<StrictBarrier>(&self.verdicts, needs)
     }
 }
 
-/// The name of a copy: the file's own, or where there are several its path, as it is recorded: without detours.
+/// The name of a copy: the file's own name, or for several files the recorded path without `.` and `..`.
 fn file_name(path: &str, several: bool) -> PathBuf {
     if several {
         let parts = Path::new(path).components().filter_map(|part| match part {
             Component::Normal(part) if is_dots(part) => Some(PathBuf::from(format!("{}.", part.to_string_lossy()))),
             Component::Normal(part) => Some(PathBuf::from(part)),
-            // A copy stays in its place. No other file gets this name: dots alone get one more.
+            // Keeps a copy inside its directory. `..` becomes `...`, and longer names of dots get one dot more, so no
+            // two files share a name.
             Component::ParentDir => Some(PathBuf::from("...")),
             _ => None,
         });

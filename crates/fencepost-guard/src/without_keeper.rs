@@ -1,6 +1,6 @@
-//! A command without a keeper: the fallback of a run that is only observed, once its keeper has died.
+//! A command without a keeper: the fallback of an observed run whose keeper has died.
 //!
-//! Nothing ends such a command. It is only waited for.
+//! Nothing terminates such a command. The wrapper only waits for it.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -36,7 +36,7 @@ impl CommandWithoutKeeper {
         if let Some(directory) = &job.cwd {
             command.current_dir(directory);
         }
-        // Output that cannot be put into its file goes where the wrapper's own goes.
+        // If the output file cannot be opened, the output goes to the wrapper's own.
         let append = |path| OpenOptions::new().append(true).create(true).mode(0o600).open(path).ok();
         if let Some(file) = job.stdout.as_ref().and_then(append) {
             command.stdout(file);

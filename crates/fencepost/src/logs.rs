@@ -1,4 +1,4 @@
-//! What is kept of the jobs' output: where, under which name, and for how long.
+//! Logs of the jobs' output: directory, file names and retention.
 
 use std::fs::{self, File};
 use std::io;
@@ -32,7 +32,7 @@ pub struct LogFile {
 }
 
 impl Shelf {
-    /// Whether a job's output is kept. Under `up` there is nobody else to see it, so that it is unless the
+    /// Whether a job's output is kept. Under `up` there is no terminal to see it, so it is kept unless the
     /// configuration says otherwise.
     pub fn is_wanted(logs: &Logs, by_up: bool) -> bool {
         logs.enabled.value().unwrap_or(by_up)
@@ -51,13 +51,13 @@ impl Shelf {
         }
     }
 
-    /// Where the log of a run is. Slots sort by name.
+    /// The path of a run's log. Names sort by slot.
     pub fn path(&self, slot: Wall, run: RunId) -> PathBuf {
         let slot = Timestamp::from_millisecond(slot.0).map_or_else(|_| slot.0.to_string(), stem);
         self.directory.join(format!("{slot}.{run}.log"))
     }
 
-    /// The logs that there are, the oldest slot first, and of one slot the first run.
+    /// The existing logs, oldest slot first, and within a slot in the order of the runs.
     pub fn files(&self) -> Vec<LogFile> {
         let entries = fs::read_dir(&self.directory).into_iter().flatten().filter_map(Result::ok);
         let mut files: Vec<LogFile> = entries.filter_map(|entry| LogFile::of(entry.path())).collect();
@@ -65,7 +65,7 @@ impl Shelf {
         files
     }
 
-    /// Gives up what is too old or too much. What is still being written stays.
+    /// Deletes logs that are too old or too many. A log that is being written is kept.
     pub fn tidy(&self) {
         let files = self.files();
         let surplus = files.len().saturating_sub(self.keep);
@@ -87,18 +87,18 @@ impl LogFile {
         Some(Self { slot, run: run.to_string(), path })
     }
 
-    /// Whoever writes a log holds a lock on it, which ends with the process whatever becomes of it.
+    /// Whether a run is writing the log: it holds a lock on the file, which the kernel releases when the process ends.
     pub fn is_being_written(&self) -> bool {
         File::open(&self.path).is_ok_and(is_locked)
     }
 }
 
-/// Whether somebody else holds the file's lock.
+/// Whether another process holds the file's lock.
 pub fn is_locked(file: File) -> bool {
     matches!(Flock::lock(file, FlockArg::LockSharedNonblock), Err((_, error)) if error == nix::errno::Errno::EWOULDBLOCK)
 }
 
-/// Makes the file for a log, and its directory, for nobody else to read.
+/// Creates the file for a log, and its directory, readable only by its owner.
 pub fn create(path: &Path) -> io::Result<Flock<File>> {
     use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
     if let Some(directory) = path.parent() {
@@ -108,7 +108,7 @@ pub fn create(path: &Path) -> io::Result<Flock<File>> {
     Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error.into())
 }
 
-/// An instant as part of a file's name.
+/// An instant in the form used in file names.
 fn stem(slot: Timestamp) -> String {
     let whole = format!("{slot:.3}").replace(['-', ':'], "");
     whole.replace(".000Z", "Z").replace('.', "_")

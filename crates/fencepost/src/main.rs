@@ -32,12 +32,12 @@ fn main() -> std::process::ExitCode {
     run().0.into()
 }
 
-/// Does what was typed, and says with which code the program ends.
+/// Runs the command line, and returns the exit code.
 fn run() -> Code {
     fencepost_guard::survive_file_size_limit();
     let code = obey();
     let code = match show::failure() {
-        // What was asked for was done, and nobody knows what came of it.
+        // The command succeeded, but its result could not be printed.
         Some(why) if code == Code::DONE => {
             report::say(&format!(
                 "Cannot write to standard output: {why}. What changes something may have done so all the same; make room, \

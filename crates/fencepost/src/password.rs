@@ -1,7 +1,7 @@
-//! The store's password: from where it may come, and that it goes nowhere else.
+//! The store's password: where it may come from, and which processes may see it.
 //!
-//! Whatever is more particular goes first: a URL on the command line, the environment, the configuration, and last what
-//! the store's own client knows (`.pgpass`, git's helpers).
+//! The most specific source takes precedence: a URL on the command line, the environment, the configuration, and last
+//! the store's own client (`.pgpass`, git's credential helpers).
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -16,31 +16,31 @@ use nix::libc::O_NONBLOCK;
 use crate::exit::Failure;
 use crate::place::text_variable;
 
-/// The password itself. No child ever inherits it.
+/// Variable that holds the password. No child inherits it.
 pub const VARIABLE: &str = "FENCEPOST_STORE_PASSWORD";
 
-/// A file that holds it. A path is no secret, so that a child may inherit it.
+/// Variable that names a file with the password. A path is not a secret, so a child may inherit it.
 pub const FILE_VARIABLE: &str = "FENCEPOST_STORE_PASSWORD_FILE";
 
 /// Variable that names the store, and may hold a password in its URL.
 pub const STORE_VARIABLE: &str = "FENCEPOST_STORE";
 
-/// No password is longer.
+/// Maximum length of a password.
 const PASSWORD_BYTES_MAX: u64 = 4096;
 
 const OTHERS: u32 = 0o007;
 const GROUP_AND_OTHERS: u32 = 0o077;
 const GROUP_WRITES: u32 = 0o020;
 
-/// Whether a URL holds a password, or what may be one.
+/// Whether a URL holds a password, or text that may be one.
 pub fn is_in(url: &str) -> bool {
     redacted(url) != url
 }
 
-/// The password that the environment gives, by itself or by a file.
+/// Reads the password from the environment: the variable itself, or the file it names.
 pub fn from_environment() -> Result<Option<Secret>, Failure> {
     match std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
-        // What it holds is not shown, whatever is wrong with it.
+        // An error never shows the value.
         Some(value) => match value.into_string() {
             Ok(text) => Ok(Some(Secret::new(text))),
             Err(_) => Err(Failure::Usage(format!("{VARIABLE} is not UTF-8 text."))),
@@ -49,7 +49,7 @@ pub fn from_environment() -> Result<Option<Secret>, Failure> {
     }
 }
 
-/// Reads a password from a file that nobody else can read. `asked` is who named it.
+/// Reads a password from a file that no other user can read. `asked` is the option, variable or key that named it.
 pub fn from_file(path: &Path, asked: &str) -> Result<Secret, Failure> {
     let wrong = |why: String| Failure::Usage(format!("The password file {} ({asked}) {why}", path.display()));
     let cannot = |error: std::io::Error| wrong(format!("cannot be read: {error}."));
@@ -58,7 +58,7 @@ pub fn from_file(path: &Path, asked: &str) -> Result<Secret, Failure> {
     if !found.is_file() {
         return Err(wrong("is not a regular file.".to_string()));
     }
-    // A file that root hands to a group, as for a service, is that group's to read.
+    // Root may give a group read access to the file, as for a service.
     let of_root = found.uid() == 0 && found.mode() & (OTHERS | GROUP_WRITES) == 0;
     if found.mode() & GROUP_AND_OTHERS != 0 && !of_root {
         return Err(wrong(format!(
@@ -76,14 +76,14 @@ pub fn from_file(path: &Path, asked: &str) -> Result<Secret, Failure> {
     Ok(Secret::new(password))
 }
 
-/// What a child must not inherit from us, with what it gets instead.
+/// The variables that a child must not inherit, with their replacements.
 pub fn kept_from_children() -> Vec<(OsString, Option<OsString>)> {
     let url = std::env::var(STORE_VARIABLE).ok().filter(|url| is_in(url)).map(|url| OsString::from(bare(&url)));
     let store = url.map(|url| (OsString::from(STORE_VARIABLE), Some(url)));
     store.into_iter().chain([(OsString::from(VARIABLE), None)]).collect()
 }
 
-/// Keeps it from a child that is about to be started.
+/// Removes the password from the environment of a child.
 pub fn keep_from(child: &mut Command) {
     for (name, value) in kept_from_children() {
         match value {
@@ -103,7 +103,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("password");
         fs::write(&path, text).unwrap();
-        // Where the tests run as root, its own leave for a group is not what is asked.
+        // If the tests run as root, the exception for files of root must not apply.
         nix::unistd::chown(&path, Some(nix::unistd::Uid::from_raw(65534)), None).ok();
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         from_file(&path, "a test")

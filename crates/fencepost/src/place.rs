@@ -1,4 +1,4 @@
-//! Where things are: the state directory, the configuration and the store.
+//! The places a command works with: the state directory, the configuration and the store.
 
 use std::env::VarError;
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ use crate::password;
 use crate::report::Voice;
 use crate::state::state_directory;
 
-/// The places a command speaks of, decided once.
+/// The state directory, configuration and store of a command, determined once.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub state: PathBuf,
@@ -31,15 +31,15 @@ pub struct Place {
     /// The store's URL, which may hold a password: show it by `fencepost_store::redacted` only.
     pub store: String,
     pub host: Host,
-    /// Who named the store, which decides whose password is tried.
+    /// The source of the store's URL. It decides which password is used.
     named_by: NamedBy,
-    /// A file with its password, which was named on the command line.
+    /// A file with the store's password, named on the command line.
     password_file: Option<PathBuf>,
-    /// The password of the environment is another store's.
+    /// The password in the environment belongs to another store.
     is_left_alone: bool,
 }
 
-/// Who named the store.
+/// The source of the store's URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NamedBy {
     CommandLine,
@@ -54,7 +54,7 @@ impl Place {
         Self::with(global, state, Config::load(global)?)
     }
 
-    /// The place without a configuration, for a command that creates the one that was named.
+    /// A place without a configuration, for a command that creates the one named on the command line.
     pub fn without_configuration(global: &Global) -> Result<Self, Failure> {
         Self::with(global, state_directory()?, None)
     }
@@ -71,7 +71,7 @@ impl Place {
         Ok(place)
     }
 
-    /// The same place with another store, which was named on the command line.
+    /// The same place with another store, named on the command line.
     pub fn elsewhere(&self, global: &Global, url: &str) -> Self {
         let url = std::env::current_dir().map_or(url.to_string(), |here| absolute(url, &here));
         warn_of_password(global, &url);
@@ -84,24 +84,24 @@ impl Place {
         Self { state, config, store: url, host, named_by, password_file: None, is_left_alone: false }
     }
 
-    /// The same place, whose store does not get the password of the environment.
+    /// The same place. Its store does not get the password of the environment.
     pub fn left_alone(mut self) -> Self {
         self.is_left_alone = true;
         self
     }
 
-    /// What the kind of store declares about itself.
+    /// The properties that this kind of store declares.
     pub fn properties(&self) -> Properties {
         properties(&self.store)
     }
 
-    /// The same place with a file for its store's password.
+    /// The same place with a password file for its store.
     pub fn with_password_file(mut self, path: Option<&Path>) -> Self {
         self.password_file = path.map(Path::to_path_buf);
         self
     }
 
-    /// The configuration's path, for people.
+    /// The configuration's path, for messages.
     pub fn shown_config(&self) -> Option<String> {
         self.config.as_ref().map(|config| config.path.display().to_string())
     }
@@ -112,8 +112,8 @@ impl Place {
         Ok(self.handle_without_password().is_new()?)
     }
 
-    /// Fails where there is no store: for commands whose answer would be the same for a store that is missing and for one
-    /// that is well.
+    /// Fails if the store does not exist: for commands whose answer would be the same for a missing store and an empty
+    /// one.
     pub fn must_exist(&self) -> Result<(), Failure> {
         if !self.is_new()? {
             return Ok(());
@@ -125,7 +125,7 @@ impl Place {
         Err(Failure::Store(StoreError::not_done(Trouble::Unavailable, detail)))
     }
 
-    /// Asks the store a question, with what this host knows besides.
+    /// Asks the store a question, together with this host's own knowledge.
     pub fn ask<T>(&self, store: &dyn Store, ask: impl FnOnce(&View<'_>) -> T) -> T {
         ask(&View {
             store,
@@ -151,12 +151,12 @@ impl Place {
         Ok(self.handle()?.open()?)
     }
 
-    /// Opens the store to look at it. Nothing is created or written.
+    /// Opens the store read-only. Creates and writes nothing.
     pub fn open_to_read(&self) -> Result<Arc<dyn Store>, Failure> {
         Ok(self.handle()?.open_to_read()?)
     }
 
-    /// The store with its password and with what this host knows about it.
+    /// The store with its password and with this host's memory of it.
     pub fn handle(&self) -> Result<StoreHandle, Failure> {
         Ok(handle(&self.store, self.password()?, &self.state))
     }
@@ -165,7 +165,7 @@ impl Place {
         handle(&self.store, None, &self.state)
     }
 
-    /// The password of the store, from the source that the way it was named allows.
+    /// The password of the store. Its source depends on how the store was named.
     pub fn password(&self) -> Result<Option<Secret>, Failure> {
         let typed = self.named_by == NamedBy::CommandLine && password::is_in(&self.store);
         if self.properties().is_path {
@@ -182,7 +182,7 @@ impl Place {
         {
             return Ok(Some(password));
         }
-        // The file belongs to the store that stands beside it. It is nobody else's business.
+        // The password file of the configuration belongs to the configuration's store, and is used for no other.
         let of_config = self.config.as_ref().filter(|_| self.named_by == NamedBy::Configuration);
         let file = of_config.and_then(|config| config.top.store_password_file.as_ref());
         file.map(|file| password::from_file(&file.value, "store_password_file")).transpose()
@@ -202,7 +202,7 @@ impl Place {
         self.named_by == NamedBy::Configuration && is_found && !by_user
     }
 
-    /// What a child is told of the configuration: its own calls use the same one, with the same scope.
+    /// Variables that pass the configuration to a child: its own calls use the same one, with the same scope.
     pub fn told_configuration(&self) -> Vec<(OsString, Option<OsString>)> {
         let Some(config) = &self.config else { return Vec::new() };
         let path = OsString::from(&config.path);
@@ -217,7 +217,7 @@ impl Place {
         }
     }
 
-    /// Says that a password is set which the store will not get.
+    /// Warns if a password is set that this store does not get.
     fn warn_of_unsent_password(&self, global: &Global) {
         let Some(config) = self.config.as_ref().filter(|config| config.top.store_password_file.is_none()) else {
             return;
@@ -236,7 +236,7 @@ impl Place {
         }
     }
 
-    /// The private file in which a run's job says of itself what it has to say.
+    /// The private file in which a run's job reports its outcome.
     pub fn said(&self, run: RunId) -> PathBuf {
         self.state.join("said").join(run.to_string())
     }
@@ -251,15 +251,15 @@ impl Place {
     }
 }
 
-/// The store at `url` for this host, whose state directory remembers it.
+/// The store at `url`, with this host's memory of it in the state directory.
 pub fn handle(url: &str, password: Option<Secret>, state: &Path) -> StoreHandle {
     let access = Access { password, cache: Some(state.join("cache")), must_exist: false };
     StoreHandle::new(url, access).remembering(HostMemory::new(state))
 }
 
-/// What is typed is seen by everybody on the machine who asks for its processes.
+/// Warns of a password on the command line: every user of the machine can list processes with their arguments.
 fn warn_of_password(global: &Global, url: &str) {
-    // A URL that names no kind of store is refused in a moment, with advice.
+    // A URL without a known scheme is refused later, with advice.
     if password::is_in(url) && must_name_a_store(url).is_ok() {
         Voice::of(global).warn(&format!(
             "The password in {} can be read by everybody on this machine while the command runs (ps). Put it into a file \
@@ -278,7 +278,7 @@ fn store(global: &Global, config: Option<&Config>, state: &Path) -> Result<(Stri
     }
     let configured = config.and_then(|config| config.top.store.as_ref()).map(|store| store.value.clone());
     match (text_variable(password::STORE_VARIABLE)?, configured) {
-        // A run told us, which tells no password: it is the store of the configuration.
+        // A run passed this URL on without its password: it is the configuration's store.
         (Some(url), Some(configured)) if url == configured || url == bare(&configured) => {
             Ok((configured, NamedBy::Configuration))
         }
@@ -288,7 +288,7 @@ fn store(global: &Global, config: Option<&Config>, state: &Path) -> Result<(Stri
     }
 }
 
-/// A variable that is set but cannot be read is never taken for one that is not set.
+/// Reads an environment variable. One that is not UTF-8 is an error, and not the same as unset.
 pub fn text_variable(name: &str) -> Result<Option<String>, Failure> {
     match std::env::var(name) {
         Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),

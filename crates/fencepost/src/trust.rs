@@ -29,7 +29,7 @@ pub enum Distrust {
     File {
         path: PathBuf,
     },
-    /// Other users can write a directory on the way, and so replace what it holds.
+    /// Other users can write a directory on the path, and so replace its entries.
     Directory {
         path: PathBuf,
     },
@@ -82,7 +82,7 @@ pub fn check(path: &Path) -> Result<Metadata, Distrust> {
     Ok(found)
 }
 
-/// Whether everybody may put files into a directory, as into `/tmp`.
+/// Whether every user may create files in a directory, as in `/tmp`.
 pub fn is_open_to_all(directory: &Path) -> bool {
     fs::metadata(directory).is_ok_and(|found| found.mode() & WORLD_WRITES != 0 && is_sticky(&found))
 }
@@ -91,7 +91,7 @@ fn look(path: &Path) -> Result<Metadata, Distrust> {
     fs::symlink_metadata(path).map_err(Distrust::Unreadable)
 }
 
-/// The parts of a path, the last one first.
+/// The components of a path, the last one first.
 fn parts(path: &Path) -> Vec<OsString> {
     let parts = path.components().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_os_string()),
@@ -115,8 +115,8 @@ fn is_sticky(found: &Metadata) -> bool {
     found.mode() & STICKY != 0
 }
 
-/// Whether others than the owner can write a directory. A group that holds only this user is not others: with `umask 002`, which
-/// some systems set, each new directory belongs to such a group.
+/// Whether users other than the owner can write a directory. A group whose only member is this user does not count:
+/// with `umask 002`, which some systems set, each new directory belongs to such a group.
 fn others_write(directory: &Metadata) -> bool {
     let mode = directory.mode();
     mode & WORLD_WRITES != 0 || (mode & GROUP_WRITES != 0 && !is_own_group(directory.gid()))

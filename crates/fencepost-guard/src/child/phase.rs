@@ -1,28 +1,28 @@
-//! How far the command of a run is.
+//! The phase of a run's command.
 
-/// What the keeper was told to run. The command may act before the wrapper hears that it has started.
+/// The command that the keeper was ordered to run. It may act before the keeper reports that it has started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChildPhase {
-    /// Nothing: no command was ordered yet, or the one before has ended and another may follow.
+    /// No command: none was ordered yet, or the last one has ended and another may follow.
     Idle,
     /// The command that runs before the child.
     Preparing(TreeState),
-    /// The child. In the terminal's foreground, ctrl-C reaches it alone.
+    /// The child. In the terminal's foreground, ctrl-C reaches only the child.
     Working { tree: TreeState, foreground: bool },
 }
 
-/// How the processes of a command stand, as far as the keeper has reported.
+/// The state of a command's processes, as last reported by the keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TreeState {
     /// Ordered, or running.
     Running,
     /// Stopped by job control.
     Stopped,
-    /// Being ended: the keeper reports nothing until it is empty.
+    /// Being terminated: the keeper reports nothing until no process is left.
     Ending,
-    /// The keeper acted on the deadline: it froze the tree, or began to end it.
+    /// The keeper acted on the deadline: it froze the tree, or began to terminate it.
     AtDeadline,
-    /// The same of a tree that was being ended already.
+    /// The keeper acted on the deadline of a tree that was being terminated already.
     EndingAtDeadline,
 }
 
@@ -42,7 +42,7 @@ impl ChildPhase {
         }
     }
 
-    /// The same command, with its tree as it stands now.
+    /// The same command with a new state of its tree.
     pub fn with(self, change: fn(TreeState) -> TreeState) -> Self {
         match self {
             Self::Idle => Self::Idle,
@@ -68,7 +68,7 @@ impl TreeState {
         }
     }
 
-    /// The keeper acted on the deadline.
+    /// Notes that the keeper acted on the deadline.
     pub fn reach_deadline(self) -> Self {
         match self {
             Self::Running | Self::Stopped | Self::AtDeadline => Self::AtDeadline,
@@ -76,7 +76,7 @@ impl TreeState {
         }
     }
 
-    /// There is another deadline, which the keeper has not acted on.
+    /// Notes a new deadline, which the keeper has not acted on.
     pub fn renew(self) -> Self {
         match self {
             Self::Running | Self::Stopped | Self::Ending => self,

@@ -1,4 +1,4 @@
-//! Whether what the file says fits together.
+//! Checks whether the values of a configuration are consistent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,20 +15,20 @@ use crate::duration;
 use crate::options::JobOptions;
 use fencepost_core::nearest::nearest;
 
-/// How long a lease lasts without a renewal, unless an option says.
+/// The default time-to-live of a lease.
 pub const TTL: Duration = Duration::from_secs(300);
 
-/// The default grace, and the share of the time-to-live that it may take at most.
+/// The default grace, and the largest share of the time-to-live that it may take.
 pub const GRACE: Duration = Duration::from_secs(10);
 pub const GRACES_PER_TTL: u32 = 3;
 
-/// The most names that are compared to find a similar one for a need that is not in the file.
+/// Maximum number of name comparisons in the search for a similar name of an unknown upstream.
 const COMPARISONS_MAX: usize = 1_000_000;
 
-/// The most jobs of a circle that are named.
+/// Maximum number of jobs named of a cycle.
 const SHOWN_CHAIN_MAX: usize = 20;
 
-/// What was found.
+/// The result of the check.
 #[derive(Debug, Default)]
 pub struct Found {
     pub mistakes: Vec<Mistake>,
@@ -58,7 +58,7 @@ pub fn check(config: &Config) -> Found {
     found
 }
 
-/// Stopping a job must take a small part of its lease only.
+/// Checks the grace: stopping a job may take only a small part of its lease.
 fn times(job: &JobOptions, found: &mut Found) {
     if let Some(ttl) = job.ttl.as_ref().filter(|ttl| !(TTL_MIN..=TTL_MAX).contains(&ttl.value)) {
         let (least, most) = (duration::show(TTL_MIN), duration::show(TTL_MAX));
@@ -79,13 +79,13 @@ fn times(job: &JobOptions, found: &mut Found) {
     }
 }
 
-/// When the job is due, and how much of what it missed is made up for.
+/// Checks the schedule and the rules of catching up.
 fn calendar(config: &Config, job: &JobOptions, found: &mut Found) {
     match calendar::written_zone(config, job) {
         Ok(zone) => found.mistakes.extend(calendar::written_schedule(job, &zone).err()),
         Err(mistake) => {
             found.mistakes.push(mistake);
-            // A schedule can be read in any zone.
+            // The schedule's syntax does not depend on the zone.
             found.mistakes.extend(calendar::written_schedule(job, &Zone::utc()).err());
         }
     }
@@ -95,7 +95,7 @@ fn calendar(config: &Config, job: &JobOptions, found: &mut Found) {
     }
 }
 
-/// A job may need one that another scheduler runs; but a near name is hardly another job.
+/// Warns of an unknown upstream with a similar name. Without one, another scheduler may run that job.
 fn needs(config: &Config, name: &Name, job: &JobOptions, comparisons: &mut usize, found: &mut Found) {
     for need in job.needed() {
         let Some(upstream) = config.jobs.get(&need.job.value.name) else {
@@ -121,7 +121,7 @@ fn needs(config: &Config, name: &Name, job: &JobOptions, comparisons: &mut usize
     }
 }
 
-/// Warns of skips that are counted although no notification follows.
+/// Warns if skips are counted but cause no notification.
 fn told(name: &Name, job: &JobOptions, found: &mut Found) {
     let is_silent = job.on_skips.as_ref().is_some_and(|on| on.value.notify.is_none()) && job.on_error.is_none();
     if is_silent {
@@ -131,7 +131,7 @@ fn told(name: &Name, job: &JobOptions, found: &mut Found) {
     }
 }
 
-/// Each circle of jobs that wait for each other, once, with its chain.
+/// Finds each cycle of needs once, with its chain.
 fn cycles(config: &Config) -> Vec<Mistake> {
     let mut walk =
         NeedsWalk { config, ended: BTreeSet::new(), chain: Vec::new(), places: BTreeMap::new(), mistakes: Vec::new() };
@@ -141,14 +141,14 @@ fn cycles(config: &Config) -> Vec<Mistake> {
     walk.mistakes
 }
 
-/// A walk along the needs, depth first. It keeps its own stack: a chain may be as long as the file.
+/// A depth-first walk along the needs. It keeps its own stack: a chain may be as long as the file.
 struct NeedsWalk<'c> {
     config: &'c Config,
-    /// Jobs from which every way was walked.
+    /// Jobs whose needs are completely walked.
     ended: BTreeSet<&'c Name>,
-    /// The jobs on the way, each with its needs that are still to be walked.
+    /// The jobs of the current path, each with the needs that are still to be walked.
     chain: Vec<(&'c Name, std::slice::Iter<'c, ConfigNeed>)>,
-    /// Where each job of the chain stands in it.
+    /// The index of each job in the chain.
     places: BTreeMap<&'c Name, usize>,
     mistakes: Vec<Mistake>,
 }
@@ -197,7 +197,7 @@ fn whole(config: &Config, job: &JobOptions, path: &str) -> String {
     plain(&config.working_directory(job).join(path)).to_string_lossy().into_owned()
 }
 
-/// Whether a file could be among those that a path or pattern stands for.
+/// Whether a path or pattern matches a file.
 fn covers(made: &str, path: &str) -> bool {
     match made.find(['*', '?', '[']) {
         Some(wildcard) => path.starts_with(&made[..wildcard]),
@@ -205,7 +205,7 @@ fn covers(made: &str, path: &str) -> bool {
     }
 }
 
-/// Two jobs that make one file overwrite each other's work.
+/// Warns of two jobs that write the same file.
 fn made_twice(config: &Config) -> Vec<Mistake> {
     let mut made: BTreeMap<String, &Name> = BTreeMap::new();
     let mut warnings = Vec::new();

@@ -1,4 +1,4 @@
-//! Where the configuration is, and whether it may be trusted.
+//! Finds the configuration, and checks that other users cannot change it.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -14,17 +14,17 @@ use crate::args::Global;
 use crate::exit::Failure;
 use crate::trust::{self, Distrust};
 
-/// What a configuration is called, wherever it is looked for.
+/// The file name of a configuration.
 pub const FILE_NAME: &str = "fencepost.toml";
 
-/// Variable that names the configuration; set to nothing, there is none.
+/// Variable that names the configuration. If it is empty, no configuration is used.
 pub const VARIABLE: &str = "FENCEPOST_CONFIG";
 
-/// Variable that names an excerpt of the configuration, as `up` accepted it. A run that `up` started reads that: the file may be
-/// in the middle of an edit, and reading all of it would make each run slower with each job.
+/// Variable that names an excerpt of the configuration, as `up` accepted it. A run that `up` started reads the excerpt:
+/// the file may be in the middle of an edit, and reading all of it would slow down each run with each further job.
 pub const EXCERPT_VARIABLE: &str = "FENCEPOST_UP_CONFIG";
 
-/// The most bytes a configuration may have.
+/// Maximum size of a configuration.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
 
 /// Variable that names a configuration which `run` found by search. The job's own calls find it in `FENCEPOST_CONFIG`, and it
@@ -48,8 +48,8 @@ pub struct Location {
     pub scope: Scope,
 }
 
-/// The configuration that this command is about: the first of those that were named, that lie in the working directory
-/// or above it, the user's and the machine's. Where there is none, this is a few looks at the file system.
+/// Finds the configuration of this command: the one that was named, or else the nearest in the working directory and
+/// above it, the user's, or the machine's. If there is none, this costs a few file-system lookups.
 pub fn find(global: &Global) -> Result<Option<Location>, Failure> {
     if let Some(named) = &global.config {
         return named_location(named).map(Some);
@@ -62,8 +62,8 @@ pub fn find(global: &Global) -> Result<Option<Location>, Failure> {
     Ok(candidates().find(|candidate| candidate.path.symlink_metadata().is_ok()))
 }
 
-/// Where a configuration that was not named is looked for, in this order. A file directly in `/tmp` or another directory that
-/// everybody may put files into is not considered.
+/// The paths where an unnamed configuration is looked for, in this order. A directory that every user may write, such
+/// as `/tmp`, is left out.
 pub fn candidates() -> impl Iterator<Item = Location> {
     let here = std::env::current_dir().ok();
     let above: Vec<PathBuf> = here
@@ -90,7 +90,7 @@ pub fn directory_of_user() -> Option<PathBuf> {
     home().map(|home| home.join(".config/fencepost"))
 }
 
-/// The home directory of the user's passwd entry: cron, sudo and a login shell disagree about `$HOME`.
+/// The home directory in the user's passwd entry: cron, sudo and a login shell disagree about `$HOME`.
 pub fn home() -> Option<PathBuf> {
     User::current().map(|user| user.home.clone()).filter(|home| home.is_absolute())
 }
@@ -154,8 +154,8 @@ fn regular(path: &Path, metadata: &Metadata) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A configuration decides which commands run in the user's name, so one that others could have written is an error. Skipping it
-/// would let the job use another store without a word.
+/// The error for a configuration that other users could have written: it decides which commands run in the user's name.
+/// Skipping it would silently let the job use another store.
 fn distrusted(path: &Path, why: &Distrust) -> Failure {
     let shown = path.display();
     let (reason, repair) = match why {

@@ -1,21 +1,21 @@
-//! What is wrong with a configuration, where, and how it is shown.
+//! Mistakes in a configuration: message, place, and how they are shown.
 
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// The most characters of a line that are shown, half of them in front of the mistake.
+/// Maximum number of characters shown of a line, half of them before the mistake.
 const SHOWN_CHARS_MAX: usize = 160;
 
-/// The most mistakes that are shown. More of them are rarely read, and may all have one cause.
+/// Maximum number of mistakes shown. More are rarely read, and may have one cause.
 pub const SHOWN_MISTAKES_MAX: usize = 50;
 
-/// The most mistakes that are counted. Reading ends there.
+/// Maximum number of mistakes collected. Reading stops there.
 pub const MISTAKES_MAX: usize = 10_000;
 
-/// The most bytes of a line that is shown. A longer one is for programs.
+/// Maximum length of a line that is shown. A longer one was written by a program.
 const LINE_BYTES_MAX: usize = 16 * 1024;
 
-/// How many bytes of the text lie between two entries of the index of characters.
+/// The number of bytes between two entries of the index of characters.
 const STRIDE: usize = 1024;
 
 /// A value, and where in the file it is written. Lines and columns count from 1, columns in characters. Line 0 is the
@@ -40,20 +40,20 @@ impl<T> Located<T> {
         self.line == 0
     }
 
-    /// Another value in the same place.
+    /// Another value at the same place.
     pub fn with<U>(&self, value: U) -> Located<U> {
         Located { value, line: self.line, column: self.column, width: self.width }
     }
 }
 
-/// Something in a configuration that cannot be meant, or, as a warning, hardly.
+/// A mistake in a configuration, or, as a warning, a likely one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     /// `None` if it concerns the file as a whole.
     pub at: Option<Located<()>>,
-    /// What is wrong and what was expected: a sentence.
+    /// A sentence: what is wrong and what was expected.
     pub message: String,
-    /// The way out: a sentence.
+    /// A sentence: how to correct it.
     pub hint: Option<String>,
 }
 
@@ -62,7 +62,7 @@ impl Mistake {
         Self { at: Some(at.with(())), message: message.into(), hint }
     }
 
-    /// In the order of the file.
+    /// The sort key: the order of the file.
     pub fn order(&self) -> (usize, usize) {
         self.at.as_ref().map_or((0, 0), |at| (at.line as usize, at.column as usize))
     }
@@ -73,9 +73,9 @@ impl Mistake {
 pub struct Source {
     pub path: PathBuf,
     pub text: String,
-    /// Where each line begins: every value of every job is located, and none by counting from the top.
+    /// The byte offset of each line: each value is located without counting from the top.
     lines: Vec<usize>,
-    /// How many characters come before each multiple of `STRIDE`: a line may be as long as the file.
+    /// The number of characters before each multiple of `STRIDE`: a line may be as long as the file.
     chars: Vec<usize>,
     /// The number of each line in the file, if the text is an excerpt of it.
     numbers: Vec<usize>,
@@ -100,12 +100,12 @@ impl Source {
         Self { numbers, ..self }
     }
 
-    /// The same source, none of whose lines is shown.
+    /// The same source with all its lines hidden.
     pub fn hidden(self) -> Self {
         Self { is_hidden: true, ..self }
     }
 
-    /// Where a part of the text, counted in bytes, is for people.
+    /// Converts a range of bytes to a line and a column.
     pub fn locate(&self, span: Range<usize>) -> Located<()> {
         let start = self.boundary(span.start);
         let line = self.lines.partition_point(|begins| *begins <= start);
@@ -159,7 +159,7 @@ impl Source {
         format!("{head}\n  {} | {line}\n  {gutter} | {caret}", at.line)
     }
 
-    /// The lines that a part of the text, counted in bytes, stands in. They count from 0.
+    /// The lines of a range of bytes, counted from 0.
     pub fn lines_of(&self, span: &Range<usize>) -> Range<usize> {
         let line = |byte: usize| self.lines.partition_point(|begins| *begins <= byte);
         line(span.start) - 1..line(span.end.saturating_sub(1).max(span.start))
@@ -204,7 +204,7 @@ fn shown_line(line: &str, at: &Located<()>) -> (String, String) {
     (shown.into_iter().map(visible).collect(), caret)
 }
 
-/// A number of mistakes, which are counted up to `MISTAKES_MAX`.
+/// A number of mistakes as text. Counting stops at `MISTAKES_MAX`.
 pub fn shown_count(count: usize) -> String {
     if count >= MISTAKES_MAX { format!("{MISTAKES_MAX} or more") } else { count.to_string() }
 }
@@ -214,8 +214,8 @@ fn count_chars(bytes: &[u8]) -> usize {
     bytes.iter().filter(|byte| **byte & 0b1100_0000 != 0b1000_0000).count()
 }
 
-/// A line as it may be shown: what could be a password has become stars, one for each character, so that the caret
-/// stays under its place. In doubt too much is hidden, never too little.
+/// A line in the form that may be shown: each character of a possible password becomes a star, which keeps the caret in
+/// its place. In doubt it hides too much.
 fn without_secrets(line: &str) -> String {
     let url = line.find("://").map(|at| at + "://".len());
     let secret = line.match_indices('=').find(|(at, _)| names_secret(&line[..*at])).map(|(at, _)| at + 1);

@@ -1,4 +1,4 @@
-//! `fencepost.toml`: what was written, found, read and checked before anything runs.
+//! `fencepost.toml`: found, read and checked before anything runs.
 
 mod check;
 mod excerpt;
@@ -39,14 +39,14 @@ use read::Reader;
 
 const WORLD_READS: u32 = 0o004;
 
-/// The most places that are shown of a text that is not TOML.
+/// Maximum number of syntax errors shown for a text that is not TOML.
 const SLIPS_MAX: usize = 3;
 
-/// A configuration without a mistake in it.
+/// A configuration without mistakes.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub path: PathBuf,
-    /// Where relative paths start from, and jobs are run: the file's own directory, absolute.
+    /// The file's directory, absolute: the base of relative paths, and the default working directory of jobs.
     pub directory: PathBuf,
     /// The store's URL may hold a password: show it by `fencepost_store::redacted` only.
     pub top: TopOptions,
@@ -56,46 +56,46 @@ pub struct Config {
     pub defaults: JobOptions,
     pub up: UpTableOptions,
     pub jobs: BTreeMap<Name, JobOptions>,
-    /// What can hardly be meant, and keeps nothing from running.
+    /// Likely mistakes, which prevent nothing from running.
     pub warnings: Vec<Mistake>,
     source: Source,
 }
 
-/// What a file says, right or wrong.
+/// A file as read, with its mistakes.
 #[derive(Debug)]
 pub struct Reading {
-    /// As far as it could be understood.
+    /// The parts of the file that could be read.
     pub config: Config,
     pub mistakes: Vec<Mistake>,
 }
 
 impl Config {
-    /// The configuration that this command is about, if there is one.
+    /// Loads the configuration of this command, if there is one.
     pub fn load(global: &Global) -> Result<Option<Self>, Failure> {
         find(global)?.map(|location| Reading::of(&location)?.accepted()).transpose()
     }
 
-    /// What the file says about a job, or about all that it does not name.
+    /// The options of a job, or the defaults if the file does not name it.
     pub fn job(&self, name: &Name) -> &JobOptions {
         self.jobs.get(name).unwrap_or(&self.defaults)
     }
 
-    /// The zone a job lives in, as far as the file says.
+    /// The time zone of a job, if the file sets one.
     pub fn timezone(&self, job: &JobOptions) -> Option<Located<String>> {
         job.timezone.clone().or_else(|| self.top.timezone.clone())
     }
 
-    /// Where a job of the file runs.
+    /// The working directory of a job.
     pub fn working_directory(&self, job: &JobOptions) -> PathBuf {
         job.working_directory.value().unwrap_or_else(|| self.directory.clone())
     }
 
-    /// The job of the file that was probably meant by a name that it does not have.
+    /// The job of the file whose name is nearest to an unknown one.
     pub fn near(&self, name: &Name) -> Option<&str> {
         if self.jobs.contains_key(name) { None } else { nearest(name.as_str(), self.jobs.keys().map(Name::as_str)) }
     }
 
-    /// A mistake that was found later, shown as the reader shows its own.
+    /// The failure for a mistake that was found after reading, shown as the reader shows its own.
     pub fn mistake<T>(&self, at: &Located<T>, text: impl Into<String>, hint: Option<String>) -> Failure {
         Failure::Usage(self.source.render(&[Mistake::at(at, text, hint)]))
     }
@@ -128,7 +128,7 @@ impl Config {
         sections.excerpt(&self.source, std::iter::once(name.as_str()).chain(upstreams))
     }
 
-    /// The same of a mistake that is known already.
+    /// The failure for a mistake.
     pub fn failure(&self, mistake: &Mistake) -> Failure {
         Failure::Usage(self.source.render(std::slice::from_ref(mistake)))
     }
@@ -140,7 +140,7 @@ impl Config {
 }
 
 impl Reading {
-    /// Reads a file. It fails only where there is nothing to be read, or nothing that may be trusted.
+    /// Reads a file. Fails only if it cannot be read or is not trusted.
     pub fn of(location: &Location) -> Result<Self, Failure> {
         let mut reading = Self::of_source(find::read(&location.path)?);
         if location.scope == Scope::NamedJobs {
@@ -179,7 +179,7 @@ impl Reading {
             mistakes.extend(found.mistakes);
             config.warnings = found.warnings;
         } else {
-            // What does not parse is missed elsewhere, which is no mistake of its own.
+            // Tables that do not parse are missing elsewhere, which is not a mistake of its own.
             mistakes = unreadable(&config.source, &errors);
             config.source = config.source.hidden();
         }
@@ -188,7 +188,7 @@ impl Reading {
         Self { config, mistakes }
     }
 
-    /// The configuration, if nothing in it is wrong.
+    /// Returns the configuration if it has no mistakes.
     pub fn accepted(self) -> Result<Config, Failure> {
         if self.mistakes.is_empty() {
             return Ok(self.config);
@@ -238,7 +238,7 @@ impl Config {
     }
 }
 
-/// Where the text is not TOML. One slip makes nonsense of what follows, so that only the first few are worth reading.
+/// The syntax errors of a text that is not TOML. One error causes others further on, so only the first few are shown.
 fn unreadable(source: &Source, errors: &[toml::de::Error]) -> Vec<Mistake> {
     let mut mistakes: Vec<Mistake> = errors
         .iter()
@@ -253,7 +253,7 @@ fn unreadable(source: &Source, errors: &[toml::de::Error]) -> Vec<Mistake> {
     mistakes
 }
 
-/// A table that only needs to be one.
+/// The value as a table, or a mistake.
 fn table(item: Item<'_>) -> Option<&DeTable<'_>> {
     match (item.table(), item.key) {
         (Some(table), _) => Some(table),

@@ -1,4 +1,4 @@
-//! What a job makes, and what it waits for.
+//! The files that a job writes, and the upstreams that it needs.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -15,20 +15,20 @@ use super::read::{Item, Section};
 use crate::duration;
 use crate::options::{OneOf, Text, ValueKind, Whole, utf8};
 
-/// A file that the job makes.
+/// A file that the job writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Produces {
-    /// As it is written: a path from the job's working directory, or a pattern.
+    /// The path or pattern as written, relative to the job's working directory.
     pub path: Located<String>,
     pub min_bytes: Option<u64>,
 }
 
-/// A job that must have done its work before.
+/// An upstream that must have succeeded before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigNeed {
     pub job: Located<Job>,
     pub when: Option<Located<Freshness>>,
-    /// The files of it that are compared, pinned and handed over.
+    /// The upstream's files that are compared, pinned and passed to the job.
     pub artifacts: Vec<Located<String>>,
     pub on_empty: OnEmpty,
 }
@@ -36,7 +36,7 @@ pub struct ConfigNeed {
 /// A rule of freshness: `last-due`, `same-day`, `same-slot`, `within=6h` or `any`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Freshness {
-    /// As it is written.
+    /// The rule as written.
     pub text: String,
     pub when: When,
 }
@@ -167,7 +167,7 @@ impl ConfigNeed {
         Some(Self { job: job?, when, artifacts, on_empty })
     }
 
-    /// The rule of freshness that is written, or the default.
+    /// The rule of freshness as written, or the default.
     pub fn rule(&self) -> When {
         self.when.as_ref().map_or_else(When::default, |written| written.value.when)
     }

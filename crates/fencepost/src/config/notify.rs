@@ -1,4 +1,4 @@
-//! What notifications call.
+//! Targets of notifications: commands and webhooks.
 
 use fencepost_core::nearest::did_you_mean;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::read::{Item, Section};
 use super::values::CommandLine;
 use crate::options::{Text, ValueKind, Whole};
 
-/// What a notification calls.
+/// The target of a notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     Command(CommandLine),
@@ -15,7 +15,7 @@ pub enum Notice {
     Url(String),
 }
 
-/// After how many skips in a row there is a notification, and what it calls if not what `on_error` names.
+/// The number of skips in a row that causes a notification, and its target if it is not that of `on_error`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OnSkips {
     pub count: u32,
@@ -107,7 +107,7 @@ impl ValueKind for WebUrl {
 
 const SCHEMES: [&str; 2] = ["https", "http"];
 
-/// The scheme of a text that is meant as a URL, right or wrong: a word followed by `:/`. No command begins so.
+/// The scheme of a text that looks like a URL, valid or not: a word followed by `:/`. No command starts that way.
 fn scheme(text: &str) -> Option<&str> {
     let (scheme, _) = text.split_once(":/")?;
     let is_letter = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);

@@ -1,4 +1,4 @@
-//! From a table of the file to values, collecting what is wrong on the way.
+//! Reads the tables of the file into values, and collects the mistakes.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -10,15 +10,15 @@ use super::mistake::{Located, MISTAKES_MAX, Mistake, Source};
 use crate::options::ValueKind;
 use fencepost_core::nearest::did_you_mean;
 
-/// The most mistakes that get a hint, and the most bytes of a key that does.
+/// Maximum number of mistakes that get a hint, and maximum length of a key that gets one.
 const HINTS_MAX: usize = 1000;
 const HINTED_BYTES_MAX: usize = 256;
 
-/// What is being read, and what was wrong with it so far.
+/// The file that is being read, and the mistakes found so far.
 #[derive(Debug)]
 pub struct Reader {
     pub source: Source,
-    /// The directory that relative paths start from.
+    /// The base of relative paths.
     pub directory: PathBuf,
     mistakes: RefCell<Vec<Mistake>>,
 }
@@ -34,7 +34,7 @@ impl Reader {
         }
     }
 
-    /// Whether there are so many mistakes that further ones are not worth reading.
+    /// Whether the limit of mistakes is reached: further ones are not collected.
     pub fn is_full(&self) -> bool {
         self.mistakes.borrow().len() >= MISTAKES_MAX
     }
@@ -54,7 +54,7 @@ impl Reader {
 pub struct Section<'t> {
     pub reader: &'t Reader,
     table: &'t DeTable<'t>,
-    /// As it is called in sentences: `[job.article]`.
+    /// The table's name in messages: `[job.article]`.
     name: String,
     taken: Vec<&'static str>,
 }
@@ -64,7 +64,7 @@ impl<'t> Section<'t> {
         Self { reader, table, name: name.into(), taken: Vec::new() }
     }
 
-    /// The value of a key, if it is there and right.
+    /// The value of a key, if it is present and valid.
     pub fn value<K: ValueKind>(&mut self, key: &'static str) -> Option<K::Value> {
         self.item(key).and_then(K::read)
     }
@@ -76,14 +76,14 @@ impl<'t> Section<'t> {
         K::read(item).map(|value| at.with(value))
     }
 
-    /// A key and its value, if the table has it. From here on the key is known.
+    /// Takes a key and its value, if the table has it. The key then counts as known.
     pub fn item(&mut self, key: &'static str) -> Option<Item<'t>> {
         self.taken.push(key);
         let (key_at, value) = entry(self.table, key)?;
         Some(Item { reader: self.reader, key, key_at, value })
     }
 
-    /// A key that is known, and does not belong here.
+    /// Reports a known key that belongs in another table.
     pub fn refuse(&mut self, key: &'static str, message: &str, hint: &str) {
         self.taken.push(key);
         if let Some((at, _)) = entry(self.table, key) {
@@ -106,24 +106,24 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// Whether the table itself has the key, right or wrong.
+    /// Whether the table has the key, valid or not.
     pub fn has(&self, key: &str) -> bool {
         entry(self.table, key).is_some()
     }
 
-    /// Where the table itself has the key.
+    /// Where the table has the key.
     pub fn key_at(&self, key: &str) -> Option<Located<()>> {
         entry(self.table, key).map(|(at, _)| self.reader.source.locate(at))
     }
 
-    /// Everything in the table, for those whose keys are names.
+    /// All entries of the table, for tables whose keys are names.
     pub fn entries(&self) -> impl Iterator<Item = Item<'t>> + use<'t> {
         let (reader, table) = (self.reader, self.table);
         table.iter().map(move |(key, value)| Item { reader, key: key.get_ref(), key_at: key.span(), value })
     }
 }
 
-/// A key and its value, on the way to becoming something.
+/// A key and its value, before conversion.
 #[derive(Clone, Debug)]
 pub struct Item<'t> {
     pub reader: &'t Reader,
@@ -178,7 +178,7 @@ impl<'t> Item<'t> {
     }
 }
 
-/// A word that may be repeated in a sentence. What is longer may be a secret, or a screen full.
+/// Whether a message may repeat a text. A longer one may be a secret, or fill the screen.
 fn is_short(text: &str) -> bool {
     !text.is_empty() && text.len() <= 24 && !text.contains([':', '@', '\0'])
 }

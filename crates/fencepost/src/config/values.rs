@@ -1,4 +1,4 @@
-//! Values that are more than a word or a number.
+//! Values of the configuration that have a structure: commands and environment variables.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -10,7 +10,7 @@ use super::mistake::Mistake;
 use super::read::{Item, Section};
 use crate::options::{Text, ValueKind};
 
-/// A command: a text is run by `sh -c`, an array is run as it is.
+/// A command: a string is run by `sh -c`, an array is executed directly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandLine {
     Shell(OsString),
@@ -52,7 +52,7 @@ impl ValueKind for CommandLine {
     }
 }
 
-/// An element of an array of texts. It may be empty, as an argument may.
+/// Reads an element of an array of strings. It may be empty, as an argument may.
 fn word(item: Item<'_>) -> Option<String> {
     let expected = "has texts in its array";
     match item.value.get_ref() {
@@ -75,7 +75,7 @@ impl CommandLine {
         self.argv().into_iter().map(|word| word.to_string_lossy().into_owned()).collect()
     }
 
-    /// As one line for people.
+    /// The command on one line, for people.
     pub fn shown(&self) -> String {
         match self {
             Self::Shell(script) => script.to_string_lossy().trim().lines().collect::<Vec<_>>().join("; "),
@@ -108,7 +108,7 @@ impl ValueKind for JobEnvironment {
         Some(entries.filter_map(variable).collect())
     }
 
-    /// The names: values may be secrets.
+    /// Shows the names only: values may be secrets.
     fn json(value: &Self::Value) -> Value {
         json!(value.keys().collect::<Vec<_>>())
     }
