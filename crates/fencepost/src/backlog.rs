@@ -1,5 +1,5 @@
-//! Lines that are written without waiting for their reader: one that has stopped reading, or a terminal that was stopped by ctrl-S, must not keep
-//! a lease from being renewed and a job from being ended in time.
+//! Writes lines without waiting for their reader: a stalled reader, or a terminal stopped by ctrl-S, must not delay the
+//! renewal of a lease or the end of a job.
 
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsFd;
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// What is written at once where the reader takes anything: a pipe with room has room for so much.
+/// Size of one write. A pipe that is writable has room for this much.
 const PORTION_BYTES: usize = 4096;
 
-/// What is kept at most for a reader who does not read. What comes then is lost.
+/// Buffer limit for a stalled reader; further lines are dropped.
 const BACKLOG_BYTES_MAX: usize = 1 << 20;
 
-/// How long the last words wait for their reader.
+/// How long the last lines wait for a stalled reader.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Lines whose reader has not taken them yet.
@@ -28,7 +28,7 @@ impl Backlog {
         Self { pending: Vec::new() }
     }
 
-    /// Writes the line, as far as its reader takes it at once. The rest goes before the next.
+    /// Writes as much of the line as the reader takes at once. The rest is buffered, and written before the next line.
     pub fn put(&mut self, line: &str, to: &mut (impl Write + AsFd)) -> std::io::Result<()> {
         if self.pending.len() + line.len() < BACKLOG_BYTES_MAX {
             self.pending.extend_from_slice(line.as_bytes());
@@ -37,7 +37,7 @@ impl Backlog {
         self.pour(to, Duration::ZERO)
     }
 
-    /// Writes what is left, and waits so long at most for its reader.
+    /// Writes the buffered rest, and waits at most `patience` for the reader.
     pub fn pour(&mut self, to: &mut (impl Write + AsFd), patience: Duration) -> std::io::Result<()> {
         let until = Instant::now() + patience;
         while !self.pending.is_empty() && takes_more(to, until) {
@@ -54,7 +54,7 @@ impl Backlog {
     }
 }
 
-/// Whether a write does not wait, by then at last. One that fails does not either.
+/// Waits until the deadline for the descriptor to become writable; an error counts as writable.
 fn takes_more(to: &impl AsFd, until: Instant) -> bool {
     let mut fds = [PollFd::new(to.as_fd(), PollFlags::POLLOUT)];
     loop {

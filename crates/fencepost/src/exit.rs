@@ -9,7 +9,7 @@ use fencepost_store::OpenError;
 use fencepost_view::ReasonCode;
 use fencepost_view::ViewError;
 
-/// What the process ends with.
+/// The exit code of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code(pub u8);
 
@@ -33,9 +33,9 @@ impl Code {
     pub const UNKNOWN: Self = Self(17);
     /// A declared artifact is missing or untouched, by hand.
     pub const NO_OUTPUT: Self = Self(18);
-    /// The command ended with 0 after it had said that it failed.
+    /// The command exited with 0 after it had reported a failure.
     const SAID_ERROR: Self = Self(1);
-    /// Under `run`, what is added to a code of its own, so that the child's own codes stay apart.
+    /// Added to the codes of `run`, which keeps them apart from the child's own.
     const UNDER_RUN: u8 = 100;
     pub const TIMED_OUT: Self = Self(124);
     /// fencepost or its store failed. Never reported as "held" or "done".
@@ -61,7 +61,7 @@ impl Code {
         Self::of_child(128 + signal)
     }
 
-    /// The child's own code, unless something else says more: that there was nothing, or no artifact.
+    /// The child's own code, unless the judgement overrides it: an empty result, or a missing artifact.
     pub fn of_judgement(exit_code: i32, judgement: &Judgement) -> Self {
         match judgement.status {
             Status::Ok | Status::Empty => Self::DONE,
@@ -85,7 +85,7 @@ impl From<Code> for ExitCode {
 /// Why a command was not carried out.
 #[derive(Debug)]
 pub enum Failure {
-    /// It was asked for in a way that cannot be meant.
+    /// The command line or the configuration is wrong.
     Usage(String),
     Store(StoreError),
     Other(String),

@@ -1,4 +1,4 @@
-//! The run around us, as its environment tells it.
+//! The run that this command was started from, read from the environment.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use fencepost_core::token::RunId;
 pub struct Inside {
     pub run: RunId,
     pub job: Job,
-    /// Where it says of itself what it has to say.
+    /// The file in which the job reports its outcome.
     pub said: PathBuf,
 }
 
@@ -23,7 +23,7 @@ impl Inside {
     }
 }
 
-/// The runs around that one, the outermost first.
+/// Variable with the runs around that one, the outermost first.
 const OUTER_VARIABLE: &str = "FENCEPOST_OUTER_RUNS";
 
 /// All runs inside which this command was called, the innermost last.
@@ -33,7 +33,7 @@ pub fn runs() -> Vec<RunId> {
     outer.split(',').chain([innermost.as_str()]).filter_map(|run| run.parse().ok()).collect()
 }
 
-/// The variable by which what is started here knows all runs around it but its own.
+/// The variable that tells a child which runs are around its own.
 pub fn around() -> (OsString, Option<OsString>) {
     let runs: Vec<String> = runs().iter().map(RunId::to_string).collect();
     (OUTER_VARIABLE.into(), Some(runs.join(",").into()).filter(|_| !runs.is_empty()))

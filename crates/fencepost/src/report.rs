@@ -1,4 +1,4 @@
-//! What fencepost says to people. It speaks on standard error, so that the command's own output stays byte-exact.
+//! Messages for people. They go to standard error, which keeps the command's own output byte-exact.
 
 use std::io::IsTerminal;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -164,7 +164,7 @@ pub fn finish_json(summary: &Summary) {
     }
 }
 
-/// What people have not taken yet of what was said.
+/// Messages that standard error has not taken yet.
 static UNSAID: Mutex<Backlog> = Mutex::new(Backlog::new());
 
 /// Prints a text on standard error, cleaned.
@@ -172,7 +172,7 @@ pub fn say(text: &str) {
     let _ = unsaid().put(&format!("fencepost: {}", show::clean(text)), &mut std::io::stderr());
 }
 
-/// Says what is left to say. To be called before the program ends.
+/// Writes the buffered messages. Called before the program ends.
 pub fn flush() {
     let _ = unsaid().pour(&mut std::io::stderr(), PATIENCE);
 }

@@ -19,7 +19,7 @@ use crate::exit::Failure;
 use crate::options::{Given, JobOptions, OptionSet};
 use crate::upstreams;
 
-/// The settings of a run: the options, and what has to be worked out from them.
+/// The settings of a run: the options, and the values derived from them.
 #[derive(Debug)]
 pub struct Settings {
     /// The options of the command line over those of the configuration.
@@ -37,7 +37,7 @@ pub struct Settings {
     pub produces: Vec<DeclaredArtifact>,
     /// `up` started the run.
     pub by_up: bool,
-    /// What is worth a word before the job runs.
+    /// A remark to print before the job runs.
     pub remark: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl Settings {
         })
     }
 
-    /// What an item of work goes by that is done once: no configuration, no slots, nothing but the command.
+    /// The settings of an item of work: no configuration and no slots, only the command.
     pub fn of_once(once: &OnceOptions, slot: SlotRule, store: &str) -> Result<Self, Failure> {
         let argv = match &once.shell {
             Some(script) => vec!["/bin/sh".into(), "-c".into(), script.clone()],
@@ -126,13 +126,14 @@ fn argv(run: &RunOptions, config: Option<&Config>, options: &JobOptions) -> Resu
     Err(Failure::Usage(format!("There is no command to run.{why} {example}")))
 }
 
-/// A job of the configuration runs beside it, wherever it was started from. Any other runs where it was started.
+/// The working directory: a job of the configuration runs in the configuration's directory, any other in the current
+/// one.
 fn working_directory(job: &Name, config: Option<&Config>, options: &JobOptions) -> Option<PathBuf> {
     let config = config.filter(|config| config.jobs.contains_key(job));
     config.map(|config| config.working_directory(options))
 }
 
-/// A grace that fits: stopping a job must take a small part of its lease only.
+/// Checks the grace: stopping a job may take only a small part of its lease.
 fn grace(ttl: Duration, grace: Option<Duration>) -> Result<Duration, Failure> {
     check_ttl(ttl)?;
     let most = ttl / GRACES_PER_TTL;

@@ -1,4 +1,4 @@
-//! What a job needs of others and what it leaves, from the command line and from the configuration.
+//! The upstreams and artifacts of a job, from the command line and from the configuration.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -40,13 +40,14 @@ pub fn artifact_name(config: Option<&Config>, upstream: &Name, base: &Base, path
     upstream.as_ref().unwrap_or(base).name_of(&base.locate(path), is_relative)
 }
 
-/// A path of the command line, which starts where we are, as seen from `base`.
+/// Converts a path of the command line, relative to the current directory, to one relative to `base`.
 pub fn typed(base: &Base, path: &str) -> Result<String, Failure> {
     let whole = working_directory()?.join(path);
     Ok(base.name_of(&whole, Path::new(path).is_relative()))
 }
 
-/// What a job needs. Paths of the command line start where we are, those of the configuration in the job's directory.
+/// The needs of a job. Paths of the command line start in the current directory, those of the configuration in the
+/// job's.
 pub fn needs(options: &JobOptions, config: Option<&Config>, base: &Base) -> Result<Vec<Need>, Failure> {
     let needs = options.needed().iter().map(|need| {
         let upstream = &need.job.value;
@@ -60,7 +61,7 @@ pub fn needs(options: &JobOptions, config: Option<&Config>, base: &Base) -> Resu
     needs.collect()
 }
 
-/// Refuses what cannot be told apart by the job: two needs whose inputs would stand in one variable.
+/// Refuses two needs whose inputs would use the same variable.
 pub fn check_inputs(needs: &[Need]) -> Result<(), Failure> {
     let named: Vec<&Need> = needs.iter().filter(|need| !need.artifacts.is_empty()).collect();
     for (number, need) in named.iter().enumerate() {
@@ -74,7 +75,7 @@ pub fn check_inputs(needs: &[Need]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses a job that waits for itself: its own run would be the newest one, and going.
+/// Refuses a job that needs itself: its own run would be the newest one, and still running.
 pub fn check_self(needs: &[Need], name: &Name) -> Result<(), Failure> {
     match needs.iter().any(|need| need.job.name == *name && need.job.host().is_none()) {
         true => Err(Failure::Usage(format!("{name} needs itself: while it runs, it is not done."))),
@@ -82,7 +83,7 @@ pub fn check_self(needs: &[Need], name: &Name) -> Result<(), Failure> {
     }
 }
 
-/// What a job makes.
+/// The artifacts that a job declares.
 pub fn produces(options: &JobOptions, base: &Base) -> Result<Vec<DeclaredArtifact>, Failure> {
     let declared = options.produced().iter().map(|file| {
         let path = match file.path.is_typed() {
@@ -96,7 +97,7 @@ pub fn produces(options: &JobOptions, base: &Base) -> Result<Vec<DeclaredArtifac
     declared.collect()
 }
 
-/// When the upstreams are due, as far as the configuration knows, or else as their last run said.
+/// Finds when the upstreams are due: by the configuration, or else by the schedule of their last run.
 pub fn last_due(needs: &[Need], config: Option<&Config>) -> Result<LastDue, Failure> {
     let mut schedules: BTreeMap<Name, Schedule> = BTreeMap::new();
     for need in needs {
