@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-use fencepost_core::fence::Mode;
+use fencepost_core::fence::WriteMode;
 use fencepost_core::name::{Job, Name};
 use fencepost_core::token::{RunId, StoreId, Token};
 use fencepost_guard::publish::{WriteRequest, Writer, file};
@@ -65,5 +65,5 @@ fn request(token: u64) -> WriteRequest {
         run: RunId(Uuid::from_u128(u128::from(token))),
         host: "here".to_string(),
     };
-    WriteRequest { writer, mode: Mode::Many, op: None, adopt: false, dry_run: false }
+    WriteRequest { writer, mode: WriteMode::Many, op: None, adopt: false, dry_run: false }
 }

@@ -60,7 +60,7 @@ impl Fence {
 /// How often one token may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum WriteMode {
     /// A holder may write again and again: only a lower token is refused.
     #[default]
     Many,
@@ -68,7 +68,7 @@ pub enum Mode {
     Once,
 }
 
-impl Mode {
+impl WriteMode {
     pub fn as_str(self) -> &'static str {
         self.word()
     }
@@ -102,7 +102,7 @@ pub struct Write {
     pub run: RunId,
     pub digest: String,
     pub op: Option<String>,
-    pub mode: Mode,
+    pub mode: WriteMode,
     /// Whether writing the same bytes again is no change at all. It is for a file; it is not for `x = x + 1`.
     pub replaces: bool,
     /// Take the resource over from another store or job, as a person decided by hand.
@@ -186,8 +186,8 @@ pub trait FenceRules {
     }
 
     /// In mode *once* an equal token has had its turn.
-    fn is_spent(mode: Mode, seen: Token, token: Token) -> bool {
-        mode == Mode::Once && token <= seen
+    fn is_spent(mode: WriteMode, seen: Token, token: Token) -> bool {
+        mode == WriteMode::Once && token <= seen
     }
 }
 
@@ -225,7 +225,7 @@ impl Write {
     /// by the mode or by the operation's name that it is the same one.
     fn is_repeated_in(&self, seen: &Fence) -> bool {
         let same = (seen.token, seen.run, &seen.digest, &seen.op) == (self.token, self.run, &self.digest, &self.op);
-        same && (self.replaces || self.mode == Mode::Once || self.op.is_some())
+        same && (self.replaces || self.mode == WriteMode::Once || self.op.is_some())
     }
 
     fn fence(&self, seq: u64) -> Fence {
@@ -259,7 +259,7 @@ mod tests {
             run: RunId(Uuid::from_u128(u128::from(token))),
             digest: alloc::format!("sha256:{digest}"),
             op: None,
-            mode: Mode::Many,
+            mode: WriteMode::Many,
             replaces: true,
             adopt: false,
             at: Wall(0),
@@ -281,12 +281,12 @@ mod tests {
     #[test]
     fn a_lower_token_is_refused_in_both_modes_and_an_equal_one_only_in_once() {
         let seen = accepted(None, &write(5, "a"));
-        for mode in [Mode::Many, Mode::Once] {
+        for mode in [WriteMode::Many, WriteMode::Once] {
             assert_eq!(reason(&seen, &Write { mode, ..write(4, "b") }), Reason::Stale);
             assert_eq!(accepted(Some(&seen), &Write { mode, ..write(6, "b") }).seq, 1);
         }
         assert_eq!(accepted(Some(&seen), &write(5, "b")).seq, 2);
-        assert_eq!(reason(&seen, &Write { mode: Mode::Once, ..write(5, "b") }), Reason::Spent);
+        assert_eq!(reason(&seen, &Write { mode: WriteMode::Once, ..write(5, "b") }), Reason::Spent);
     }
 
     #[test]
@@ -296,7 +296,7 @@ mod tests {
             |write: Write| matches!(judge::<StrictFence>(Some(&seen), &write), Ok(FenceVerdict::AlreadyApplied(_)));
         assert!(again(write(5, "a")));
         assert!(!again(Write { replaces: false, ..write(5, "a") }), "x = x + 1 is meant twice");
-        assert!(again(Write { replaces: false, mode: Mode::Once, ..write(5, "a") }));
+        assert!(again(Write { replaces: false, mode: WriteMode::Once, ..write(5, "a") }));
         let named = Write { replaces: false, op: Some("charge-7".to_string()), ..write(5, "a") };
         let seen = accepted(None, &named);
         assert!(matches!(judge::<StrictFence>(Some(&seen), &named), Ok(FenceVerdict::AlreadyApplied(_))));

@@ -22,7 +22,7 @@ use crate::time::Wall;
 
 use planner::Planner;
 
-/// The most slots that may be caught up one by one. For more, use [`Mode::Collapse`].
+/// The most slots that may be caught up one by one. For more, use [`CatchUpMode::Collapse`].
 pub const CATCH_UP_MAX: u32 = 1000;
 
 /// The most slots that may be caught up with the newest first. Until the oldest is done, only the ring of outcomes
@@ -62,11 +62,11 @@ pub struct CatchUpTerms {
     /// After a gap, run at most this many of the newest open slots, including the current one. With 0, only a slot that
     /// is on time runs.
     pub catch_up: u32,
-    /// No slot older than this runs late. Default: `catch_up` periods. With [`Mode::Collapse`] the default is the whole
+    /// No slot older than this runs late. Default: `catch_up` periods. With [`CatchUpMode::Collapse`] the default is the whole
     /// gap.
     pub within: Option<Duration>,
-    pub mode: Mode,
-    pub order: Order,
+    pub mode: CatchUpMode,
+    pub order: CatchUpOrder,
     /// The pause between the starts of two runs of one plan.
     pub spacing: Duration,
     /// A trigger this early or late counts as on time.
@@ -78,8 +78,8 @@ impl Default for CatchUpTerms {
         Self {
             catch_up: 1,
             within: None,
-            mode: Mode::Each,
-            order: Order::OldestFirst,
+            mode: CatchUpMode::Each,
+            order: CatchUpOrder::OldestFirst,
             spacing: Duration::ZERO,
             slack: Duration::from_secs(60),
         }
@@ -89,11 +89,11 @@ impl Default for CatchUpTerms {
 impl CatchUpTerms {
     /// Validates the settings.
     pub fn check(&self) -> Result<(), TermsError> {
-        let one_by_one = self.mode == Mode::Each;
+        let one_by_one = self.mode == CatchUpMode::Each;
         if one_by_one && self.catch_up > CATCH_UP_MAX {
             return Err(TermsError::TooMany(self.catch_up));
         }
-        if one_by_one && self.order == Order::NewestFirst && self.catch_up > NEWEST_FIRST_MAX {
+        if one_by_one && self.order == CatchUpOrder::NewestFirst && self.catch_up > NEWEST_FIRST_MAX {
             return Err(TermsError::TooManyNewestFirst(self.catch_up));
         }
         Ok(())
@@ -111,13 +111,13 @@ pub enum TermsError {
 
 /// Whether each slot runs, or one run covers them all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mode {
+pub enum CatchUpMode {
     Each,
     Collapse,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Order {
+pub enum CatchUpOrder {
     OldestFirst,
     NewestFirst,
 }
@@ -235,10 +235,10 @@ pub trait PlanRules: Clone + fmt::Debug + PartialEq + Eq + core::hash::Hash {
     }
 
     /// Whether a slot follows the one that the same trigger has tried. One trigger tries each slot once.
-    fn follows(slot: Wall, tried: Wall, order: Order) -> bool {
+    fn follows(slot: Wall, tried: Wall, order: CatchUpOrder) -> bool {
         match order {
-            Order::OldestFirst => slot > tried,
-            Order::NewestFirst => slot < tried,
+            CatchUpOrder::OldestFirst => slot > tried,
+            CatchUpOrder::NewestFirst => slot < tried,
         }
     }
 

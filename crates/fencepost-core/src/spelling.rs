@@ -4,8 +4,8 @@
 //! builds its grammar, its errors and its reference pages from [`Spelled::WORDS`].
 
 use crate::barrier::OnEmpty;
-use crate::fence::Mode as WriteMode;
-use crate::plan::{Mode as CatchUpMode, Order as CatchUpOrder};
+use crate::fence::WriteMode;
+use crate::plan::{CatchUpMode, CatchUpOrder};
 use crate::run::Overlap;
 use crate::slot::OnLost;
 

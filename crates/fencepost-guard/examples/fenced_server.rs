@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use fencepost_core::fence::{Fence, FenceVerdict, Mode, Refused, StrictFence, Write, judge};
+use fencepost_core::fence::{Fence, FenceVerdict, Refused, StrictFence, Write, WriteMode, judge};
 use fencepost_core::name::Job;
 use fencepost_core::time::Wall;
 use fencepost_core::token::{RunId, StoreId, Token};
@@ -354,8 +354,8 @@ impl Request {
             token: parsed(self, "Fencepost-Token", |text| Token::new(text.parse().ok()?))?,
             run: parsed(self, "Fencepost-Run", |text| text.parse().ok())?,
             mode: parsed(self, "Fencepost-Mode", |text| match text {
-                "many" => Some(Mode::Many),
-                "once" => Some(Mode::Once),
+                "many" => Some(WriteMode::Many),
+                "once" => Some(WriteMode::Once),
                 _ => None,
             })?,
             op: self.header("Fencepost-Op").and_then(decoded),

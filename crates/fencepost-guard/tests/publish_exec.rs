@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use fencepost_core::fence::Mode;
+use fencepost_core::fence::WriteMode;
 use fencepost_core::name::{Job, Name};
 use fencepost_core::token::{RunId, StoreId, Token};
 use fencepost_guard::drive::Callee;
@@ -65,7 +65,7 @@ fn be_writer(arguments: &[String]) -> ExitCode {
         host: "here".to_string(),
     };
     let op = Some(op.clone()).filter(|op| !op.is_empty());
-    let request = WriteRequest { writer, mode: Mode::Many, op, adopt: false, dry_run: false };
+    let request = WriteRequest { writer, mode: WriteMode::Many, op, adopt: false, dry_run: false };
     let task = FencedCommand {
         resource: "the live site".to_string(),
         argv: command.iter().map(Into::into).collect(),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use fencepost_core::fence::{Level, Mode, Reason};
+use fencepost_core::fence::{Level, Reason, WriteMode};
 use fencepost_core::token::{RunId, StoreId};
 use fencepost_guard::publish::http::{BearerToken, Endpoint, EndpointUrl, Payload, publish};
 use fencepost_guard::publish::{PublishError, Receipt, WriteRequest};
@@ -153,7 +153,7 @@ fn a_request_that_arrives_late_is_refused() {
 #[test]
 fn an_answer_that_is_lost_is_asked_for_again_under_the_same_key() {
     for fault in [Fault::CutAfter, Fault::TornAfter, Fault::StatusAfter(500), Fault::StatusAfter(502)] {
-        for request in [request(5), named(5, "charge"), WriteRequest { mode: Mode::Once, ..request(5) }] {
+        for request in [request(5), named(5, "charge"), WriteRequest { mode: WriteMode::Once, ..request(5) }] {
             let scene = Scene::new();
             scene.server.script(&[fault]);
             let receipt = scene.put(&request, "x").unwrap();
@@ -202,7 +202,7 @@ fn a_deliberate_second_write_is_made_and_a_named_one_is_not() {
     assert_eq!(scene.server.applied().len(), 2);
     assert!(!scene.put(&named(5, "charge"), "x + 1").unwrap().already_applied);
     assert!(scene.put(&named(5, "charge"), "x + 1").unwrap().already_applied);
-    let once = WriteRequest { mode: Mode::Once, ..request(6) };
+    let once = WriteRequest { mode: WriteMode::Once, ..request(6) };
     assert!(!scene.put(&once, "x + 1").unwrap().already_applied);
     assert!(scene.put(&once, "x + 1").unwrap().already_applied);
     assert_eq!(reason(scene.put(&once, "other")), (Reason::Spent, 6));

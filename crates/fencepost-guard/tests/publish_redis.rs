@@ -1,7 +1,7 @@
 //! Fenced keys in a real Redis.
 #![cfg(all(feature = "redis", feature = "sql"))]
 
-use fencepost_core::fence::{Level, Mode, Reason};
+use fencepost_core::fence::{Level, Reason, WriteMode};
 use fencepost_core::token::StoreId;
 use fencepost_guard::publish::redis::{Keys, RedisDestination, RedisSession, publish};
 use fencepost_guard::publish::{PublishError, Receipt, WriteRequest};
@@ -51,7 +51,7 @@ fn the_rule_holds() {
     assert_eq!((receipt.level, receipt.fence.seq), (Level::Atomic, 1));
     assert_eq!(refusal(write(&request(4), &target)), Reason::Stale);
     assert_eq!(write(&request(5), &target).unwrap().fence.seq, 2, "a second write is meant");
-    let once = WriteRequest { mode: Mode::Once, ..request(6) };
+    let once = WriteRequest { mode: WriteMode::Once, ..request(6) };
     assert!(!write(&once, &target).unwrap().already_applied);
     assert!(write(&once, &target).unwrap().already_applied);
     let mut other = request(99);

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use databases::{of, parse, postgres_database, postgres_number, set, sqlite_database, sqlite_number};
-use fencepost_core::fence::{Level, Mode, Reason};
+use fencepost_core::fence::{Level, Reason, WriteMode};
 use fencepost_core::token::StoreId;
 use fencepost_guard::publish::sql::{
     Database, postgres::PostgresSession as Postgres, publish, sqlite::SqliteSession as Sqlite,
@@ -112,7 +112,7 @@ fn the_rule_holds_in_each_database() {
         // The same statements again are meant, unless mode or operation say otherwise.
         assert_eq!(write(&request(5)).unwrap().fence.seq, 2);
         assert_eq!(number("SELECT count(*) FROM log"), 2);
-        let once = WriteRequest { mode: Mode::Once, ..request(6) };
+        let once = WriteRequest { mode: WriteMode::Once, ..request(6) };
         assert!(!write(&once).unwrap().already_applied);
         assert!(write(&once).unwrap().already_applied);
         assert_eq!(refusal(publish(&once, database, None, b"DELETE FROM content")), Reason::Spent);

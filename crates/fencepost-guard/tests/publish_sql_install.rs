@@ -4,7 +4,7 @@
 mod databases;
 
 use databases::{parse, postgres_database, set, sqlite_database, sqlite_number};
-use fencepost_core::fence::{Fence, FenceVerdict, Mode, Reason, StrictFence, judge};
+use fencepost_core::fence::{Fence, FenceVerdict, Reason, StrictFence, WriteMode, judge};
 use fencepost_core::name::Job;
 use fencepost_core::token::{RunId, StoreId};
 use fencepost_guard::publish::sql::install::{Action, Installation};
@@ -35,7 +35,7 @@ fn the_function_in_the_database_decides_as_the_core_does() {
             request.writer.store = StoreId(Uuid::from_u128(u128::from(lineage == 0) + 1));
             request.writer.job = Job::parse(jobs[if lineage < 3 { lineage as usize } else { 0 }]).unwrap();
             request.writer.run = RunId(Uuid::from_u128(u128::from(pick(4) == 0)));
-            request.mode = if pick(2) == 0 { Mode::Many } else { Mode::Once };
+            request.mode = if pick(2) == 0 { WriteMode::Many } else { WriteMode::Once };
             request.op = [None, Some("a"), Some("b")][pick(3) as usize].map(str::to_string);
             request.write(format!("sha256:{}", pick(2)), false)
         };

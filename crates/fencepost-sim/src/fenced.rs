@@ -12,7 +12,7 @@ pub mod settings;
 use std::fmt;
 use std::rc::Rc;
 
-use fencepost_core::fence::{Fence, FenceVerdict, Mode, Write};
+use fencepost_core::fence::{Fence, FenceVerdict, Write, WriteMode};
 use fencepost_core::lease::Rules;
 use fencepost_core::name::{Job, Name};
 use fencepost_core::time::Wall;
@@ -27,7 +27,7 @@ use invariants::FenceViolation;
 #[derive(Clone, Copy, Debug)]
 pub struct FenceSetting {
     pub name: &'static str,
-    pub mode: Mode,
+    pub mode: WriteMode,
     pub writers: &'static [FenceWriter],
     pub budget: FenceBudget,
     pub flaw: Option<FenceFlaw>,
@@ -77,7 +77,7 @@ pub enum FenceFlaw {
 }
 
 impl FenceSetting {
-    const fn new(name: &'static str, mode: Mode, writers: &'static [FenceWriter], budget: FenceBudget) -> Self {
+    const fn new(name: &'static str, mode: WriteMode, writers: &'static [FenceWriter], budget: FenceBudget) -> Self {
         Self { name, mode, writers, budget, flaw: None }
     }
 

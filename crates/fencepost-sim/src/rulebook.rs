@@ -6,7 +6,7 @@ use std::time::Duration;
 use fencepost_core::fence::{Fence, FenceVerdict, Refused, Write};
 use fencepost_core::lease::{Facts, Honest, Me, Rules, Sighting, Standing};
 use fencepost_core::ledger::Outcome;
-use fencepost_core::plan::{CatchUpTerms, Order, PlanRules};
+use fencepost_core::plan::{CatchUpOrder, CatchUpTerms, PlanRules};
 use fencepost_core::record::{Lease, Record, Until};
 use fencepost_core::time::{Boot, Reference, StoreClock, Wall};
 use fencepost_core::token::Token;
@@ -33,7 +33,7 @@ pub struct Rulebook {
     most: fn(&CatchUpTerms) -> usize,
     is_spent: fn(u32, u32) -> bool,
     counts_for: fn(&Outcome, Wall, Wall) -> bool,
-    follows: fn(Wall, Wall, Order) -> bool,
+    follows: fn(Wall, Wall, CatchUpOrder) -> bool,
     is_early: fn(Wall, Wall) -> bool,
     ended: fn(&Outcome) -> Wall,
     is_unknown: fn(Option<&Outcome>) -> bool,
@@ -108,7 +108,7 @@ impl PlanRules for ChosenRules {
         (IN_FORCE.get().counts_for)(outcome, from, to)
     }
 
-    fn follows(slot: Wall, tried: Wall, order: Order) -> bool {
+    fn follows(slot: Wall, tried: Wall, order: CatchUpOrder) -> bool {
         (IN_FORCE.get().follows)(slot, tried, order)
     }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 use fencepost_core::lease::{Claim, Facts, Honest, Intent, Me, Now, Refusal};
 use fencepost_core::ledger::{EndedBy, Ending, Status, Trigger};
 use fencepost_core::name::{Job, Key, Name};
-use fencepost_core::plan::{CatchUpTerms, Mode};
+use fencepost_core::plan::{CatchUpMode, CatchUpTerms};
 use fencepost_core::record::{FORMAT, Holder, Identity, Paused, Process, Processes, Record, encode};
 use fencepost_core::register::{Answer, Entry, StoreError, Swapped, Trouble, Version};
 use fencepost_core::schedule::Schedule;
@@ -66,7 +66,7 @@ pub enum SlotWork {
     /// Every minute, of which so many are caught up.
     Slots {
         catch_up: u32,
-        mode: Mode,
+        mode: CatchUpMode,
     },
     Once(OnUnknown),
 }

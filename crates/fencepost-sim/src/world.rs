@@ -7,7 +7,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use fencepost_core::fence::{Mode, Write};
+use fencepost_core::fence::{Write, WriteMode};
 use fencepost_core::lease::{Claim, Now, Sighting};
 use fencepost_core::ledger::{Status, Trigger};
 use fencepost_core::name::{Job, Name};
@@ -293,7 +293,7 @@ pub fn write(command: Fenced) -> Write {
         run: run_id(u8::try_from(command.token).expect("a small number")),
         digest: "sha256:".to_string(),
         op: command.is_named.then(|| "op".to_string()),
-        mode: Mode::Many,
+        mode: WriteMode::Many,
         replaces: false,
         adopt: false,
         at: EPOCH,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use fencepost_core::fence::{Mode, Reason};
+use fencepost_core::fence::{Reason, WriteMode};
 use fencepost_core::name::{Job, Name};
 use fencepost_core::token::{RunId, StoreId, Token};
 use fencepost_guard::publish::{PublishError, Receipt, WriteRequest, Writer};
@@ -25,7 +25,7 @@ pub fn request(token: u64) -> WriteRequest {
             run: RunId(Uuid::from_u128(u128::from(token))),
             host: "here".to_string(),
         },
-        mode: Mode::Many,
+        mode: WriteMode::Many,
         op: None,
         adopt: false,
         dry_run: false,

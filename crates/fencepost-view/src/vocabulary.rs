@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use fencepost_core::barrier::Decision;
-use fencepost_core::fence::{Level, Mode, Reason};
+use fencepost_core::fence::{Level, Reason, WriteMode};
 use fencepost_core::ledger::{EndedBy, Status, Trigger};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -169,7 +169,7 @@ vocabulary! {
     EndedBy: Child Fencepost;
     Decision: Proceed Skip Halt;
     Level: Atomic Gated;
-    Mode: Many Once;
+    WriteMode: Many Once;
 }
 
 impl<T: Vocabulary> JsonSchema for WordSchema<T> {

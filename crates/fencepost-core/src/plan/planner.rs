@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{
-    CatchUpTerms, Due, Gap, Mode, Occurrences, Order, Plan, PlanReason, PlanRules, PlanState, SlotState, earlier,
-    just_before,
+    CatchUpMode, CatchUpOrder, CatchUpTerms, Due, Gap, Occurrences, Plan, PlanReason, PlanRules, PlanState, SlotState,
+    earlier, just_before,
 };
 use crate::ledger::Trigger;
 use crate::time::Wall;
@@ -47,8 +47,8 @@ impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
         plan.dropped = choice.refused.and_then(|newest| self.gap(self.accounted, newest, |known| known.is_none()));
         plan.evaluated = Some(self.settled(current, &choice));
         plan.run = match self.terms.mode {
-            Mode::Each => self.each(current, &choice),
-            Mode::Collapse => self.collapsed(current, &choice).into_iter().collect(),
+            CatchUpMode::Each => self.each(current, &choice),
+            CatchUpMode::Collapse => self.collapsed(current, &choice).into_iter().collect(),
         };
         plan
     }
@@ -74,7 +74,7 @@ impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
                 break;
             }
             choice.chosen.push(slot);
-            if self.terms.mode == Mode::Collapse {
+            if self.terms.mode == CatchUpMode::Collapse {
                 choice.refused = self.beyond_age(slot);
                 break;
             }
@@ -94,7 +94,7 @@ impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
 
     fn may_run(&self, slot: Wall, current: Wall, chosen: usize) -> bool {
         let is_timely = slot == current && R::is_on_time(slot, self.now, self.terms.slack);
-        let is_whole = self.terms.mode == Mode::Collapse && self.terms.within.is_none() && slot > self.accounted;
+        let is_whole = self.terms.mode == CatchUpMode::Collapse && self.terms.within.is_none() && slot > self.accounted;
         let reaches = || is_whole || R::reaches(self.schedule, slot, current, self.now, self.terms);
         is_timely || (chosen < R::most(self.terms) && reaches())
     }
@@ -130,8 +130,10 @@ impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
     fn settled(&self, current: Wall, choice: &LateChoice) -> Wall {
         let before = self.state.evaluated.unwrap_or(Wall(i64::MIN));
         let open = match self.terms.mode {
-            Mode::Each => choice.chosen.iter().copied().filter(|slot| *slot > self.accounted).min(),
-            Mode::Collapse => choice.chosen.first().and_then(|slot| self.covered(*slot, choice)).map(|gap| gap.from),
+            CatchUpMode::Each => choice.chosen.iter().copied().filter(|slot| *slot > self.accounted).min(),
+            CatchUpMode::Collapse => {
+                choice.chosen.first().and_then(|slot| self.covered(*slot, choice)).map(|gap| gap.from)
+            }
         };
         let settled = open.map_or(Some(current), |open| self.schedule.at_or_before(just_before(open)));
         settled.unwrap_or(Wall(i64::MIN)).max(before).max(Wall(0))
@@ -139,7 +141,7 @@ impl<R: PlanRules, O: Occurrences + ?Sized> Planner<'_, R, O> {
 
     fn each(&self, current: Wall, choice: &LateChoice) -> Vec<Due> {
         let mut slots = choice.chosen.clone();
-        if self.terms.order == Order::OldestFirst {
+        if self.terms.order == CatchUpOrder::OldestFirst {
             slots.reverse();
         }
         let due = slots.iter().enumerate().map(|(number, slot)| Due {

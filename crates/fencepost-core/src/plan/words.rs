@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use super::{CatchUpTerms, Gap, Mode, Plan, PlanReason, Trust};
+use super::{CatchUpMode, CatchUpTerms, Gap, Plan, PlanReason, Trust};
 use crate::duration::exact;
 use crate::time::Wall;
 use crate::zone::Zone;
@@ -64,9 +64,9 @@ fn about_dropped(gap: &Gap, terms: &CatchUpTerms, zone: &Zone) -> String {
     };
     let bound = match (terms.mode, terms.catch_up, terms.within) {
         (_, 0, _) => "catch_up is 0".to_string(),
-        (Mode::Collapse, _, within) => format!("catch_up_within is {}", exact(within.unwrap_or_default())),
-        (Mode::Each, most, None) => format!("catch_up is {most}"),
-        (Mode::Each, most, Some(within)) => format!("catch_up is {most} within {}", exact(within)),
+        (CatchUpMode::Collapse, _, within) => format!("catch_up_within is {}", exact(within.unwrap_or_default())),
+        (CatchUpMode::Each, most, None) => format!("catch_up is {most}"),
+        (CatchUpMode::Each, most, Some(within)) => format!("catch_up is {most} within {}", exact(within)),
     };
     format!("{which}, for {bound}.")
 }

@@ -408,89 +408,90 @@ impl World {
 
     /// Brings a run a step further, and says how it ended if it has.
     fn run(&mut self, number: usize, at: usize) -> Option<End> {
+        match self.machines[number].runs[at].holds {
+            None if self.is_away() => Some(End::Away("away".to_string())),
+            None => self.try_to_claim(number, at),
+            Some(_) => self.hold(number, at),
+        }
+    }
+
+    /// A run without a lease claims one, or ends.
+    fn try_to_claim(&mut self, number: usize, at: usize) -> Option<End> {
         let run = &self.machines[number].runs[at];
         let (job, id) = (run.job.clone(), run.run);
-        match &run.holds {
-            None if self.is_away() => Some(End::Away("away".to_string())),
-            None => {
-                let claim = self.claim(number, &job, id);
-                let clock = if self.shop.has_clock { Wall(self.begin + self.t as i64) } else { self.now(number).wall };
-                match self.intent(number, &job, &Intent::Claim(claim)) {
-                    Ok(record) => {
-                        let record = record.unwrap();
-                        self.check_claim(&job, &record, clock);
-                        let longest = self.tasks.iter().find(|(task, ..)| task.name == job).unwrap().2;
-                        let length = self.random.below(longest * SECOND);
-                        let status = if self.random.chance(90) { Status::Ok } else { Status::Error };
-                        let (deadline, ends) = (self.t + TTL * 19 / 20, self.t + length);
-                        let held = Held { token: record.token, deadline, ends, status };
-                        self.machines[number].runs[at].holds = Some(held);
-                        self.machines[number].runs[at].at = (self.t + length).min(self.t + TTL / 3);
-                        None
-                    }
-                    Err(Refusal::Held { .. }) => Some(End::Elsewhere),
-                    // The trigger came early, and waits for its slot.
-                    Err(Refusal::NotNow { why: NotNow::Early { wait, .. }, .. }) => {
-                        self.machines[number].runs[at].at = self.t + wait.as_millis() as u64;
-                        None
-                    }
-                    Err(Refusal::NotNow { why, account }) => {
-                        if account {
-                            let claim = self.claim(number, &job, id);
-                            let _ = self.intent(number, &job, &Intent::Account(claim));
-                        }
-                        Some(match why {
-                            _ if self.machines[number].runs[at].goes_on => End::Done,
-                            NotNow::Duplicate { state: Status::Running, .. } => End::Elsewhere,
-                            _ => End::NotDue,
-                        })
-                    }
-                    Err(other) => panic!("seed {}: {other:?}", self.seed),
-                }
+        let claim = self.claim(number, &job, id);
+        let clock = if self.shop.has_clock { Wall(self.begin + self.t as i64) } else { self.now(number).wall };
+        match self.intent(number, &job, &Intent::Claim(claim)) {
+            Ok(record) => {
+                let record = record.unwrap();
+                self.check_claim(&job, &record, clock);
+                let longest = self.tasks.iter().find(|(task, ..)| task.name == job).unwrap().2;
+                let length = self.random.below(longest * SECOND);
+                let status = if self.random.chance(90) { Status::Ok } else { Status::Error };
+                let (deadline, ends) = (self.t + TTL * 19 / 20, self.t + length);
+                let held = Held { token: record.token, deadline, ends, status };
+                self.machines[number].runs[at].holds = Some(held);
+                self.machines[number].runs[at].at = (self.t + length).min(self.t + TTL / 3);
+                None
             }
-            Some(held) => {
-                let me = Me { token: held.token, run: Some(id) };
-                let (is_late, is_over) = (self.t >= held.deadline, self.t >= held.ends);
-                let status = held.status;
-                if self.is_away() {
-                    // Tried again until the deadline; then the job is ended, and nothing is recorded.
-                    self.machines[number].runs[at].at = self.t + 5 * SECOND;
-                    return is_late.then_some(End::Done);
+            Err(Refusal::Held { .. }) => Some(End::Elsewhere),
+            // The trigger came early, and waits for its slot.
+            Err(Refusal::NotNow { why: NotNow::Early { wait, .. }, .. }) => {
+                self.machines[number].runs[at].at = self.t + wait.as_millis() as u64;
+                None
+            }
+            Err(Refusal::NotNow { why, account }) => {
+                if account {
+                    let claim = self.claim(number, &job, id);
+                    let _ = self.intent(number, &job, &Intent::Account(claim));
                 }
-                if is_over && !is_late {
-                    let code = if status == Status::Ok { 0 } else { 1 };
-                    let ending = Ending { exit_code: Some(code), ..Ending::new(status, EndedBy::Child) };
-                    let _ = self.intent(number, &job, &Intent::Complete { me, ending, escaped: false });
-                    self.runs += 1;
-                    let next = RunId(Uuid::from_u128(self.runs));
-                    let run = &mut self.machines[number].runs[at];
-                    if run.more == 0 {
-                        return Some(End::Done);
-                    }
-                    // What else is caught up is run by the same process, one after the other.
-                    *run = Run {
-                        job,
-                        id: run.id,
-                        run: next,
-                        at: self.t + 50,
-                        more: run.more - 1,
-                        goes_on: true,
-                        holds: None,
-                    };
-                    return None;
-                }
-                // After a sleep one swap says whose the lease is.
-                match self.intent(number, &job, &Intent::Renew(me)) {
-                    Err(_) => Some(End::Done),
-                    Ok(_) => {
-                        let t = self.t;
-                        let held = self.machines[number].runs[at].holds.as_mut().unwrap();
-                        held.deadline = t + TTL * 19 / 20;
-                        let ends = held.ends.max(t);
-                        self.machines[number].runs[at].at = ends.min(t + TTL / 3);
-                        None
-                    }
-                }
+                Some(match why {
+                    _ if self.machines[number].runs[at].goes_on => End::Done,
+                    NotNow::Duplicate { state: Status::Running, .. } => End::Elsewhere,
+                    _ => End::NotDue,
+                })
+            }
+            Err(other) => panic!("seed {}: {other:?}", self.seed),
+        }
+    }
+
+    /// A run with a lease completes, renews, or loses it.
+    fn hold(&mut self, number: usize, at: usize) -> Option<End> {
+        let run = &self.machines[number].runs[at];
+        let (job, id) = (run.job.clone(), run.run);
+        let held = run.holds.as_ref().expect("a run that holds");
+        let me = Me { token: held.token, run: Some(id) };
+        let (is_late, is_over) = (self.t >= held.deadline, self.t >= held.ends);
+        let status = held.status;
+        if self.is_away() {
+            // Tried again until the deadline; then the job is ended, and nothing is recorded.
+            self.machines[number].runs[at].at = self.t + 5 * SECOND;
+            return is_late.then_some(End::Done);
+        }
+        if is_over && !is_late {
+            let code = if status == Status::Ok { 0 } else { 1 };
+            let ending = Ending { exit_code: Some(code), ..Ending::new(status, EndedBy::Child) };
+            let _ = self.intent(number, &job, &Intent::Complete { me, ending, escaped: false });
+            self.runs += 1;
+            let next = RunId(Uuid::from_u128(self.runs));
+            let run = &mut self.machines[number].runs[at];
+            if run.more == 0 {
+                return Some(End::Done);
+            }
+            // What else is caught up is run by the same process, one after the other.
+            *run = Run { job, id: run.id, run: next, at: self.t + 50, more: run.more - 1, goes_on: true, holds: None };
+            return None;
+        }
+        // After a sleep one swap says whose the lease is.
+        match self.intent(number, &job, &Intent::Renew(me)) {
+            Err(_) => Some(End::Done),
+            Ok(_) => {
+                let t = self.t;
+                let held = self.machines[number].runs[at].holds.as_mut().unwrap();
+                held.deadline = t + TTL * 19 / 20;
+                let ends = held.ends.max(t);
+                self.machines[number].runs[at].at = ends.min(t + TTL / 3);
+                None
             }
         }
     }

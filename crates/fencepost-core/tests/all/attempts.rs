@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::common::*;
 use crate::slot::*;
 use fencepost_core::ledger::{Covered, EndedBy, Ending, Outcome, Status, Trigger};
-use fencepost_core::plan::{self, Mode, Order};
+use fencepost_core::plan::{self, CatchUpMode, CatchUpOrder};
 use fencepost_core::run::{Event, Exit, Finish, Input, NotSpawned, Stages, Terms};
 use fencepost_core::slot::{Asked, Choice, Named, NotNow, Repeat, Scheduled};
 use fencepost_core::time::Wall;
@@ -19,7 +19,7 @@ fn retried(retries: u32) -> Scheduled {
 }
 
 fn collapse() -> Scheduled {
-    Scheduled { terms: plan::CatchUpTerms { mode: Mode::Collapse, ..hourly().terms }, ..hourly() }
+    Scheduled { terms: plan::CatchUpTerms { mode: CatchUpMode::Collapse, ..hourly().terms }, ..hourly() }
 }
 
 fn covering(from: u64, to: u64) -> Option<Covered> {
@@ -174,7 +174,7 @@ fn a_retry_has_the_trigger_and_the_slots_of_the_attempt_before() {
 
 #[test]
 fn one_trigger_goes_from_slot_to_slot_and_tries_none_twice() {
-    for order in [Order::OldestFirst, Order::NewestFirst] {
+    for order in [CatchUpOrder::OldestFirst, CatchUpOrder::NewestFirst] {
         let mut story = Story::known();
         let mut asked = Asked::Due;
         let mut tried = Vec::new();

@@ -1,7 +1,7 @@
 //! Commands on a fenced resource: the fence is judged in the claim that takes the resource's lease.
 
 use crate::common::*;
-use fencepost_core::fence::{Mode, Reason, Write};
+use fencepost_core::fence::{Reason, Write, WriteMode};
 use fencepost_core::history::Aside;
 use fencepost_core::lease::{Cause, Claim, Context, Facts, Honest, Intent, Me, NoTurn, Refusal, Ruling};
 use fencepost_core::ledger::{EndedBy, Ending, Status};
@@ -20,7 +20,7 @@ fn write(of: u64) -> Write {
         run: id(u128::from(of)),
         digest: "sha256:a".to_string(),
         op: None,
-        mode: Mode::Many,
+        mode: WriteMode::Many,
         replaces: false,
         adopt: false,
         at: wall(0),
@@ -146,7 +146,7 @@ fn a_command_whose_lease_was_taken_away_stays_unknown() {
 
 #[test]
 fn in_mode_once_a_token_is_good_for_one_command() {
-    let once = |digest: &str| Write { mode: Mode::Once, digest: digest.to_string(), ..write(5) };
+    let once = |digest: &str| Write { mode: WriteMode::Once, digest: digest.to_string(), ..write(5) };
     let first = ended(&taken(once("sha256:a"), 1, None, 0), 1, code(0));
     let same = no_turn(ask(once("sha256:a"), 2, Some(&first), 20, &Facts::default()));
     assert!(matches!(same, NoTurn::Applied { code: 0, .. }), "{same:?}");

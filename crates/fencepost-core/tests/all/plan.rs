@@ -6,8 +6,8 @@ use std::time::Duration;
 use fencepost_core::lease::Honest;
 use fencepost_core::ledger::{Status, Trigger};
 use fencepost_core::plan::{
-    AHEAD_MAX, CatchUpTerms, Gap, Mode, Occurrences, Order, Plan, PlanReason, PlanRules, PlanState, SlotState, Trust,
-    plan,
+    AHEAD_MAX, CatchUpMode, CatchUpOrder, CatchUpTerms, Gap, Occurrences, Plan, PlanReason, PlanRules, PlanState,
+    SlotState, Trust, plan,
 };
 use fencepost_core::schedule::Schedule;
 use fencepost_core::time::Wall;
@@ -59,7 +59,7 @@ fn nine_hours_of_sleep_end_as_the_documentation_says() {
     let range = |gap: &Gap| format!("{}: {} to {}", gap.count, clock(gap.from), clock(gap.to));
     for row in rows {
         let [text, catch_up, mode, run, dropped, next] = row[..] else { panic!("{row:?}") };
-        let mode = if mode == "collapse" { Mode::Collapse } else { Mode::Each };
+        let mode = if mode == "collapse" { CatchUpMode::Collapse } else { CatchUpMode::Each };
         let terms = CatchUpTerms { mode, ..terms(catch_up.parse().unwrap()) };
         let schedule = schedule(text);
         let evaluated = schedule.at_or_before(utc("2026-11-04T23:00:30"));
@@ -108,7 +108,9 @@ impl Occurrences for Counted {
 
 #[test]
 fn ten_years_cost_what_an_hour_does() {
-    for (catch_up, mode) in [(0, Mode::Each), (1, Mode::Each), (3, Mode::Each), (1, Mode::Collapse)] {
+    for (catch_up, mode) in
+        [(0, CatchUpMode::Each), (1, CatchUpMode::Each), (3, CatchUpMode::Each), (1, CatchUpMode::Collapse)]
+    {
         let terms = CatchUpTerms { mode, ..terms(catch_up) };
         let costs = ["2026-11-05T07:00:00", "2016-11-05T08:00:00"].map(|evaluated| {
             let counted = Counted { schedule: schedule("* * * * *"), asked: Cell::new(0) };
@@ -297,7 +299,7 @@ fn age_bounds_too() {
     let plan = planned("0 * * * *", &state("2026-11-05T00:00", &[]), &terms, "2026-11-05T08:30");
     assert_eq!(runs(&plan), ["07:00", "08:00"]);
     assert_eq!(dropped(&plan), Some((6, "01:00".to_string(), "06:00".to_string())));
-    let collapse = CatchUpTerms { mode: Mode::Collapse, ..terms };
+    let collapse = CatchUpTerms { mode: CatchUpMode::Collapse, ..terms };
     let plan = planned("0 * * * *", &state("2026-11-05T00:00", &[]), &collapse, "2026-11-05T08:30");
     assert_eq!(runs(&plan), ["08:00"]);
     assert_eq!(plan.run[0].covers.map(|gap| gap.count), Some(2));
@@ -308,7 +310,7 @@ fn age_bounds_too() {
 fn order_and_spacing_are_kept() {
     let spacing = Duration::from_secs(30);
     let oldest = CatchUpTerms { spacing, ..terms(3) };
-    let newest = CatchUpTerms { order: Order::NewestFirst, ..oldest.clone() };
+    let newest = CatchUpTerms { order: CatchUpOrder::NewestFirst, ..oldest.clone() };
     let state = state("2026-11-05T00:00", &[]);
     let plan = planned("0 * * * *", &state, &oldest, "2026-11-05T08:30");
     assert_eq!(runs(&plan), ["06:00", "07:00", "08:00"]);
@@ -371,10 +373,14 @@ fn carry_out(terms: &CatchUpTerms, mut plan_of: impl FnMut(&PlanState<'_>) -> Pl
 
 #[test]
 fn carried_out_one_by_one_every_slot_runs_or_is_missed_once() {
-    for order in [Order::OldestFirst, Order::NewestFirst] {
-        for (catch_up, mode) in
-            [(0, Mode::Each), (1, Mode::Each), (3, Mode::Each), (5, Mode::Each), (1, Mode::Collapse)]
-        {
+    for order in [CatchUpOrder::OldestFirst, CatchUpOrder::NewestFirst] {
+        for (catch_up, mode) in [
+            (0, CatchUpMode::Each),
+            (1, CatchUpMode::Each),
+            (3, CatchUpMode::Each),
+            (5, CatchUpMode::Each),
+            (1, CatchUpMode::Collapse),
+        ] {
             let terms = CatchUpTerms { mode, order, ..terms(catch_up) };
             let schedule = schedule("0 * * * *");
             let (ran, missed) =
@@ -382,7 +388,7 @@ fn carried_out_one_by_one_every_slot_runs_or_is_missed_once() {
             let mut distinct = ran.clone();
             distinct.sort_unstable();
             distinct.dedup();
-            let covered = if mode == Mode::Collapse { 8 } else { distinct.len() as u64 };
+            let covered = if mode == CatchUpMode::Collapse { 8 } else { distinct.len() as u64 };
             assert_eq!(covered + missed, 8, "{terms:?} ran {ran:?}");
             assert_eq!(distinct.len(), (catch_up as usize).min(8), "{terms:?} ran {ran:?}");
         }

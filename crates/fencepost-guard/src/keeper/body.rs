@@ -202,10 +202,10 @@ impl KeeperBody {
             KeeperOrder::Signal(signal) => self.pass_on(signal),
             KeeperOrder::Stop if self.may_end() => self.end(),
             KeeperOrder::Kill if !matches!(self.phase, JobPhase::Waiting | JobPhase::Killing(_) | JobPhase::Empty) => {
-                self.kill()
+                self.kill();
             }
             KeeperOrder::Freeze if matches!(self.phase, JobPhase::Running | JobPhase::Lingering { .. }) => {
-                self.freeze()
+                self.freeze();
             }
             KeeperOrder::Thaw(deadline) => self.thaw(deadline),
             KeeperOrder::GetReady | KeeperOrder::Stop | KeeperOrder::Kill | KeeperOrder::Freeze => {}

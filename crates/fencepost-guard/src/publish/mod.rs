@@ -23,7 +23,7 @@ mod walk;
 
 pub use target::{Remembered, WriteTarget, Written, is_damaged, publish};
 
-use fencepost_core::fence::{Fence, Level, Mode, Refused, Write};
+use fencepost_core::fence::{Fence, Level, Refused, Write, WriteMode};
 use fencepost_core::name::Job;
 use fencepost_core::token::{RunId, StoreId, Token};
 use thiserror::Error;
@@ -44,7 +44,7 @@ pub struct Writer {
 #[derive(Clone, Debug)]
 pub struct WriteRequest {
     pub writer: Writer,
-    pub mode: Mode,
+    pub mode: WriteMode,
     /// The operation's name, by which a repetition is recognised.
     pub op: Option<String>,
     /// Take the resource over from another store or job.

@@ -132,7 +132,7 @@ fn decide<T: WriteTarget>(request: &WriteRequest, target: &mut T) -> Result<(Fen
 mod tests {
     use super::*;
     use crate::publish::Writer;
-    use fencepost_core::fence::{Mode, Reason};
+    use fencepost_core::fence::{Reason, WriteMode};
     use fencepost_core::name::{Job, Name};
     use fencepost_core::token::{RunId, StoreId, Token};
     use uuid::Uuid;
@@ -184,7 +184,7 @@ mod tests {
             run: RunId(Uuid::from_u128(u128::from(token))),
             host: "h".to_string(),
         };
-        WriteRequest { writer, mode: Mode::Many, op: None, adopt: false, dry_run: false }
+        WriteRequest { writer, mode: WriteMode::Many, op: None, adopt: false, dry_run: false }
     }
 
     fn written(token: u64) -> Cell {

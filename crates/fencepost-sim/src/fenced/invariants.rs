@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fencepost_core::fence::{Fence, Mode, Refused, Write};
+use fencepost_core::fence::{Fence, Refused, Write, WriteMode};
 
 use super::{FenceSetting, FenceWorld, FileState, WriterStage};
 
@@ -116,7 +116,7 @@ impl FenceWorld {
         let seen = &refused.seen;
         let own = (seen.store, &seen.job) == (write.store, &write.job)
             && (seen.token < write.token || (seen.token, seen.run) == (write.token, write.run));
-        self.note(own && setting.mode == Mode::Many, FenceViolation::HolderRefused);
+        self.note(own && setting.mode == WriteMode::Many, FenceViolation::HolderRefused);
     }
 
     pub(super) fn note_fence(&mut self, fence: &Fence) {
@@ -130,7 +130,7 @@ impl FenceWorld {
         self.note_neighbours(before, fence);
         let write = self.writers[usize::from(writer)].write;
         let first = *self.ghost.landed[usize::from(writer)].get_or_insert(write);
-        self.note(setting.mode == Mode::Once && first != write, FenceViolation::TokenTwice);
+        self.note(setting.mode == WriteMode::Once && first != write, FenceViolation::TokenTwice);
     }
 
     fn note_neighbours(&mut self, before: FileState, fence: &Fence) {

@@ -1,6 +1,6 @@
 //! The known bugs of fenced writes, and the promise that each breaks.
 
-use fencepost_core::fence::{FenceRules, Mode, judge};
+use fencepost_core::fence::{FenceRules, WriteMode, judge};
 use fencepost_core::token::Token;
 
 use super::invariants::FenceViolation::{self, *};
@@ -23,8 +23,8 @@ impl FenceRules for EqualIsStale {
 struct EqualIsUnspent;
 
 impl FenceRules for EqualIsUnspent {
-    fn is_spent(mode: Mode, seen: Token, token: Token) -> bool {
-        mode == Mode::Once && token < seen
+    fn is_spent(mode: WriteMode, seen: Token, token: Token) -> bool {
+        mode == WriteMode::Once && token < seen
     }
 }
 

@@ -1,6 +1,6 @@
 //! The worlds of fenced writes that are explored completely.
 
-use fencepost_core::fence::Mode;
+use fencepost_core::fence::WriteMode;
 
 use super::{FenceBudget, FenceSetting, FenceWriter};
 
@@ -18,14 +18,14 @@ const RUNS: &[FenceWriter] = &[writer(1, 1), writer(2, 2), FenceWriter { store: 
 const CRASHES: FenceBudget = FenceBudget { kills: 2, cuts: 2, damages: 0 };
 const DAMAGES: FenceBudget = FenceBudget { kills: 1, cuts: 1, damages: 1 };
 
-pub const MANY: FenceSetting = FenceSetting::new("many", Mode::Many, THREE, CRASHES);
-pub const ONCE: FenceSetting = FenceSetting::new("once", Mode::Once, THREE, CRASHES);
-pub const MANY_DAMAGED: FenceSetting = FenceSetting::new("many-damaged", Mode::Many, THREE, DAMAGES);
-pub const ONCE_DAMAGED: FenceSetting = FenceSetting::new("once-damaged", Mode::Once, THREE, DAMAGES);
-pub const MANY_LINEAGES: FenceSetting = FenceSetting::new("many-lineages", Mode::Many, LINEAGES, CRASHES);
-pub const ONCE_LINEAGES: FenceSetting = FenceSetting::new("once-lineages", Mode::Once, LINEAGES, CRASHES);
-pub const MANY_RUNS: FenceSetting = FenceSetting::new("many-runs", Mode::Many, RUNS, CRASHES);
-pub const ONCE_RUNS: FenceSetting = FenceSetting::new("once-runs", Mode::Once, RUNS, CRASHES);
+pub const MANY: FenceSetting = FenceSetting::new("many", WriteMode::Many, THREE, CRASHES);
+pub const ONCE: FenceSetting = FenceSetting::new("once", WriteMode::Once, THREE, CRASHES);
+pub const MANY_DAMAGED: FenceSetting = FenceSetting::new("many-damaged", WriteMode::Many, THREE, DAMAGES);
+pub const ONCE_DAMAGED: FenceSetting = FenceSetting::new("once-damaged", WriteMode::Once, THREE, DAMAGES);
+pub const MANY_LINEAGES: FenceSetting = FenceSetting::new("many-lineages", WriteMode::Many, LINEAGES, CRASHES);
+pub const ONCE_LINEAGES: FenceSetting = FenceSetting::new("once-lineages", WriteMode::Once, LINEAGES, CRASHES);
+pub const MANY_RUNS: FenceSetting = FenceSetting::new("many-runs", WriteMode::Many, RUNS, CRASHES);
+pub const ONCE_RUNS: FenceSetting = FenceSetting::new("once-runs", WriteMode::Once, RUNS, CRASHES);
 
 pub const ALL: [FenceSetting; 8] =
     [MANY, ONCE, MANY_DAMAGED, ONCE_DAMAGED, MANY_LINEAGES, ONCE_LINEAGES, MANY_RUNS, ONCE_RUNS];

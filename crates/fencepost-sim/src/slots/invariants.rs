@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use fencepost_core::ledger::{Outcome, Status};
-use fencepost_core::plan::Mode;
+use fencepost_core::plan::CatchUpMode;
 use fencepost_core::record::Record;
 use fencepost_core::slot::{NotNow, OnUnknown};
 use fencepost_core::time::Wall;
@@ -125,7 +125,7 @@ impl SlotGhost {
         }
         let is_late = now.since(lease.slot) > SLACK;
         let rank = newest.since(lease.slot).as_secs() / MINUTE.as_secs() + 1;
-        let is_allowed = catch_up > 0 && (rank <= u64::from(catch_up) || mode == Mode::Collapse);
+        let is_allowed = catch_up > 0 && (rank <= u64::from(catch_up) || mode == CatchUpMode::Collapse);
         self.note(is_late && !is_allowed, SlotViolation::TooLate);
         let Some(before) = before else { return };
         let last = before.ledger.ring.iter().rfind(|outcome| is_attempt(outcome, lease.slot));

@@ -2,7 +2,7 @@
 
 use fencepost_core::lease::{Honest, Rules};
 use fencepost_core::ledger::Outcome;
-use fencepost_core::plan::{CatchUpTerms, Order, PlanRules};
+use fencepost_core::plan::{CatchUpOrder, CatchUpTerms, PlanRules};
 use fencepost_core::time::Wall;
 
 use super::invariants::SlotViolation::{self, *};
@@ -72,7 +72,7 @@ impl Rules for CollapseCountsOnce {}
 struct ManyAttempts;
 
 impl PlanRules for ManyAttempts {
-    fn follows(_slot: Wall, _tried: Wall, _order: Order) -> bool {
+    fn follows(_slot: Wall, _tried: Wall, _order: CatchUpOrder) -> bool {
         true
     }
 }

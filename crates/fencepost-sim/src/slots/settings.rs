@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fencepost_core::plan::Mode;
+use fencepost_core::plan::CatchUpMode;
 use fencepost_core::slot::OnUnknown;
 
 use super::{SlotBudget, SlotSetting, SlotWork};
@@ -18,7 +18,7 @@ const DEATH: SlotBudget = SlotBudget { crashes: 1, losses: 1, ..NONE };
 
 const UNSTARTED: SlotBudget = SlotBudget { halts: 2, failures: 1, ..NONE };
 
-const fn slots(name: &'static str, catch_up: u32, mode: Mode) -> SlotSetting {
+const fn slots(name: &'static str, catch_up: u32, mode: CatchUpMode) -> SlotSetting {
     let work = SlotWork::Slots { catch_up, mode };
     SlotSetting { hosts: 2, triggers: 3, ticks: 5, ..with(name, work, CRASH) }
 }
@@ -29,26 +29,27 @@ const fn with(name: &'static str, work: SlotWork, budget: SlotBudget) -> SlotSet
     SlotSetting { name, work, hosts: 3, triggers: 4, ticks: 0, tick, begins, rows: false, budget, flaw: None }
 }
 
-pub const NEVER: SlotSetting = slots("never", 0, Mode::Each);
-pub const NEWEST: SlotSetting = slots("newest", 1, Mode::Each);
-pub const THREE: SlotSetting = slots("three", 3, Mode::Each);
-pub const COLLAPSE: SlotSetting = SlotSetting { ticks: 4, ..slots("collapse", 1, Mode::Collapse) };
-pub const LOSSY: SlotSetting = SlotSetting { name: "lossy", ticks: 3, budget: LOSS, ..slots("", 3, Mode::Each) };
-pub const PAUSED: SlotSetting = SlotSetting { name: "paused", ticks: 4, budget: PAUSE, ..slots("", 3, Mode::Each) };
-pub const CROWD: SlotSetting = SlotSetting { name: "crowd", hosts: 3, ticks: 2, ..slots("", 1, Mode::Each) };
+pub const NEVER: SlotSetting = slots("never", 0, CatchUpMode::Each);
+pub const NEWEST: SlotSetting = slots("newest", 1, CatchUpMode::Each);
+pub const THREE: SlotSetting = slots("three", 3, CatchUpMode::Each);
+pub const COLLAPSE: SlotSetting = SlotSetting { ticks: 4, ..slots("collapse", 1, CatchUpMode::Collapse) };
+pub const LOSSY: SlotSetting = SlotSetting { name: "lossy", ticks: 3, budget: LOSS, ..slots("", 3, CatchUpMode::Each) };
+pub const PAUSED: SlotSetting =
+    SlotSetting { name: "paused", ticks: 4, budget: PAUSE, ..slots("", 3, CatchUpMode::Each) };
+pub const CROWD: SlotSetting = SlotSetting { name: "crowd", hosts: 3, ticks: 2, ..slots("", 1, CatchUpMode::Each) };
 
 /// A trigger goes on to the next slot that is due, and may be halted.
 pub const ROW: SlotSetting =
-    SlotSetting { name: "row", triggers: 2, ticks: 4, rows: true, budget: HALTS, ..slots("", 3, Mode::Each) };
+    SlotSetting { name: "row", triggers: 2, ticks: 4, rows: true, budget: HALTS, ..slots("", 3, CatchUpMode::Each) };
 /// The clock begins ten seconds before a slot, and goes in steps of five.
 pub const EARLY: SlotSetting = SlotSetting {
     name: "early",
     ticks: 4,
     tick: Duration::from_secs(5),
     begins: Duration::from_secs(50),
-    ..slots("", 1, Mode::Each)
+    ..slots("", 1, CatchUpMode::Each)
 };
-pub const AHEAD: SlotSetting = SlotSetting { name: "ahead", ticks: 6, budget: LEAP, ..slots("", 1, Mode::Each) };
+pub const AHEAD: SlotSetting = SlotSetting { name: "ahead", ticks: 6, budget: LEAP, ..slots("", 1, CatchUpMode::Each) };
 
 const fn once(name: &'static str, on_unknown: OnUnknown, budget: SlotBudget) -> SlotSetting {
     with(name, SlotWork::Once(on_unknown), budget)

@@ -31,7 +31,7 @@ pub fn own_directory() -> TempDir {
     let free = statvfs(memory).map_or(0, |found| found.blocks_available().saturating_mul(found.fragment_size()));
     let directory = if free > 2 << 30 { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
     if geteuid().is_root() {
-        let nobody = User::from_name("nobody").unwrap().expect("a user called nobody");
+        let nobody = User::from_name("nobody").unwrap().expect("the unprivileged user exists");
         chown(directory.path(), Some(nobody.uid), Some(nobody.gid)).unwrap();
     }
     directory
@@ -55,12 +55,12 @@ pub fn certificate(directory: &Path) -> (PathBuf, PathBuf) {
     (key, certificate)
 }
 
-/// Makes files the server's own, and readable by nobody else.
+/// Gives files to the server's user, with mode 0600.
 fn give_away(files: &[&Path]) {
     for file in files {
         std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
         if geteuid().is_root() {
-            let nobody = User::from_name("nobody").unwrap().expect("a user called nobody");
+            let nobody = User::from_name("nobody").unwrap().expect("the unprivileged user exists");
             chown(*file, Some(nobody.uid), Some(nobody.gid)).unwrap();
         }
     }

@@ -1,6 +1,6 @@
 //! Verbs that change something for one job: `publish`, `once`, `record`, `pause`, `run --dry-run`.
 
-use fencepost_core::fence::{Level, Mode};
+use fencepost_core::fence::{Level, WriteMode};
 use fencepost_core::ledger::{Status, Trigger};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -20,8 +20,8 @@ pub struct PublishAnswer {
     pub token: u64,
     /// The highest token that the target has accepted.
     pub seen: u64,
-    #[schemars(with = "WordSchema<Mode>")]
-    pub mode: Mode,
+    #[schemars(with = "WordSchema<WriteMode>")]
+    pub mode: WriteMode,
     /// The target had this very write before.
     pub already_applied: bool,
     /// Why the write was refused.

@@ -92,7 +92,7 @@ pub enum Verb {
     Once(Box<OnceOptions>),
     /// Show which slots of a job would run now, which are dropped, and why
     Plan(Box<PlanOptions>),
-    /// Wave off every trigger of a job until it is resumed
+    /// Stop a job from starting until `resume`
     Pause(PauseOptions),
     /// Let triggers of a job through again; what passed meanwhile is not caught up
     Resume(JobArgument),

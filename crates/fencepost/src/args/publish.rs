@@ -13,7 +13,7 @@ pub use sql::SqlOptions;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use fencepost_core::fence::Mode;
+use fencepost_core::fence::WriteMode;
 use fencepost_core::name::Name;
 
 use super::name;
@@ -43,8 +43,8 @@ pub enum PublishVerb {
 #[derive(Debug, Args)]
 pub struct PublishOptions {
     /// How often one token may write
-    #[arg(long, value_parser = choice::<Mode>(), default_value = "many")]
-    pub mode: Mode,
+    #[arg(long, value_parser = choice::<WriteMode>(), default_value = "many")]
+    pub mode: WriteMode,
     /// The operation's name: the same name under the same token is the same write
     #[arg(long, value_name = "KEY")]
     pub op: Option<String>,

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::time::Duration;
 
-use fencepost_core::plan::{Mode, Order};
+use fencepost_core::plan::{CatchUpMode, CatchUpOrder};
 use fencepost_core::run::Overlap;
 use fencepost_core::slot::OnLost;
 use fencepost_core::spelling::Spelled;
@@ -85,10 +85,10 @@ options! {
         catch_up_within: Length, flag: "catch-up-within", value: "D", verbs: RUN | PLAN,
             otherwise: "as many periods as catch_up";
         /// Whether each missed slot runs, or one run covers the gap
-        catch_up_mode: OneOf<Mode> = Mode::Each, flag: "catch-up-mode", value: "MODE", verbs: RUN | PLAN,
+        catch_up_mode: OneOf<CatchUpMode> = CatchUpMode::Each, flag: "catch-up-mode", value: "MODE", verbs: RUN | PLAN,
             detail: "A run that covers a gap finds it in FENCEPOST_SLOT_FROM, _TO and _COUNT.";
         /// Which missed slot runs first
-        catch_up_order: OneOf<Order> = Order::OldestFirst, flag: "catch-up-order", value: "ORDER";
+        catch_up_order: OneOf<CatchUpOrder> = CatchUpOrder::OldestFirst, flag: "catch-up-order", value: "ORDER";
         /// How long to wait between the starts of two missed slots
         catch_up_spacing: Length = Duration::ZERO, flag: "catch-up-spacing", value: "D";
     }

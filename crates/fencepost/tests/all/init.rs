@@ -118,11 +118,11 @@ fn variables_about_fencepost_itself_are_named_and_left_out() {
 fn a_system_crontab_has_users() {
     let home = Home::new("");
     let me = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
-    home.write("tab", &format!("17 * * * * {me} /bin/true\n25 6 * * * somebody-else run-parts /etc/cron.daily\n"));
+    home.write("tab", &format!("17 * * * * {me} /bin/true\n25 6 * * * another-user run-parts /etc/cron.daily\n"));
     let object = home.json(&["init", "--from", "crontab=tab", "--with-user", "--output", "other.toml"]);
     assert_eq!(object["jobs"], json!(["true"]));
     assert_eq!(object["left_out"][0]["line"], json!(2));
-    contains(object["left_out"][0]["reason"].as_str().unwrap(), &["it runs as somebody-else"]);
+    contains(object["left_out"][0]["reason"].as_str().unwrap(), &["it runs as another-user"]);
     contains(&fs::read_to_string(home.path("other.toml")).unwrap(), &["command = \"/bin/true\""]);
     home.done(&["validate", "--config", "other.toml"]);
 }

@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 fn a_run_prints_as_ever_and_what_it_printed_is_kept() {
     let scene = Scene::new(
         "[logs]\n[job.'news/daily']\nslot = 'day'\ncommand = 'echo out; echo err >&2'\n\
-         [job.silent]\ncommand = 'echo nobody'\nlogs = false\n",
+         [job.silent]\ncommand = 'echo unkept'\nlogs = false\n",
     );
     let said = scene.say(&["run", "news/daily"]);
     assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (0, "out\n", "err\n"));
@@ -36,7 +36,7 @@ fn a_run_prints_as_ever_and_what_it_printed_is_kept() {
     // A skipped run leaves none, and what is not to be kept is not.
     assert_eq!(scene.say(&["run", "news/daily"]).code, 0);
     assert_eq!(scene.say(&["logs", "news/daily", "--list"]).stdout.lines().count(), 1);
-    assert_eq!(scene.say(&["run", "silent"]).stdout, "nobody\n");
+    assert_eq!(scene.say(&["run", "silent"]).stdout, "unkept\n");
     let none = scene.say(&["logs", "silent"]);
     assert_eq!(none.code, 125);
     contains(&none.stderr, &["its configuration says so"]);

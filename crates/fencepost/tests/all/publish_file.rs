@@ -198,7 +198,7 @@ fn somebody_else_gets_no_more_rights_by_the_new_file_and_a_closed_directory_is_s
     };
     let mut command = scene.publish(1, &["file", "report"]);
     nobody(&mut command);
-    assert_code(&with_input(&mut command, "nobody's"), 0, "only root may give files away");
+    assert_code(&with_input(&mut command, "another user's"), 0, "only root may give files away");
     let found = fs::metadata(scene.path("report")).unwrap();
     assert_eq!((found.uid(), found.gid(), found.mode() & 0o7777), (65534, 65534, 0o700));
     closed_directory(&scene, nobody);

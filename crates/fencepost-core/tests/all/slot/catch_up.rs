@@ -49,7 +49,8 @@ fn a_slot_that_is_on_time_runs_without_any_catch_up_and_a_late_one_does_not() {
 #[test]
 fn one_run_covers_the_gap_and_accounts_for_it_only_by_ending_well() {
     let mut story = Story::known();
-    let collapse = || Scheduled { terms: plan::CatchUpTerms { mode: Mode::Collapse, ..hourly().terms }, ..hourly() };
+    let collapse =
+        || Scheduled { terms: plan::CatchUpTerms { mode: CatchUpMode::Collapse, ..hourly().terms }, ..hourly() };
     let covers = Covered { from: slot(1), to: slot(9), count: 9 };
     let came = story.dies(at(9, 30), due(collapse()));
     assert_eq!(came, Came::Ran { slot: slot(9), trigger: Trigger::CatchUp, covers: Some(covers) });
@@ -82,7 +83,7 @@ fn what_is_dropped_is_written_down_however_it_is_said_that_nothing_runs() {
 fn a_slot_tried_just_now_does_not_keep_the_others_of_its_row_waiting() {
     let mut story = Story::known();
     let newest_first = |asked| {
-        let terms = plan::CatchUpTerms { order: Order::NewestFirst, ..catching_up(3).terms };
+        let terms = plan::CatchUpTerms { order: CatchUpOrder::NewestFirst, ..catching_up(3).terms };
         Scheduled { terms, asked, ..hourly() }
     };
     assert_eq!(story.fails(at(3, 0), due(newest_first(Asked::Due))).slot(), Some(slot(3)));

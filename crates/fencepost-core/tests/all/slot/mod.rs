@@ -9,7 +9,7 @@ use crate::common::*;
 use fencepost_core::artifact::Fingerprint;
 use fencepost_core::lease::{Facts, Honest, Intent, Now};
 use fencepost_core::ledger::{Covered, Outcome, RING_OUTCOMES_KEPT, RING_OUTCOMES_MAX, Status, Trigger};
-use fencepost_core::plan::{self, Mode, Order};
+use fencepost_core::plan::{self, CatchUpMode, CatchUpOrder};
 use fencepost_core::record::{Paused, Record};
 use fencepost_core::run::{Event, Exit, Finish, Input, Overlap, Terms};
 use fencepost_core::schedule::Schedule;
@@ -439,7 +439,7 @@ fn a_run_now_satisfies_the_next_slot_if_the_current_one_is_done_and_no_further_o
 
 #[test]
 fn a_run_now_takes_the_newest_slot_in_any_order_that_the_others_are_caught_up() {
-    for order in [Order::OldestFirst, Order::NewestFirst] {
+    for order in [CatchUpOrder::OldestFirst, CatchUpOrder::NewestFirst] {
         let mut story = Story::known();
         let terms = plan::CatchUpTerms { order, ..catching_up(3).terms };
         let now = Scheduled { terms: terms.clone(), ..asking(Asked::Now) };

@@ -192,7 +192,7 @@ fn unnamed(token: Token, write: &Write) -> Fence {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use fencepost_core::fence::Mode;
+    use fencepost_core::fence::WriteMode;
     use fencepost_core::name::{Job, Name};
     use fencepost_core::time::Wall;
     use fencepost_core::token::StoreId;
@@ -206,7 +206,7 @@ pub(super) mod tests {
             run: RunId(Uuid::from_u128(u128::from(token))),
             digest: "sha256:aa".to_string(),
             op: None,
-            mode: Mode::Many,
+            mode: WriteMode::Many,
             replaces: false,
             adopt: false,
             at: Wall(0),

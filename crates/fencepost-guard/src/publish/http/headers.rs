@@ -1,6 +1,6 @@
 //! The headers of a write: the writer, its token, and the key by which the server recognises a repetition.
 
-use fencepost_core::fence::{Mode, Write};
+use fencepost_core::fence::{Write, WriteMode};
 use fencepost_store::percent;
 
 use crate::publish::PublishError;
@@ -47,8 +47,8 @@ pub(super) fn idempotency_key(write: &Write, slot: Option<&str>) -> String {
             let item = slot.map_or_else(|| token.to_string(), ToString::to_string);
             format!("{job}/{item}/{}", encoded(op, "/"))
         }
-        (None, Mode::Once) => format!("{job}/{token}/{digest}"),
-        (None, Mode::Many) => format!("{job}/{token}/{digest}/{}", uuid::Uuid::now_v7().simple()),
+        (None, WriteMode::Once) => format!("{job}/{token}/{digest}"),
+        (None, WriteMode::Many) => format!("{job}/{token}/{digest}/{}", uuid::Uuid::now_v7().simple()),
     };
     format!("\"{key}\"")
 }
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn without_a_name_every_publish_is_meant_unless_a_token_is_good_for_one() {
-        let once = Write { mode: Mode::Once, ..write(5) };
+        let once = Write { mode: WriteMode::Once, ..write(5) };
         assert_eq!(idempotency_key(&once, Some("s")), "\"report/5/sha256:aa\"");
         assert_ne!(idempotency_key(&write(5), None), idempotency_key(&write(5), None));
     }

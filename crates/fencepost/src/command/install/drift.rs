@@ -1,7 +1,7 @@
 //! Compares the installed triggers and the actual runs with the configuration.
 
 use fencepost_core::overdue::overdue;
-use fencepost_core::plan::{CatchUpTerms, Mode};
+use fencepost_core::plan::{CatchUpMode, CatchUpTerms};
 use fencepost_core::schedule::Schedule;
 use fencepost_core::slot::LeaseState;
 use fencepost_core::time::Wall;
@@ -192,7 +192,7 @@ impl InstalledTrigger {
 fn is_finer_than_cron(schedule: &Schedule, terms: &CatchUpTerms, now: Wall) -> bool {
     let minute = Wall(now.0 - now.0.rem_euclid(60_000));
     let slots = schedule.count(minute, Wall(minute.0 + 60_000));
-    terms.mode == Mode::Each && slots > u64::from(terms.catch_up.max(1))
+    terms.mode == CatchUpMode::Each && slots > u64::from(terms.catch_up.max(1))
 }
 
 /// Finds every fencepost trigger installed for this user.

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use fencepost_core::ledger::Status;
-use fencepost_core::plan::Mode;
+use fencepost_core::plan::CatchUpMode;
 use fencepost_core::slot::{Asked, Choice};
 use fencepost_core::time::Wall;
 use fencepost_core::token::Token;
@@ -203,7 +203,8 @@ pub fn looked_at() -> Option<Token> {
 
 /// How many slots may follow the first.
 fn more(settings: &Settings) -> u32 {
-    let scheduled = settings.slot.scheduled().filter(|due| due.asked.is_by_schedule() && due.terms.mode == Mode::Each);
+    let scheduled =
+        settings.slot.scheduled().filter(|due| due.asked.is_by_schedule() && due.terms.mode == CatchUpMode::Each);
     scheduled.map_or(0, |due| due.terms.catch_up.saturating_sub(1))
 }
 

@@ -50,7 +50,7 @@ impl Scene {
             .env_remove("LD_LIBRARY_PATH")
             .env("FENCEPOST_CONFIG", "")
             .env("FENCEPOST_STATE_DIR", self.aside("state"))
-            .env("FENCEPOST_STORE", "dir:/nobody/asks")
+            .env("FENCEPOST_STORE", "dir:/not/asked")
             .env("FENCEPOST_STORE_ID", "00000000-0000-0000-0000-000000000001")
             .env("FENCEPOST_JOB", "report")
             .env("FENCEPOST_RUN", format!("00000000-0000-0000-0000-{token:012}"))

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fencepost_core::fence::{Level, Mode};
+use fencepost_core::fence::{Level, WriteMode};
 use fencepost_core::name::{Job, Name};
 use fencepost_core::token::{RunId, StoreId};
 use fencepost_guard::publish::PublishError;
@@ -53,7 +53,7 @@ fn a_holder_writes_again_and_the_same_commits_again_are_already_applied() {
 fn in_mode_once_a_token_pushes_one_time() {
     let scene = Scene::new();
     let clone = scene.clone("a");
-    let once = || fencepost_guard::publish::WriteRequest { mode: Mode::Once, ..request(5) };
+    let once = || fencepost_guard::publish::WriteRequest { mode: WriteMode::Once, ..request(5) };
     publish(&once(), &clone.target(&["main"])).unwrap();
     assert!(publish(&once(), &clone.target(&["main"])).unwrap().already_applied);
     clone.commit("two");
