@@ -4,21 +4,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::common::{Site, contains};
 use crate::process::{Place, Running, SHORT, TTL, is_root};
-use fencepost_testkit::eventually;
 use fencepost_testkit::process::all_dead;
+use fencepost_testkit::{Stopwatch, eventually};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 #[test]
 fn a_database_removed_under_a_running_job() {
     let (place, mut run, tree) = running();
-    let broken = Instant::now();
     for name in ["store.db", "store.db-wal", "store.db-shm"] {
         fs::remove_file(place.state().join(name)).unwrap();
     }
+    let broken = Stopwatch::start();
     // No run starts beside it, and no verb takes a missing store for a new one.
     for arguments in
         [&["run", "a", "--", "true"][..], &["status"], &["lease", "acquire", "a"], &["overdue"], &["store", "check"]]
@@ -70,8 +70,8 @@ fn a_database_emptied_is_not_made_anew() {
 #[test]
 fn a_database_moved_away_and_back_after_the_job_was_stopped() {
     let (place, mut run, tree) = running();
-    let broken = Instant::now();
     fs::rename(place.database(), place.path("aside")).unwrap();
+    let broken = Stopwatch::start();
     stopped_in_time(&place, &mut run, &tree, broken);
     fs::rename(place.path("aside"), place.database()).unwrap();
     known_as_lost(&place);
@@ -80,8 +80,8 @@ fn a_database_moved_away_and_back_after_the_job_was_stopped() {
 #[test]
 fn a_state_directory_removed_under_a_running_job() {
     let (place, mut run, tree) = running();
-    let broken = Instant::now();
     fs::remove_dir_all(place.state()).unwrap();
+    let broken = Stopwatch::start();
     stopped_in_time(&place, &mut run, &tree, broken);
     place.next_token("a");
 }
@@ -89,8 +89,8 @@ fn a_state_directory_removed_under_a_running_job() {
 #[test]
 fn a_database_replaced_by_another_under_a_running_job() {
     let (place, mut run, tree) = running();
-    let broken = Instant::now();
     fs::rename(place.state(), place.path("aside")).unwrap();
+    let broken = Stopwatch::start();
     // The other one knows nothing of the job, and grants it.
     let token = place.next_token("a");
     stopped_in_time(&place, &mut run, &tree, broken);
@@ -121,10 +121,10 @@ fn a_store_made_read_only_with_its_index_under_a_running_job() {
 /// Root can write without permission, and an open file is not checked again; an immutable file cannot be written.
 fn read_only(files: &[&str]) {
     let (place, mut run, tree) = running();
-    let broken = Instant::now();
     let Some(immutable) = Immutable::make(&place, files) else {
         return println!("skipped: chattr +i does not work here");
     };
+    let broken = Stopwatch::start();
     stopped_in_time(&place, &mut run, &tree, broken);
     let other = place.output(&["run", "a", "-E", "99", "--", "touch", "ran"]);
     let said = String::from_utf8_lossy(&other.stderr);
@@ -139,7 +139,7 @@ fn a_store_that_hangs_under_a_running_job() {
     let (place, mut run, tree) = running();
     let mut connection = Connection::open(place.database()).unwrap();
     let lock = Transaction::new(&mut connection, TransactionBehavior::Immediate).unwrap();
-    let broken = Instant::now();
+    let broken = Stopwatch::start();
     stopped_in_time(&place, &mut run, &tree, broken);
     drop(lock);
     known_as_lost(&place);
@@ -150,8 +150,8 @@ fn a_disk_that_is_full_under_a_running_job() {
     let place = Place::new();
     let Some(mount) = Mount::small(&place.state()) else { return };
     let (mut run, tree) = start(&place);
-    let broken = Instant::now();
     mount.fill();
+    let broken = Stopwatch::start();
     stopped_in_time(&place, &mut run, &tree, broken);
     assert!(run.stderr().contains("Make room on the disk"), "{}", run.stderr());
     let other = place.output(&["run", "b", "-E", "99", "--", "touch", "ran"]);
@@ -251,8 +251,9 @@ fn start(place: &Place) -> (Running, Vec<i32>) {
     (run, place.tree())
 }
 
-/// The job is dead before its lease can pass on, and no message says that it is held or done.
-fn stopped_in_time(place: &Place, run: &mut Running, tree: &[i32], broken: Instant) {
+/// The job is dead before its lease can pass on, and no message says that it is held or done. `broken` starts when the
+/// store is broken: a renewal may still succeed while it is being broken.
+fn stopped_in_time(place: &Place, run: &mut Running, tree: &[i32], broken: Stopwatch) {
     eventually("the tree is dead", || all_dead(tree));
     assert!(broken.elapsed() <= TTL, "dead after {:?}", broken.elapsed());
     let code = run.wait();
