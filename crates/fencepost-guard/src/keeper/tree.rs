@@ -218,7 +218,19 @@ mod system {
 
     pub(crate) fn is_single_threaded() -> bool {
         // The directory has a link for itself, one for its parent and one for each thread.
-        fs::metadata("/proc/self/task").map_or(true, |task| task.nlink() <= 3)
+        let threads = fs::metadata("/proc/self/task").map_or(1, |task| task.nlink().saturating_sub(2));
+        threads <= 1 || (threads == 2 && is_emulated())
+    }
+
+    /// Whether qemu-user runs this program. It has one thread of its own, which it brings safely through a fork: it
+    /// forks between two translated blocks, with its locks taken, and starts that thread again in the child.
+    ///
+    /// qemu answers `/proc/self/exe` with the emulated program's path; by any other name the kernel shows qemu.
+    fn is_emulated() -> bool {
+        match (fs::read_link("/proc/self/exe"), fs::read_link("/proc/thread-self/exe")) {
+            (Ok(told), Ok(real)) => told != real,
+            _ => false,
+        }
     }
 
     /// The children that this process already has: a shell that used `exec` leaves its own.
