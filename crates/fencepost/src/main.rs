@@ -8,6 +8,7 @@ mod config;
 mod events;
 mod exit;
 mod file;
+mod help;
 mod inside;
 mod logs;
 mod notify;

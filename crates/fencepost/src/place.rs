@@ -3,7 +3,8 @@
 use std::env::VarError;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use fencepost_core::token::RunId;
 use fencepost_guard::clock;
@@ -134,6 +135,19 @@ impl Place {
             now: clock::now().wall,
             is_dead: &|holder| self.host.knows_dead(holder),
         })
+    }
+
+    /// Runs `question` on a thread, and gives up after `patience`. A store that hangs keeps its thread until the program ends.
+    pub fn ask_within<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        question: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (place, (sender, receiver)) = (self.clone(), mpsc::channel());
+        std::thread::spawn(move || {
+            let _ = sender.send(question(&place));
+        });
+        receiver.recv_timeout(patience).ok()
     }
 
     /// The store's URL without its password.

@@ -10,7 +10,6 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use fencepost_core::ledger::Status;
 use fencepost_core::name::{Job, Name};
@@ -18,10 +17,8 @@ use fencepost_core::token::Token;
 
 use crate::duration;
 use crate::exit::Code;
+use crate::help::{self, describe::GLOBAL};
 use crate::options::{LEASE, ONCE, PLAN, Typed};
-use crate::report;
-use crate::show;
-use crate::version;
 pub use run::{RunOptions, Sink};
 
 /// Run it once, on fresh input, and let nothing stale write
@@ -33,8 +30,6 @@ pub struct Arguments {
     #[command(subcommand)]
     pub verb: Verb,
 }
-
-const GLOBAL: &str = "Global options";
 
 /// Options that stand on either side of the verb.
 #[derive(Clone, Debug, Args)]
@@ -76,53 +71,53 @@ enum RunVerb {
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum Verb {
-    /// Guard one run of a command
+    /// Run a command under a lock: never twice at once, on one machine of many, on fresh input
     Run(Box<RunOptions>),
-    /// Hold a lease by hand, for scripts and other languages
+    /// Take, renew or release a lease (a lock that expires) by hand, in scripts and other languages
     #[command(subcommand)]
     Lease(LeaseVerb),
-    /// Write something that a stale run cannot overwrite
+    /// Write a file, directory, git branch, table or key in a way that a stale run cannot overwrite
     #[command(subcommand)]
     Publish(publish::PublishVerb),
-    /// Say how a job ended: for its own run, or by hand for a job that does not run under fencepost
+    /// Record how a job ended: ok, empty or error
     Record(RecordOptions),
-    /// Ask whether a job may work on what its upstreams left
+    /// Check that the jobs this work depends on have succeeded
     Gate(GateOptions),
-    /// Do an item of work once, however often it is asked for
+    /// Run a command once per key: a finished item of work is not repeated (idempotency)
     Once(Box<OnceOptions>),
-    /// Show which slots of a job would run now, which are dropped, and why
+    /// Show when a job runs next, which slots would run now, which are dropped, and why
     Plan(Box<PlanOptions>),
     /// Stop a job from starting until `resume`
     Pause(PauseOptions),
-    /// Let triggers of a job through again; what passed meanwhile is not caught up
+    /// Let a paused job start again; slots that passed meanwhile are not caught up
     Resume(JobArgument),
-    /// Show the jobs: who holds them, how they last ended, how often they were skipped
+    /// List all jobs: last result, current holder, skips
     Status(StatusOptions),
-    /// Show how long runs take and which terms suit, with the reasons
+    /// Show how long runs take, and recommend a time-to-live and an interval
     Advise(AdviseOptions),
-    /// Show how recent runs ended
+    /// List past runs and how they ended
     Runs(RunsOptions),
-    /// Schedule the jobs of the configuration on this machine; any number of machines may
+    /// Schedule the jobs of the configuration, as a daemon; any number of machines may do so
     Up(UpOptions),
-    /// Show what a job's run printed, where that is kept
+    /// Show the output of a job's runs
     Logs(LogsOptions),
-    /// Check the configuration
+    /// Check the configuration for mistakes, and show when each job is due
     Validate(operate::ValidateOptions),
-    /// Write a configuration to begin with, from a crontab if asked
+    /// Write a first configuration, or convert a crontab
     Init(operate::InitOptions),
-    /// Have the jobs started by systemd, launchd or cron
+    /// Have systemd, launchd or cron start the jobs
     Install(operate::InstallOptions),
-    /// Say which jobs had a slot that nothing is recorded for; exit 1 if there are any
+    /// List jobs whose scheduled time passed without a run; exit 1 if there are any
     Overdue(operate::OverdueOptions),
     /// Tell others how a run ended; started by `run` itself
     #[command(hide = true)]
     Notifier,
-    /// Say what became of a slot of a job and why, step by step
+    /// Explain why a slot of a job ran, failed, waited or was skipped, step by step
     Why(WhyOptions),
-    /// Prove a store, make it the default, move to another, or recover after a loss
+    /// Check, choose, move, back up or recover the store that holds the leases
     #[command(subcommand)]
     Store(store::StoreVerb),
-    /// Show five incidents on this machine, live: what breaks without the guard, and that it is prevented with it
+    /// Show five incidents live on this machine: what breaks without fencepost, and that it prevents them
     Demo(demo::DemoOptions),
     /// Print the JSON Schema of every --json answer and of the events
     Schema,
@@ -164,7 +159,7 @@ pub struct LogsOptions {
 
 #[derive(Debug, Subcommand)]
 pub enum LeaseVerb {
-    /// Take the lease and print its token
+    /// Take a lease (lock) and print its token; exit 11 if another holds it
     Acquire {
         #[command(flatten)]
         job: JobArgument,
@@ -179,7 +174,7 @@ pub enum LeaseVerb {
         #[arg(long, value_parser = token, value_name = "T")]
         token: Token,
     },
-    /// Give a lease back
+    /// Release a lease that you took, or take it from its holder: a run that loses it is stopped
     Release {
         #[command(flatten)]
         job: JobArgument,
@@ -253,7 +248,8 @@ pub struct RecordOptions {
 
 #[derive(Debug, Args)]
 pub struct GateOptions {
-    /// NAME[@last-due|same-day|same-slot|within=6h|any][,artifact=PATH][,on-empty=proceed]
+    /// The job to depend on: NAME[@RULE][,artifact=PATH][,on-empty=proceed], with the rule last-due, same-day, same-slot,
+    /// within=6h or any
     #[arg(required = true, value_name = "UPSTREAM")]
     pub upstreams: Vec<String>,
     /// A file of the upstream that will be read: it is compared with what was recorded
@@ -399,34 +395,7 @@ impl Arguments {
             arguments.global.json |= wants_json;
             arguments
         });
-        parsed.map_err(|error| {
-            let code = match error.kind() {
-                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Code::DONE,
-                _ if asked_for_run() => Code::FAILED,
-                _ => Code::USAGE,
-            };
-            if code != Code::DONE && asked_for(&["--json"]) {
-                let text = error.to_string();
-                report::error_json(
-                    code,
-                    fencepost_view::ReasonCode::Usage,
-                    text.trim_start_matches("error: ").trim_end(),
-                );
-            }
-            if error.kind() == ErrorKind::DisplayVersion && asked_for(&["--verbose", "-v"]) {
-                show::line(&version::verbose());
-                return code;
-            }
-            // An error repeats what was typed, which may come from a program. Only the help is printed with colours.
-            match code {
-                Code::DONE => drop(error.print()),
-                _ => eprint!("{}", show::clean(&error.render().to_string())),
-            }
-            if let Some(word) = command_without_dashes(&error) {
-                eprintln!("\nWrite the command after --, as in: fencepost run JOB -- {}", show::flat(word));
-            }
-            code
-        })
+        parsed.map_err(|error| help::answer(&error))
     }
 }
 
@@ -437,6 +406,18 @@ fn run_alone(words: impl Iterator<Item = OsString>) -> Option<RunArguments> {
     RunArguments::try_parse_from(words).ok()
 }
 
+/// The grammar of a command line without a verb.
+#[derive(Debug, Parser)]
+struct GlobalArguments {
+    #[command(flatten)]
+    global: Global,
+}
+
+/// Reads a command line that has global options only.
+pub fn global_alone() -> Option<Global> {
+    GlobalArguments::try_parse().ok().map(|arguments| arguments.global)
+}
+
 impl Verb {
     /// Whether the verb passes a child's exit code through, so that a usage error needs a code of its own.
     pub fn is_wrapper(&self) -> bool {
@@ -444,15 +425,8 @@ impl Verb {
     }
 }
 
-/// Whether the verb passes a child's exit code through, as far as that can be told from a command line that does not
-/// parse.
-fn asked_for_run() -> bool {
-    let words: Vec<OsString> = std::env::args_os().collect();
-    first_word(&words).is_some_and(|verb| verb == "run" || verb == "once")
-}
-
 /// The first word that is neither an option nor an option's value.
-fn first_word(words: &[OsString]) -> Option<&OsString> {
+pub fn first_word(words: &[OsString]) -> Option<&OsString> {
     let mut words = words.iter().skip(1);
     while let Some(word) = words.next() {
         match word.to_str() {
@@ -462,22 +436,6 @@ fn first_word(words: &[OsString]) -> Option<&OsString> {
         }
     }
     None
-}
-
-/// Whether one of the options stands on the command line, as far as one that does not parse can tell.
-fn asked_for(options: &[&str]) -> bool {
-    let words = std::env::args_os().skip(1).take_while(|word| word != "--");
-    words.into_iter().any(|word| options.iter().any(|option| word == *option))
-}
-
-/// The first word of a command that was given to `run` without the dashes in front of it.
-fn command_without_dashes(error: &clap::Error) -> Option<&str> {
-    match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(word)) if error.kind() == ErrorKind::UnknownArgument && asked_for_run() => {
-            Some(word.as_str()).filter(|word| !word.starts_with('-'))
-        }
-        _ => None,
-    }
 }
 
 fn name(text: &str) -> Result<Name, String> {

@@ -6,32 +6,6 @@ use clap::{Args, Subcommand};
 use fencepost_core::name::Job;
 use fencepost_core::token::Token;
 
-const ACCEPT_HELP: &str = "This host remembers the id of every store it has used, and refuses (125) a store that is \
-missing or has another id. Restore the lost store if you can. A new store knows no lease, no finished slot and no token \
-of the old one.
-
-Examples:
-  fencepost store accept redis://cache.example.org:6379
-  fencepost store accept sqlite:/srv/jobs/store.db
-
-More: docs/stores/README.md";
-
-const EXPORT_HELP: &str = "Examples:
-  fencepost store export /backup/fencepost.jsonl
-  fencepost store export --store redis://127.0.0.1:6379 | zstd > backup.zst
-
-More: docs/COMMANDS.md";
-
-const IMPORT_HELP: &str =
-    "The store must be empty. A damaged backup is refused before anything is written. Without --replace-lost \
-the store has an id of its own: targets that were written under the old store refuse its tokens until they are adopted.
-
-Examples:
-  fencepost store import /backup/fencepost.jsonl --store sqlite:/srv/copy.db
-  fencepost store import /backup/fencepost.jsonl --replace-lost
-
-More: docs/COMMANDS.md";
-
 #[derive(Debug, Args)]
 pub struct MoveOptions {
     /// The store that is left
@@ -65,7 +39,6 @@ pub enum StoreVerb {
         url: String,
     },
     /// Accept a store that was recreated on purpose: forget the id that this host remembers for its URL
-    #[command(after_help = ACCEPT_HELP)]
     Accept {
         /// The store, as it is named elsewhere
         url: String,
@@ -76,13 +49,11 @@ pub enum StoreVerb {
     #[command(hide = true)]
     Copy(MoveOptions),
     /// Write a backup of the store as JSON lines, each record as it is at one moment
-    #[command(after_help = EXPORT_HELP)]
     Export {
         /// The file to write (default: standard output)
         file: Option<PathBuf>,
     },
     /// Fill an empty store from a backup that `store export` wrote
-    #[command(after_help = IMPORT_HELP)]
     Import {
         /// The backup
         file: PathBuf,

@@ -3,10 +3,11 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use clap::{Arg, Command, CommandFactory};
+use clap::Command;
 
 use super::{JobOptions, LEASE, Logs, ONCE, OptionInfo, OptionSet, PLAN, RUN, SharedTable, TopOptions, UpTableOptions};
-use crate::args::Arguments;
+use crate::help::table::find;
+use crate::help::{describe, grammar};
 
 /// Writes the pages instead of comparing them, if this variable is set.
 const BLESS: &str = "FENCEPOST_BLESS";
@@ -94,80 +95,46 @@ fn meaning(info: &OptionInfo) -> String {
 
 #[test]
 fn the_reference_of_the_commands_is_current() {
-    let mut whole = Arguments::command();
-    whole.build();
+    let whole = grammar();
     let mut page = format!("# Reference: commands\n\n{NOTE}\n");
     page.push_str(
         "Every verb with its arguments and options. What the verbs do, their exit codes and the fields of `--json`:\n\
          [COMMANDS.md](../COMMANDS.md). Options that are keys of the configuration too: [configuration.md](configuration.md).\n",
     );
     page.push_str("\n## Options of every verb\n\nThey stand before or after the verb, never after `--`.\n");
-    arguments(&mut page, whole.get_arguments().filter(|arg| arg.is_global_set()));
-    for verb in verbs(&whole) {
-        describe(&mut page, verb);
+    tables(&mut page, &describe::global_sections(&whole));
+    for verb in describe::verbs(&whole) {
+        describe_verb(&mut page, verb);
     }
     check("commands.md", &page);
 }
 
-fn verbs(command: &Command) -> impl Iterator<Item = &Command> {
-    command.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help")
-}
-
-fn describe(page: &mut String, verb: &Command) {
+fn describe_verb(page: &mut String, verb: &Command) {
     if verb.has_subcommands() {
-        return verbs(verb).for_each(|verb| describe(page, verb));
+        return describe::verbs(verb).for_each(|verb| describe_verb(page, verb));
     }
-    let usage = verb.clone().render_usage().to_string();
-    let usage = usage.trim_start_matches("Usage: ").trim_start_matches("fencepost ");
-    let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
-    let _ = write!(page, "\n## `{usage}`\n\n{about}.\n");
-    arguments(page, verb.get_arguments().filter(|arg| !arg.is_global_set()));
-    if let Some(more) = verb.get_after_help() {
-        let _ = write!(page, "\n```text\n{more}\n```\n");
+    let usage = describe::usage(verb);
+    let _ = write!(page, "\n## `{}`\n\n{}.\n", usage.trim_start_matches("fencepost "), describe::about(verb));
+    tables(page, &describe::own_sections(verb));
+    let Some(help) = find(describe::path(verb)) else { return };
+    if !help.notes.is_empty() {
+        let _ = write!(page, "\n{}\n", help.notes);
     }
+    page.push_str("\n```sh no-test=\"examples\"\n");
+    for (what, example) in help.examples {
+        let _ = write!(page, "# {what}\n{example}\n");
+    }
+    page.push_str("```\n");
 }
 
 /// A table of arguments for each heading.
-fn arguments<'a>(page: &mut String, arguments: impl Iterator<Item = &'a Arg>) {
-    let shown: Vec<&Arg> =
-        arguments.filter(|arg| !arg.is_hide_set() && !["help", "version"].contains(&arg.get_id().as_str())).collect();
-    for title in groups(shown.iter().map(|arg| heading(arg))) {
-        let _ = write!(page, "\n| {title} | |\n|---|---|\n");
-        for arg in shown.iter().filter(|arg| heading(arg) == title) {
-            row(page, &[&code(&spelling(arg)), &help(arg)]);
+fn tables(page: &mut String, sections: &[describe::Section]) {
+    for section in sections {
+        let _ = write!(page, "\n| {} | |\n|---|---|\n", section.title);
+        for arg in &section.arguments {
+            row(page, &[&code(&arg.spelling), &arg.long]);
         }
     }
-}
-
-fn heading(arg: &Arg) -> &str {
-    arg.get_help_heading().unwrap_or(if arg.is_positional() { "Arguments" } else { "Options" })
-}
-
-/// The argument as it is typed.
-fn spelling(arg: &Arg) -> String {
-    let names: Vec<&str> = arg.get_value_names().into_iter().flatten().map(AsRef::as_ref).collect();
-    let takes_value = arg.get_action().takes_values();
-    let value = if takes_value { names.join(" ") } else { String::new() };
-    let short = arg.get_short().map(|short| format!("-{short}"));
-    let long = arg.get_long().map(|long| format!("--{long}"));
-    let flags: Vec<String> = short.into_iter().chain(long).collect();
-    format!("{} {value}", flags.join(", ")).trim().to_string()
-}
-
-fn help(arg: &Arg) -> String {
-    let text = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
-    let words = arg.get_possible_values().into_iter().filter(|_| arg.get_action().takes_values());
-    let words: Vec<String> = words
-        .map(|word| match word.get_help() {
-            Some(meaning) => format!("`{}`: {meaning}", word.get_name()),
-            None => format!("`{}`", word.get_name()),
-        })
-        .collect();
-    let defaults: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
-    let is_shown = arg.get_action().takes_values() && !arg.is_hide_default_value_set() && !defaults.is_empty();
-    let default = if is_shown { format!(" (default: {})", defaults.join(" ")) } else { String::new() };
-    let words = if words.is_empty() { String::new() } else { format!(". {}", words.join("; ")) };
-    format!("{}{default}{words}", text.trim_end_matches('.').replace("\n\n", ". "))
 }
 
 fn groups<'g>(of_each: impl Iterator<Item = &'g str>) -> Vec<&'g str> {

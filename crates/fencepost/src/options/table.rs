@@ -94,8 +94,8 @@ options! {
     }
 
     "Inputs and outputs" {
-        /// Run only if this upstream is good: NAME[@last-due|same-day|same-slot|within=6h|any][,artifact=PATH]; may be
-        /// given several times
+        /// Run only if this upstream job is good: NAME[@RULE][,artifact=PATH], with the rule last-due, same-day,
+        /// same-slot, within=6h or any; may be given several times
         needs: Vec<ConfigNeed>, flag: "needs", value: "SPEC", shared: SharedTable::Nowhere,
             detail: "In the configuration an array: [\"reference@same-day\"], or [{ job = \"reference\", when = \"last-due\", \
                      artifact = \"data/reference.md\", on_empty = \"skip\" }].";

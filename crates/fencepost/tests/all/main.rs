@@ -11,6 +11,7 @@ mod dependencies;
 mod desk;
 mod fenced;
 mod foreign;
+mod help;
 mod init;
 mod install;
 mod kill;

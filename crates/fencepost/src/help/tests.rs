@@ -1,0 +1,105 @@
+use std::path::Path;
+
+use clap::{Command, Parser};
+
+use super::table::VERBS;
+use super::*;
+
+/// Every verb that people type, as its words after `fencepost`.
+fn every_verb(command: &Command) -> Vec<String> {
+    let below = describe::verbs(command);
+    below.flat_map(|verb| [vec![describe::path(verb).to_string()], every_verb(verb)].concat()).collect()
+}
+
+#[test]
+fn every_verb_has_help_and_the_help_has_only_verbs() {
+    let mut verbs = every_verb(&grammar());
+    let mut described: Vec<String> = VERBS.iter().map(|entry| entry.verb.to_string()).collect();
+    verbs.sort();
+    described.sort();
+    assert_eq!(verbs, described, "each verb has one entry in help/table.rs");
+    for entry in VERBS {
+        assert!((1..=3).contains(&entry.examples.len()), "{}: two or three examples", entry.verb);
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(entry.page);
+        assert!(page.exists(), "{}: there is no page {}", entry.verb, entry.page);
+    }
+}
+
+#[test]
+fn another_word_for_a_verb_is_no_verb_itself_and_options_that_h_shows_exist() {
+    let root = grammar();
+    for entry in VERBS {
+        let parent = entry.verb.rsplit_once(' ').map_or("", |(parent, _)| parent);
+        let above = if parent.is_empty() { &root } else { root.find_subcommand(parent).unwrap() };
+        for word in entry.other_words {
+            assert!(above.find_subcommand(word).is_none(), "{}: `{word}` is a verb", entry.verb);
+            assert_eq!(*word, word.to_lowercase(), "{}", entry.verb);
+        }
+        let (command, _) = named(&root, &entry.verb.split(' ').collect::<Vec<_>>());
+        for id in entry.common {
+            assert!(command.get_arguments().any(|arg| arg.get_id() == id), "{}: there is no option {id}", entry.verb);
+        }
+    }
+}
+
+#[test]
+fn every_example_parses_as_its_verb() {
+    for entry in VERBS {
+        for (_, example) in entry.examples {
+            let words = words_of(example);
+            let typed: Vec<&str> = entry.verb.split(' ').collect();
+            assert_eq!(words[1..=typed.len()], typed, "{example}: shows another verb");
+            if let Err(error) = Arguments::try_parse_from(&words) {
+                panic!("{example}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_words_of_a_shell_line_are_split_as_a_shell_does() {
+    assert_eq!(words_of("x | fencepost a 'b c' \"$d\" > e"), ["fencepost", "a", "b c", "7"]);
+    assert_eq!(words_of("t=$(fencepost a b)"), ["fencepost", "a", "b"]);
+}
+
+/// The words of the fencepost command in a shell line. A variable becomes a number.
+fn words_of(line: &str) -> Vec<String> {
+    let start = line.find("fencepost ").expect("an example calls fencepost");
+    let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+    for c in line[start..].chars() {
+        match (c, quote) {
+            ('\'' | '"', None) => quote = Some(c),
+            (c, Some(open)) if c == open => quote = None,
+            ('|' | ')' | '>' | ';', None) => break,
+            (' ', None) => words.push(std::mem::take(&mut word)),
+            (c, _) => word.push(c),
+        }
+    }
+    words.push(word);
+    let plain = words.into_iter().filter(|word| !word.is_empty());
+    plain.map(|word| if word.starts_with('$') { "7".to_string() } else { word }).collect()
+}
+
+#[test]
+fn no_line_of_the_help_is_wider_than_the_terminal() {
+    let root = grammar();
+    for verb in every_verb(&root).iter().map(String::as_str).chain([""]) {
+        let (command, _) = named(&root, &verb.split_whitespace().collect::<Vec<_>>());
+        for (depth, columns) in [(Depth::Short, 80), (Depth::Whole, 80), (Depth::Whole, 60), (Depth::Whole, 100)] {
+            for line in page(command, depth, columns).lines() {
+                let is_one_word = line.trim_start().split(' ').count() == 1;
+                assert!(line.chars().count() <= columns || is_one_word, "{verb} at {columns}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_short_help_fits_a_screen() {
+    let root = grammar();
+    for verb in every_verb(&root) {
+        let (command, _) = named(&root, &verb.split_whitespace().collect::<Vec<_>>());
+        let lines = page(command, Depth::Short, 80).lines().count();
+        assert!(lines <= 50, "{verb} -h has {lines} lines: name the common options in help/table.rs");
+    }
+}
