@@ -39,6 +39,7 @@ pub mod why;
 use std::time::Duration;
 
 use fencepost_core::lease::{Facts, Honest, Rules, Standing};
+use fencepost_core::name::Name;
 use fencepost_core::record::{Holder, Record};
 use fencepost_core::schedule::Schedule;
 use fencepost_core::time::{Boot, StoreClock, Wall};
@@ -46,6 +47,7 @@ use fencepost_core::zone::Zone;
 use fencepost_store::{Store, StoreError};
 use thiserror::Error;
 
+use crate::answer::JobMistakes;
 pub use vocabulary::ReasonCode;
 
 /// A store, and what the caller knows besides it.
@@ -55,6 +57,8 @@ pub struct View<'a> {
     pub store_url: String,
     /// The configuration's path, if there is one.
     pub config: Option<String>,
+    /// The jobs of the configuration that do not run because of mistakes.
+    pub broken: Vec<JobMistakes>,
     pub now: Wall,
     /// Whether the processes of a holder are known to be dead.
     pub is_dead: &'a dyn Fn(&Holder) -> bool,
@@ -71,6 +75,13 @@ impl View<'_> {
     pub fn is_over(&self, record: &Record, clock: Option<&StoreClock>) -> bool {
         let is_dead = record.lease.as_ref().is_some_and(|lease| (self.is_dead)(&lease.holder));
         is_dead || remaining(record, clock) == Some(Duration::ZERO)
+    }
+}
+
+impl View<'_> {
+    /// The jobs that do not run because of mistakes: all, or the one of this name.
+    pub(crate) fn broken_jobs(&self, name: Option<&Name>) -> impl Iterator<Item = &JobMistakes> {
+        self.broken.iter().filter(move |broken| name.is_none_or(|name| broken.job == name.as_str()))
     }
 }
 

@@ -14,7 +14,7 @@ use fencepost_store::records::look;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::answer::{AnswerVersion, ErrorDetail};
+use crate::answer::{AnswerVersion, ErrorDetail, JobMistakes};
 use crate::time::LocalTime;
 use crate::unread::{Unread, each_record, sentences};
 use crate::{View, ViewError, recorded_schedule, text};
@@ -28,6 +28,9 @@ pub struct OverdueAnswer {
     pub overdue: Vec<OverdueJob>,
     /// Jobs that are paused, and so not overdue.
     pub paused: Vec<String>,
+    /// Jobs of the configuration that do not run because of mistakes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub broken: Vec<JobMistakes>,
     /// Records that cannot be read, a sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<String>,
@@ -134,6 +137,7 @@ impl View<'_> {
             config: self.config.clone(),
             overdue,
             paused,
+            broken: self.broken_jobs(None).cloned().collect(),
             unreadable: sentences(&errors),
             errors,
         })

@@ -18,7 +18,7 @@ use fencepost_store::{Key, Store, StoreError};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::answer::{AnswerVersion, ErrorDetail, RunAnswer};
+use crate::answer::{AnswerVersion, ErrorDetail, JobMistakes, RunAnswer};
 use crate::archive::whole;
 use crate::time::LocalTime;
 use crate::unread::{Unread, each_record, sentences};
@@ -35,6 +35,9 @@ pub struct StatusAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<SealedStore>")]
     pub sealed: Option<Seal>,
+    /// Jobs of the configuration that do not run because of mistakes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub broken: Vec<JobMistakes>,
     pub jobs: Vec<JobStatus>,
     pub resources: Vec<FenceStatus>,
     /// Records that cannot be read, a sentence each.
@@ -175,6 +178,7 @@ impl View<'_> {
             store: self.store_url.clone(),
             config: self.config.clone(),
             sealed: sealed(self.store)?,
+            broken: self.broken_jobs(name).cloned().collect(),
             resources: jobs.iter().flat_map(|job| fences(&job.record, &job.zone())).collect(),
             jobs: jobs.into_iter().map(|job| job.status(self.now)).collect(),
             unreadable: sentences(&errors),

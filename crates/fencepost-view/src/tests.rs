@@ -34,7 +34,7 @@ fn record(name: &str, upstream: &str) -> Vec<u8> {
 
 fn ask<T>(store: &MemoryStore, ask: impl FnOnce(&View<'_>) -> T) -> T {
     let (store_url, now) = ("memory:".to_string(), Wall(3_600_000));
-    ask(&View { store, store_url, config: None, now, is_dead: &|_| false })
+    ask(&View { store, store_url, config: None, broken: Vec::new(), now, is_dead: &|_| false })
 }
 
 fn filled() -> MemoryStore {

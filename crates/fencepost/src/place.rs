@@ -132,6 +132,7 @@ impl Place {
             store,
             store_url: self.shown_store(),
             config: self.shown_config(),
+            broken: self.config.iter().flat_map(Config::broken_answers).collect(),
             now: clock::now().wall,
             is_dead: &|holder| self.host.knows_dead(holder),
         })

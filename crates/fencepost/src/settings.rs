@@ -43,6 +43,9 @@ pub struct Settings {
 
 impl Settings {
     pub fn of(run: &RunOptions, config: Option<&Config>, store: &str) -> Result<Self, Failure> {
+        if let Some(config) = config {
+            config.refuse_broken(&run.job)?;
+        }
         let typed = &run.typed.0;
         let options = match config {
             Some(config) => typed.clone().over(config.job(&run.job)),

@@ -23,7 +23,7 @@ pub fn base(config: Option<&Config>, job: &Name) -> Result<Base, Failure> {
 
 /// The same, if the configuration names the job.
 fn known_base(config: Option<&Config>, job: &Name) -> Option<Base> {
-    let config = config.filter(|config| config.jobs.contains_key(job))?;
+    let config = config.filter(|config| config.names(job))?;
     Some(Base::new(&config.working_directory(config.job(job))))
 }
 
@@ -97,7 +97,8 @@ pub fn produces(options: &JobOptions, base: &Base) -> Result<Vec<DeclaredArtifac
     declared.collect()
 }
 
-/// Finds when the upstreams are due: by the configuration, or else by the schedule of their last run.
+/// Finds when the upstreams are due: by the configuration, or else by the schedule of their last run. An upstream with
+/// mistakes either does not run or runs by its last good settings, so its record tells when it is due.
 pub fn last_due(needs: &[Need], config: Option<&Config>) -> Result<LastDue, Failure> {
     let mut schedules: BTreeMap<Name, Schedule> = BTreeMap::new();
     for need in needs {

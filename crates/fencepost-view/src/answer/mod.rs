@@ -19,7 +19,7 @@ pub use lease::{HoldEvent, HoldLine, LeaseAnswer};
 pub(crate) use run::unrecorded;
 pub use run::{ConsumedUpstream, RecordedArtifact, RunAnswer};
 pub use setup::{
-    InitAnswer, InstallAnswer, InstallChange, InstalledDifference, LeftOutLine, LogAnswer, MistakeAnswer,
+    InitAnswer, InstallAnswer, InstallChange, InstalledDifference, JobMistakes, LeftOutLine, LogAnswer, MistakeAnswer,
     ValidateAnswer, ValidatedJob,
 };
 pub use store::{

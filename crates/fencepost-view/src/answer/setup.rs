@@ -35,6 +35,32 @@ pub struct MistakeAnswer {
     pub column: Option<usize>,
     pub message: String,
     pub hint: Option<String>,
+    /// The jobs that it stops. Empty: it stands outside any job and stops all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<String>,
+}
+
+/// A job of the configuration that does not run because of its mistakes.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct JobMistakes {
+    /// The key under `[job]`, which may not be a valid name.
+    pub job: String,
+    pub mistakes: Vec<MistakeAnswer>,
+}
+
+impl JobMistakes {
+    /// A sentence for people: the first mistake and where it is, in a file of this name.
+    pub fn sentence(&self, config: Option<&str>) -> String {
+        let path = config.unwrap_or("the configuration");
+        let Some(first) = self.mistakes.first() else { return format!("{} has a mistake in {path}.", self.job) };
+        let line = first.line.map_or_else(String::new, |line| format!(":{line}"));
+        let hint = first.hint.as_ref().map_or_else(String::new, |hint| format!(" {hint}"));
+        let more = match self.mistakes.len() - 1 {
+            0 => String::new(),
+            more => format!(" {more} more: fencepost validate"),
+        };
+        format!("{} does not run because of a mistake in {path}{line}: {}{hint}{more}", self.job, first.message)
+    }
 }
 
 /// A job of the configuration, with every key that it has or takes from `[defaults]`.
@@ -48,6 +74,8 @@ pub struct ValidatedJob {
     pub in_words: Option<String>,
     /// The next change of the clocks that meets the schedule.
     pub clock_change: Option<String>,
+    /// Whether the job does not run because of its mistakes. The other fields are those that could be read.
+    pub broken: bool,
     /// The keys of `fencepost.toml`.
     #[serde(flatten)]
     pub keys: Map<String, Value>,

@@ -75,6 +75,7 @@ impl View<'_> {
         let Some((record, clock)) = self.find(query)? else {
             let path = self.config.as_deref().unwrap_or_default();
             let text = format!("{} is a job of {path}, but has never run on this store.", query.typed);
+            let sentences = self.mistakes(query).chain([Sentence::new("nothing", text)]).collect();
             return Ok(WhyAnswer {
                 v: AnswerVersion,
                 job: query.typed.to_string(),
@@ -82,12 +83,20 @@ impl View<'_> {
                 date: None,
                 timezone: None,
                 status: None,
-                sentences: vec![Sentence::new("nothing", text)],
+                sentences,
                 attempts: Vec::new(),
             });
         };
         let zone = query.zone.clone().unwrap_or_else(|| newest_zone(&record));
-        Ok(Case::of(self, record, clock.as_ref(), query.at.clone(), zone)?.answer())
+        let mut answer = Case::of(self, record, clock.as_ref(), query.at.clone(), zone)?.answer();
+        answer.sentences.splice(0..0, self.mistakes(query));
+        Ok(answer)
+    }
+
+    /// Says that the configuration's mistakes keep the job from running.
+    fn mistakes(&self, query: &WhyQuery<'_>) -> impl Iterator<Item = Sentence> {
+        let broken = self.broken_jobs(Some(&query.typed.name));
+        broken.map(|broken| Sentence::new("configuration", broken.sentence(self.config.as_deref())))
     }
 
     /// The record of the job; `None` if only the configuration names it.

@@ -79,7 +79,7 @@ pub fn jobs_of_crontab(text: &str) -> Vec<CronJob> {
 /// Validates the configuration before it is written.
 fn check(path: &Path, text: &str) -> Result<(), Failure> {
     let source = Source::new(path.to_path_buf(), text.to_string());
-    match Reading::of_source(source).accepted() {
+    match Reading::of_source(source).faultless() {
         Ok(_) => Ok(()),
         Err(failure) => Err(Failure::Other(format!(
             "The crontab could not be translated into a valid configuration; nothing was written. {}",

@@ -9,6 +9,7 @@ mod originals;
 mod systemd;
 mod units;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -53,6 +54,11 @@ pub fn run(global: &Global, options: &InstallOptions) -> Result<Code, Failure> {
         Target::Crontab => vec![crontab::change(&setting, &scope, config, options.write || options.dry_run)?],
     };
     let voice = Voice::of(global);
+    let is_up = !scope.per_job;
+    for broken in config.broken_answers().filter(|broken| !options.remove && scope.names_any(&broken.job)) {
+        let trigger = if is_up { "" } else { " Its trigger was not changed." };
+        voice.warn(&format!("{}{trigger}", broken.sentence(Some(&setting.config))));
+    }
     if !options.write && !options.remove && !options.dry_run {
         changes.iter().filter_map(|change| change.shown.as_ref().or(change.new.as_ref())).for_each(|text| {
             show::text(text);
@@ -204,18 +210,28 @@ pub struct InstallScope {
     /// Jobs that get a trigger.
     pub jobs: Vec<(Name, Schedule)>,
     pub remove: bool,
+    /// Jobs with mistakes. Their triggers stay as they are.
+    broken: BTreeSet<String>,
 }
 
 impl InstallScope {
     fn of(options: &InstallOptions, config: &Config) -> Result<Self, Failure> {
         let per_job = options.per_job || options.target == Target::Crontab || !options.jobs.is_empty();
-        let mut scope = Self { per_job, named: options.jobs.clone(), jobs: Vec::new(), remove: options.remove };
+        let mut scope = Self {
+            per_job,
+            named: options.jobs.clone(),
+            jobs: Vec::new(),
+            remove: options.remove,
+            broken: BTreeSet::new(),
+        };
         if options.remove {
             // Removal covers every trigger found, also those of jobs that the configuration no longer has.
             scope.per_job = options.per_job || !options.jobs.is_empty();
             return Ok(scope);
         }
+        scope.broken = config.broken.keys().cloned().collect();
         for name in &options.jobs {
+            config.refuse_broken(name)?;
             let job = config.jobs.get(name).ok_or_else(|| {
                 let near = config.near(name).map(|near| format!(" Did you mean {near:?}?")).unwrap_or_default();
                 Failure::Usage(format!("{} has no job {name}.{near}", config.path.display()))
@@ -227,7 +243,11 @@ impl InstallScope {
         scope.jobs = scheduled(config)?.into_iter().filter(|(name, _)| scope.covers(name)).collect();
         if scope.jobs.is_empty() {
             let path = config.path.display();
-            return Err(Failure::Usage(format!("{path} has no job that is enabled and has a schedule.")));
+            let broken = match config.broken.len() {
+                0 => String::new(),
+                count => format!(" Not counted because of mistakes: {count}. See them with: fencepost validate"),
+            };
+            return Err(Failure::Usage(format!("{path} has no job that is enabled and has a schedule.{broken}")));
         }
         Ok(scope)
     }
@@ -238,6 +258,10 @@ impl InstallScope {
 
     /// The same for a job that the configuration may no longer have.
     pub fn names(&self, job: &str) -> bool {
+        !self.broken.contains(job) && self.names_any(job)
+    }
+
+    fn names_any(&self, job: &str) -> bool {
         self.named.is_empty() || self.named.iter().any(|name| name.as_str() == job)
     }
 }

@@ -45,6 +45,11 @@ pub fn mint_run() -> RunId {
 
 /// Returns the named job, on this host or on all. The configuration may set `per_host` for every verb.
 pub fn job(name: &Name, per_host: bool, place: &Place) -> Result<Job, Failure> {
+    if let Some(config) = &place.config
+        && let Some(broken) = config.broken.get(name.as_str()).filter(|broken| broken.is_place_unknown)
+    {
+        return Err(config.failure_of(name.as_str(), broken));
+    }
     let is_configured = place.config.as_ref().is_some_and(|config| config.job(name).per_host());
     if !per_host && !is_configured {
         return Ok(Job::shared(name.clone()));

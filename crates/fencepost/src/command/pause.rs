@@ -48,7 +48,7 @@ pub fn resume(global: &Global, options: &JobArgument) -> Result<Code, Failure> {
 
 /// Refuses an unknown job: a mistyped name would leave the intended job running.
 fn refuse_unknown(place: &Place, job: &Job) -> Result<(), Failure> {
-    let is_configured = place.config.as_ref().is_some_and(|config| config.jobs.contains_key(&job.name));
+    let is_configured = place.config.as_ref().is_some_and(|config| config.names(&job.name));
     if is_configured || look(place.open_to_read()?.as_ref(), job)?.0.is_some() {
         return Ok(());
     }

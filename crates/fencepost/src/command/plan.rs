@@ -39,6 +39,9 @@ pub fn run(global: &Global, options: &PlanOptions) -> Result<Code, Failure> {
 /// Reads the settings from the command line, or else from the configuration.
 fn query(options: &PlanOptions, place: &Place) -> Result<PlanQuery, Failure> {
     let (config, typed) = (place.config.as_ref(), &options.typed.0);
+    if let Some(config) = config {
+        config.refuse_broken(&options.job)?;
+    }
     let keys = config.map(|config| config.job(&options.job).clone()).unwrap_or_default();
     let merged = typed.clone().over(&keys);
     let zone = calendar::zone(typed.timezone.value().as_deref(), config, &options.job)?;

@@ -112,6 +112,10 @@ fn say(global: &Global, options: &RecordOptions, word: Word, inside: &Inside) ->
 /// Claims and completes in one swap.
 fn by_hand(global: &Global, options: &RecordOptions, name: &Name, word: Word) -> Result<Code, Failure> {
     let place = Place::find(global)?;
+    if let Some(config) = &place.config {
+        // The date and the paths of the record depend on the job's settings.
+        config.refuse_broken(name)?;
+    }
     let job = super::job(name, options.per_host, &place)?;
     let zone = calendar::zone(options.tz.as_deref(), place.config.as_ref(), name)?;
     let now = clock::now().wall;

@@ -16,6 +16,9 @@ use crate::place::Place;
 use crate::report::percent;
 use crate::show;
 
+/// Maximum number of jobs with mistakes that are listed.
+const SHOWN_BROKEN_MAX: usize = 10;
+
 pub fn run(global: &Global, options: &StatusOptions) -> Result<Code, Failure> {
     let format = format(global, options)?;
     let place = Place::find(global)?;
@@ -54,6 +57,7 @@ fn describe(status: &StatusAnswer, options: &StatusOptions, now: Wall) {
     if let Some(seal) = &status.sealed {
         show::line(&format!("sealed  {seal}"));
     }
+    show_broken(status);
     show::line("");
     match (&options.job, status.jobs.as_slice()) {
         // An unreadable record does not tell whether its job has run.
@@ -67,6 +71,16 @@ fn describe(status: &StatusAnswer, options: &StatusOptions, now: Wall) {
         }
     }
     show_fences(status, now);
+}
+
+/// Lists the jobs that do not run because of mistakes in the configuration.
+fn show_broken(status: &StatusAnswer) {
+    for broken in status.broken.iter().take(SHOWN_BROKEN_MAX) {
+        show::line(&format!("broken  {}", flat(&broken.sentence(status.config.as_deref()))));
+    }
+    if let Some(more @ 1..) = status.broken.len().checked_sub(SHOWN_BROKEN_MAX) {
+        show::line(&format!("broken  {more} more jobs. See them with: fencepost validate"));
+    }
 }
 
 fn show_jobs(jobs: &[JobStatus], now: Wall) {

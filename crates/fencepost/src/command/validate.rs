@@ -5,11 +5,10 @@ mod freshness;
 
 use std::path::Path;
 
-use fencepost_core::name::Name;
 use fencepost_core::schedule::Schedule;
 use fencepost_core::time::Wall;
 use fencepost_guard::clock;
-use fencepost_view::answer::{AnswerVersion, InstalledDifference, MistakeAnswer, ValidateAnswer, ValidatedJob};
+use fencepost_view::answer::{AnswerVersion, InstalledDifference, ValidateAnswer, ValidatedJob};
 use serde_json::{Map, Value};
 
 use crate::args::Global;
@@ -68,7 +67,7 @@ impl ConfigVerdict {
     }
 
     fn refused(message: String) -> Self {
-        let mistake = Mistake { at: None, message, hint: None };
+        let mistake = Mistake { at: None, message, hint: None, jobs: Vec::new() };
         Self { config: None, mistakes: vec![mistake], warnings: Vec::new(), drift: None }
     }
 
@@ -78,9 +77,9 @@ impl ConfigVerdict {
 
     fn print(&self, path: &Path, voice: Voice, now: Wall) {
         show::line(&format!("config  {}", path.display()));
-        for (config, name, job) in self.jobs() {
+        for job in self.jobs() {
             show::line("");
-            print_job(config, name, job, now);
+            job.print(now);
         }
         show::line("");
         for mistake in self.mistakes.iter().take(SHOWN_MISTAKES_MAX) {
@@ -110,11 +109,17 @@ impl ConfigVerdict {
             1 => format!("1 {noun}"),
             many => format!("{} {noun}s", shown_count(many)),
         };
-        let jobs = count(self.jobs().count(), "job");
+        let jobs = count(self.jobs().len(), "job");
+        let broken = match (self.mistakes.iter().any(Mistake::stops_all), self.broken()) {
+            (true, _) => " Nothing runs until this is corrected.".to_string(),
+            (false, 0) => String::new(),
+            (false, 1) => " The job with mistakes does not run; the others do.".to_string(),
+            (false, broken) => format!(" The {broken} jobs with mistakes do not run; the others do."),
+        };
         let (mistakes, warnings) = (count(self.mistakes.len(), "mistake"), count(self.warnings.len(), "warning"));
         let verdict = if self.mistakes.is_empty() { "Fine" } else { "Refused" };
         let drift = self.drift.as_ref().map(|drift| format!(" As installed: {}.", count(drift.len(), "difference")));
-        format!("{verdict}: {jobs}, {mistakes}, {warnings}.{}", drift.unwrap_or_default())
+        format!("{verdict}: {jobs}, {mistakes}, {warnings}.{broken}{}", drift.unwrap_or_default())
     }
 
     fn print_json(&self, path: &Path, now: Wall) {
@@ -122,22 +127,84 @@ impl ConfigVerdict {
             v: AnswerVersion,
             config: path.display().to_string(),
             ok: self.is_fine(),
-            mistakes: self.mistakes.iter().map(mistake_answer).collect(),
-            warnings: self.warnings.iter().map(mistake_answer).collect(),
-            jobs: self.jobs().map(|(config, name, job)| job_answer(config, name, job, now)).collect(),
+            mistakes: self.mistakes.iter().map(Mistake::answer).collect(),
+            warnings: self.warnings.iter().map(Mistake::answer).collect(),
+            jobs: self.jobs().iter().map(|job| job.answer(now)).collect(),
             installed: self.drift.clone(),
         });
     }
 
-    fn jobs(&self) -> impl Iterator<Item = (&Config, &Name, &JobOptions)> {
-        self.config.iter().flat_map(|config| config.jobs.iter().map(move |(name, job)| (config, name, job)))
+    /// All jobs by name, with and without mistakes.
+    fn jobs(&self) -> Vec<CheckedJob<'_>> {
+        let Some(config) = &self.config else { return Vec::new() };
+        let sound = config.jobs.iter().map(|(name, job)| CheckedJob { config, name: name.as_str(), job, mistakes: 0 });
+        let broken = config.broken.iter().map(|(key, broken)| CheckedJob {
+            config,
+            name: key,
+            job: &broken.options,
+            mistakes: broken.mistakes.len(),
+        });
+        let mut jobs: Vec<CheckedJob<'_>> = sound.chain(broken).collect();
+        jobs.sort_by_key(|job| job.name);
+        jobs
+    }
+
+    fn broken(&self) -> usize {
+        self.config.as_ref().map_or(0, |config| config.broken.len())
+    }
+}
+
+/// A job as the configuration has it.
+struct CheckedJob<'c> {
+    config: &'c Config,
+    /// The key under `[job]`.
+    name: &'c str,
+    job: &'c JobOptions,
+    mistakes: usize,
+}
+
+impl CheckedJob<'_> {
+    /// Prints a job with its schedule and its command; of a broken job, only that it is broken.
+    fn print(&self, now: Wall) {
+        if self.mistakes == 0 {
+            return print_job(self.config, self.name, self.job, now);
+        }
+        show::line(&show::flat(self.name));
+        let count = if self.mistakes == 1 { "a mistake".to_string() } else { format!("{} mistakes", self.mistakes) };
+        show::line(&format!("  {:<9}  it does not run: it has {count}, shown below", "broken"));
+    }
+
+    /// Returns every key of a job, with defaults from `[defaults]`. Secrets are left out.
+    fn answer(&self, now: Wall) -> ValidatedJob {
+        let Self { config, name, job, mistakes } = self;
+        let keys = match job.shown() {
+            // The answer holds the effective values of these two.
+            Value::Object(keys) => {
+                keys.into_iter().filter(|(key, _)| !["timezone", "working_directory"].contains(&key.as_str())).collect()
+            }
+            _ => Map::new(),
+        };
+        let schedule = schedule(config, job);
+        let slots =
+            schedule.iter().flat_map(|due| due.forward(now).take(SHOWN_SLOTS).map(|slot| due.zone().show(slot)));
+        let change = schedule.as_ref().and_then(|schedule| schedule.dst_within(now, YEAR));
+        ValidatedJob {
+            job: name.to_string(),
+            timezone: config.timezone(job).map(|zone| zone.value.clone()),
+            working_directory: config.working_directory(job).display().to_string(),
+            next_slots: slots.collect(),
+            in_words: schedule.as_ref().map(Schedule::describe),
+            clock_change: change.map(|change| change.to_string()),
+            broken: *mistakes > 0,
+            keys,
+        }
     }
 }
 
 /// Prints a job with its schedule and its command.
-fn print_job(config: &Config, name: &Name, job: &JobOptions, now: Wall) {
+fn print_job(config: &Config, name: &str, job: &JobOptions, now: Wall) {
     let line = |what: &str, text: String| show::line(&format!("  {what:<9}  {text}"));
-    show::line(name.as_str());
+    show::line(name);
     let zone = config.timezone(job).map(|zone| format!(", {}", zone.value)).unwrap_or_default();
     let when = job.shown_schedule().map(|schedule| format!("{schedule}{zone}"));
     line("when", when.unwrap_or_else(|| "whenever it is started".to_string()));
@@ -168,38 +235,6 @@ fn print_job(config: &Config, name: &Name, job: &JobOptions, now: Wall) {
     line("directory", config.working_directory(job).display().to_string());
     for produces in job.produced() {
         line("produces", produces.path.value.clone());
-    }
-}
-
-fn mistake_answer(mistake: &Mistake) -> MistakeAnswer {
-    MistakeAnswer {
-        line: mistake.at.as_ref().map(|at| at.line as usize),
-        column: mistake.at.as_ref().map(|at| at.column as usize),
-        message: mistake.message.clone(),
-        hint: mistake.hint.clone(),
-    }
-}
-
-/// Returns every key of a job, with defaults from `[defaults]`. Secrets are left out.
-fn job_answer(config: &Config, name: &Name, job: &JobOptions, now: Wall) -> ValidatedJob {
-    let keys = match job.shown() {
-        // The answer holds the effective values of these two.
-        Value::Object(keys) => {
-            keys.into_iter().filter(|(key, _)| !["timezone", "working_directory"].contains(&key.as_str())).collect()
-        }
-        _ => Map::new(),
-    };
-    let schedule = schedule(config, job);
-    let slots = schedule.iter().flat_map(|due| due.forward(now).take(SHOWN_SLOTS).map(|slot| due.zone().show(slot)));
-    let change = schedule.as_ref().and_then(|schedule| schedule.dst_within(now, YEAR));
-    ValidatedJob {
-        job: name.to_string(),
-        timezone: config.timezone(job).map(|zone| zone.value.clone()),
-        working_directory: config.working_directory(job).display().to_string(),
-        next_slots: slots.collect(),
-        in_words: schedule.as_ref().map(Schedule::describe),
-        clock_change: change.map(|change| change.to_string()),
-        keys,
     }
 }
 

@@ -5,6 +5,7 @@ use fencepost_view::why::WhyQuery;
 use super::runs::moment;
 use crate::args::{Global, WhyOptions};
 use crate::calendar;
+use crate::config::Config;
 use crate::exit::{Code, Failure};
 use crate::place::Place;
 use crate::show;
@@ -13,7 +14,7 @@ pub fn run(global: &Global, options: &WhyOptions) -> Result<Code, Failure> {
     let at = options.at.as_ref().map(|at| moment("--at", at)).transpose()?;
     let place = Place::find(global)?;
     let name = &options.job.name;
-    let config = place.config.as_ref().filter(|config| config.jobs.contains_key(name));
+    let config = place.config.as_ref().filter(|config| config.names(name));
     let is_zone_known = options.tz.is_some() || config.is_some();
     let query = WhyQuery {
         typed: &options.job,
@@ -23,7 +24,7 @@ pub fn run(global: &Global, options: &WhyOptions) -> Result<Code, Failure> {
         },
         at,
         zone: is_zone_known.then(|| calendar::zone(options.tz.as_deref(), config, name)).transpose()?,
-        configured: place.config.iter().flat_map(|config| config.jobs.keys().cloned()).collect(),
+        configured: place.config.iter().flat_map(Config::all_names).collect(),
     };
     let store = place.open_to_read()?;
     let why = place.ask(store.as_ref(), |view| view.why(&query))?;

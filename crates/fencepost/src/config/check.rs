@@ -25,6 +25,9 @@ pub const GRACES_PER_TTL: u32 = 3;
 /// Maximum number of name comparisons in the search for a similar name of an unknown upstream.
 const COMPARISONS_MAX: usize = 1_000_000;
 
+/// Maximum number of jobs that are stopped by cycles, each counted once per cycle. Beyond it, a cycle stops all.
+const STOPPED_MAX: usize = 1_000_000;
+
 /// Maximum number of jobs named of a cycle.
 const SHOWN_CHAIN_MAX: usize = 20;
 
@@ -41,12 +44,15 @@ pub fn check(config: &Config) -> Found {
     for written in config.top.timezone.iter().chain(&config.defaults.timezone) {
         found.mistakes.extend(Zone::parse(&written.value).err().map(|why| Mistake::at(written, why.to_string(), None)));
     }
+    catching_up(&config.defaults, &mut found);
     let mut comparisons = COMPARISONS_MAX;
     for (name, job) in &config.jobs {
+        let before = found.mistakes.len();
         times(job, &mut found);
         calendar(config, job, &mut found);
         needs(config, name, job, &mut comparisons, &mut found);
         told(name, job, &mut found);
+        found.mistakes[before..].iter_mut().for_each(|mistake| mistake.jobs = vec![name.to_string()]);
         if job.command.is_none() {
             let message = format!("The job {name} has no command: it runs only if one is given after --.");
             found.warnings.push(Mistake::at(&job.at, message, None));
@@ -89,6 +95,10 @@ fn calendar(config: &Config, job: &JobOptions, found: &mut Found) {
             found.mistakes.extend(calendar::written_schedule(job, &Zone::utc()).err());
         }
     }
+    catching_up(job, found);
+}
+
+fn catching_up(job: &JobOptions, found: &mut Found) {
     let terms = calendar::unchecked_terms(job);
     if let (Some(written), Err(why)) = (&job.catch_up, terms.check()) {
         found.mistakes.push(Mistake::at(written, format!("This cannot be kept: {why}"), None));
@@ -133,8 +143,14 @@ fn told(name: &Name, job: &JobOptions, found: &mut Found) {
 
 /// Finds each cycle of needs once, with its chain.
 fn cycles(config: &Config) -> Vec<Mistake> {
-    let mut walk =
-        NeedsWalk { config, ended: BTreeSet::new(), chain: Vec::new(), places: BTreeMap::new(), mistakes: Vec::new() };
+    let mut walk = NeedsWalk {
+        config,
+        ended: BTreeSet::new(),
+        chain: Vec::new(),
+        places: BTreeMap::new(),
+        stopped: 0,
+        mistakes: Vec::new(),
+    };
     for name in config.jobs.keys() {
         walk.from(name);
     }
@@ -150,6 +166,8 @@ struct NeedsWalk<'c> {
     chain: Vec<(&'c Name, std::slice::Iter<'c, ConfigNeed>)>,
     /// The index of each job in the chain.
     places: BTreeMap<&'c Name, usize>,
+    /// How many jobs the cycles stop.
+    stopped: usize,
     mistakes: Vec<Mistake>,
 }
 
@@ -166,7 +184,13 @@ impl<'c> NeedsWalk<'c> {
             let Some((upstream, _)) = self.config.jobs.get_key_value(&need.job.value.name) else { continue };
             match self.places.get(upstream) {
                 None => self.enter(upstream),
-                Some(start) => self.mistakes.push(circle(&self.chain[*start..], upstream, need)),
+                Some(start) => {
+                    let chain = &self.chain[*start..];
+                    self.stopped += chain.len();
+                    let named = if self.stopped > STOPPED_MAX { &[] } else { chain };
+                    let jobs = named.iter().map(|(name, _)| name.to_string()).collect();
+                    self.mistakes.push(Mistake { jobs, ..circle(chain, upstream, need) });
+                }
             }
         }
     }

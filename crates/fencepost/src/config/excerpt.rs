@@ -218,7 +218,7 @@ job.f.environment = { A = "[job.g]" }
     #[test]
     fn a_mistake_in_an_excerpt_is_shown_where_it_is_in_the_file() {
         let text = TEXT.replace("command = \"b\"", "command = 7");
-        let render = |source| Reading::of_source(source).accepted().unwrap_err().message().to_string();
+        let render = |source| Reading::of_source(source).faultless().unwrap_err().message().to_string();
         let whole = render(source(&text));
         assert!(whole.starts_with("/x/fencepost.toml:21:11:"), "{whole}");
         assert_eq!(render(excerpt(&text, &["b.c"])), whole);

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
+use fencepost_view::answer::MistakeAnswer;
+
 /// Maximum number of characters shown of a line, half of them before the mistake.
 const SHOWN_CHARS_MAX: usize = 160;
 
@@ -55,11 +57,59 @@ pub struct Mistake {
     pub message: String,
     /// A sentence: how to correct it.
     pub hint: Option<String>,
+    /// The jobs that it stops, by their keys under `[job]`. Empty: it stands outside any job and stops all.
+    pub jobs: Vec<String>,
 }
 
 impl Mistake {
     pub fn at<T>(at: &Located<T>, message: impl Into<String>, hint: Option<String>) -> Self {
-        Self { at: Some(at.with(())), message: message.into(), hint }
+        Self { at: Some(at.with(())), message: message.into(), hint, jobs: Vec::new() }
+    }
+
+    /// The same mistake, which stops only this job.
+    pub fn of_job(self, job: &str) -> Self {
+        Self { jobs: vec![job.to_string()], ..self }
+    }
+
+    /// Whether the mistake stands outside any job.
+    pub fn stops_all(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// Joins the same mistake, found again: for a further job, or outside any.
+    fn join(&mut self, again: Self) {
+        match self.stops_all() || again.stops_all() {
+            true => self.jobs.clear(),
+            false => {
+                self.jobs.extend(again.jobs);
+                self.jobs.dedup();
+            }
+        }
+    }
+
+    /// Sorts mistakes by their place, each of them once.
+    pub fn sorted(mut mistakes: Vec<Self>) -> Vec<Self> {
+        mistakes.sort_by_key(Self::order);
+        let mut sorted: Vec<Self> = Vec::new();
+        for mistake in mistakes {
+            let here = sorted.iter_mut().rev().take_while(|other| other.order() == mistake.order());
+            let mut same = here.filter(|other| (&other.message, &other.hint) == (&mistake.message, &mistake.hint));
+            match same.next() {
+                Some(same) => same.join(mistake),
+                None => sorted.push(mistake),
+            }
+        }
+        sorted
+    }
+
+    pub fn answer(&self) -> MistakeAnswer {
+        MistakeAnswer {
+            line: self.at.as_ref().map(|at| at.line as usize),
+            column: self.at.as_ref().map(|at| at.column as usize),
+            message: self.message.clone(),
+            hint: self.hint.clone(),
+            jobs: self.jobs.clone(),
+        }
     }
 
     /// The sort key: the order of the file.

@@ -16,6 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use fencepost_core::name::Name;
+use fencepost_view::answer::JobMistakes;
 use toml::de::DeTable;
 
 pub use check::{GRACE, GRACES_PER_TTL, TTL};
@@ -42,7 +43,7 @@ const WORLD_READS: u32 = 0o004;
 /// Maximum number of syntax errors shown for a text that is not TOML.
 const SLIPS_MAX: usize = 3;
 
-/// A configuration without mistakes.
+/// A configuration. Only jobs may have mistakes: one outside any job refuses the whole file.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub path: PathBuf,
@@ -55,10 +56,23 @@ pub struct Config {
     /// The settings of a job that the file does not name: `[defaults]`, `[logs]` and `[notify]`, or nothing, as `scope` has it.
     pub defaults: JobOptions,
     pub up: UpTableOptions,
+    /// The jobs without mistakes.
     pub jobs: BTreeMap<Name, JobOptions>,
+    /// The jobs with mistakes, by their keys under `[job]`: such a key may not even be a name. They do not run.
+    pub broken: BTreeMap<String, BrokenJob>,
     /// Likely mistakes, which prevent nothing from running.
     pub warnings: Vec<Mistake>,
     source: Source,
+}
+
+/// A job with mistakes.
+#[derive(Clone, Debug, Default)]
+pub struct BrokenJob {
+    /// The options that could be read.
+    pub options: JobOptions,
+    /// Whether `per_host` is present and could not be read: then it is unknown which record is the job's.
+    pub is_place_unknown: bool,
+    pub mistakes: Vec<Mistake>,
 }
 
 /// A file as read, with its mistakes.
@@ -75,9 +89,40 @@ impl Config {
         find(global)?.map(|location| Reading::of(&location)?.accepted()).transpose()
     }
 
-    /// The options of a job, or the defaults if the file does not name it.
+    /// The options of a job, or the defaults if the file does not name it. Of a broken job, those that could be read.
     pub fn job(&self, name: &Name) -> &JobOptions {
-        self.jobs.get(name).unwrap_or(&self.defaults)
+        let broken = || self.broken.get(name.as_str()).map(|broken| &broken.options);
+        self.jobs.get(name).or_else(broken).unwrap_or(&self.defaults)
+    }
+
+    /// Whether the file has a table for the job, with or without mistakes.
+    pub fn names(&self, name: &Name) -> bool {
+        self.jobs.contains_key(name) || self.broken.contains_key(name.as_str())
+    }
+
+    /// The names of all jobs of the file, with or without mistakes.
+    pub fn all_names(&self) -> impl Iterator<Item = Name> {
+        let broken = self.broken.keys().filter_map(|key| Name::new(key).ok());
+        self.jobs.keys().cloned().chain(broken)
+    }
+
+    /// Fails for a job with mistakes, and shows them.
+    pub fn refuse_broken(&self, name: &Name) -> Result<(), Failure> {
+        self.broken.get(name.as_str()).map_or(Ok(()), |job| Err(self.failure_of(name.as_str(), job)))
+    }
+
+    /// The jobs with mistakes, for answers.
+    pub fn broken_answers(&self) -> impl Iterator<Item = JobMistakes> {
+        self.broken.iter().map(|(key, broken)| JobMistakes {
+            job: key.clone(),
+            mistakes: broken.mistakes.iter().map(Mistake::answer).collect(),
+        })
+    }
+
+    /// The failure for a job with mistakes.
+    pub fn failure_of(&self, name: &str, job: &BrokenJob) -> Failure {
+        let mistakes = self.source.render(&job.mistakes);
+        Failure::Usage(format!("{mistakes}\nThe job {name} does not run until this is corrected. Other jobs do."))
     }
 
     /// The time zone of a job, if the file sets one.
@@ -92,7 +137,8 @@ impl Config {
 
     /// The job of the file whose name is nearest to an unknown one.
     pub fn near(&self, name: &Name) -> Option<&str> {
-        if self.jobs.contains_key(name) { None } else { nearest(name.as_str(), self.jobs.keys().map(Name::as_str)) }
+        let known = self.jobs.keys().map(Name::as_str).chain(self.broken.keys().map(String::as_str));
+        if self.names(name) { None } else { nearest(name.as_str(), known) }
     }
 
     /// The failure for a mistake that was found after reading, shown as the reader shows its own.
@@ -133,7 +179,12 @@ impl Config {
         Failure::Usage(self.source.render(std::slice::from_ref(mistake)))
     }
 
-    /// Mistakes or warnings as people read them.
+    /// Several mistakes as people read them.
+    pub fn render_all(&self, mistakes: &[Mistake]) -> String {
+        self.source.render(mistakes)
+    }
+
+    /// A mistake or a warning as people read it.
     pub fn render(&self, mistake: &Mistake) -> String {
         self.source.render_one(mistake)
     }
@@ -173,6 +224,7 @@ impl Reading {
         let reader = Reader::new(source, directory);
         let (document, errors) = DeTable::parse_recoverable(&text);
         let mut config = Config::read(&reader, document.get_ref());
+        let is_full = reader.is_full();
         let mut mistakes = reader.into_mistakes();
         if errors.is_empty() {
             let found = check::check(&config);
@@ -183,17 +235,30 @@ impl Reading {
             mistakes = unreadable(&config.source, &errors);
             config.source = config.source.hidden();
         }
-        mistakes.sort_by_key(Mistake::order);
-        mistakes.dedup();
+        if is_full {
+            // Reading stopped: the rest of the file is unknown.
+            mistakes.iter_mut().for_each(|mistake| mistake.jobs.clear());
+        }
+        let mistakes = Mistake::sorted(mistakes);
+        config.break_jobs(&mistakes);
         Self { config, mistakes }
     }
 
-    /// Returns the configuration if it has no mistakes.
+    /// Returns the configuration, unless it has a mistake outside its jobs.
     pub fn accepted(self) -> Result<Config, Failure> {
-        if self.mistakes.is_empty() {
-            return Ok(self.config);
+        if self.mistakes.iter().any(Mistake::stops_all) {
+            return Err(self.refused());
         }
-        Err(Failure::Usage(self.config.source.render(&self.mistakes)))
+        Ok(self.config)
+    }
+
+    /// Returns the configuration if it has no mistakes at all.
+    pub fn faultless(self) -> Result<Config, Failure> {
+        if self.mistakes.is_empty() { Ok(self.config) } else { Err(self.refused()) }
+    }
+
+    fn refused(&self) -> Failure {
+        Failure::Usage(self.config.source.render(&self.mistakes))
     }
 }
 
@@ -218,7 +283,8 @@ impl Config {
             section.finish(|_| None);
             up
         });
-        let jobs = section("job", "[job]").map(|section| read_jobs(reader, &section, &defaults)).unwrap_or_default();
+        let jobs = section("job", "[job]").map(|section| read_jobs(reader, &section, &defaults));
+        let (jobs, broken) = jobs.unwrap_or_default();
         let options = TopOptions::read_table(&mut top, Table::Job);
         top.finish(|word| {
             let is_option = JobOptions::INFO.iter().any(|info| info.key == word);
@@ -232,8 +298,23 @@ impl Config {
             defaults,
             up: up.unwrap_or_default(),
             jobs,
+            broken,
             warnings: Vec::new(),
             source: reader.source.clone(),
+        }
+    }
+
+    /// Moves the jobs that have mistakes from the others.
+    fn break_jobs(&mut self, mistakes: &[Mistake]) {
+        for (mistake, key) in mistakes.iter().flat_map(|mistake| mistake.jobs.iter().map(move |key| (mistake, key))) {
+            let sound = Name::new(key).ok().and_then(|name| self.jobs.remove(&name));
+            let broken = self.broken.entry(key.clone()).or_default();
+            if let Some(options) = sound {
+                broken.options = options;
+            }
+            let Mistake { at, message, hint, .. } = mistake;
+            let (at, message, hint) = (at.clone(), message.clone(), hint.clone());
+            broken.mistakes.push(Mistake { at, message, hint, jobs: vec![key.clone()] });
         }
     }
 }
@@ -262,25 +343,37 @@ fn table(item: Item<'_>) -> Option<&DeTable<'_>> {
     }
 }
 
-fn read_jobs(reader: &Reader, jobs: &Section<'_>, defaults: &JobOptions) -> BTreeMap<Name, JobOptions> {
-    let entries = jobs.entries().take_while(|_| !reader.is_full());
-    entries.filter_map(|entry| read_job(entry, defaults)).collect()
+/// The jobs with a name, and those that certainly have a mistake.
+type ReadJobs = (BTreeMap<Name, JobOptions>, BTreeMap<String, BrokenJob>);
+
+fn read_jobs(reader: &Reader, jobs: &Section<'_>, defaults: &JobOptions) -> ReadJobs {
+    let mut read = ReadJobs::default();
+    for entry in jobs.entries().take_while(|_| !reader.is_full()) {
+        let (options, is_place_unknown) = reader.within(entry.key, || read_job(&entry, defaults));
+        let name = Name::new(entry.key).ok();
+        if name.is_none() || is_place_unknown {
+            let broken = BrokenJob { options: options.clone(), is_place_unknown, mistakes: Vec::new() };
+            read.1.insert(entry.key.to_string(), broken);
+        }
+        read.0.extend(name.map(|name| (name, options)));
+    }
+    read
 }
 
-fn read_job(entry: Item<'_>, defaults: &JobOptions) -> Option<(Name, JobOptions)> {
-    let name = match Name::new(entry.key) {
-        Ok(name) => name,
-        Err(error) => {
-            entry.reader.note(Mistake::at(&entry.key_at(), error.to_string(), None));
-            return None;
-        }
-    };
+/// Reads the options of a job, and whether its `per_host` is present but unreadable.
+fn read_job(entry: &Item<'_>, defaults: &JobOptions) -> (JobOptions, bool) {
+    if let Err(error) = Name::new(entry.key) {
+        entry.reader.note(Mistake::at(&entry.key_at(), error.to_string(), None));
+    }
     let Some(table) = entry.table() else {
         let hint = Some("Write it as [job.NAME] and its keys below.".to_string());
         let message = format!("A job is a table, but {:?} under [job] is not.", entry.key);
         entry.reader.note(Mistake::at(&entry.key_at(), message, hint));
-        return None;
+        return (defaults.clone(), false);
     };
-    let section = Section::new(entry.reader, table, format!("[job.{name}]"));
-    Some((name, JobOptions::read_job(section, entry.key_at()).over(defaults)))
+    let section = Section::new(entry.reader, table, format!("[job.{}]", entry.key));
+    let has_place = section.has("per_host");
+    let options = JobOptions::read_job(section, entry.key_at());
+    let is_place_unknown = has_place && options.per_host.is_none();
+    (options.over(defaults), is_place_unknown)
 }

@@ -21,17 +21,31 @@ pub struct Reader {
     /// The base of relative paths.
     pub directory: PathBuf,
     mistakes: RefCell<Vec<Mistake>>,
+    /// The job that is being read. Mistakes found meanwhile are its own.
+    job: RefCell<Option<String>>,
 }
 
 impl Reader {
     pub fn new(source: Source, directory: PathBuf) -> Self {
-        Self { source, directory, mistakes: RefCell::default() }
+        Self { source, directory, mistakes: RefCell::default(), job: RefCell::default() }
     }
 
     pub fn note(&self, mistake: Mistake) {
         if !self.is_full() {
+            let mistake = match self.job.borrow().as_deref() {
+                Some(job) => mistake.of_job(job),
+                None => mistake,
+            };
             self.mistakes.borrow_mut().push(mistake);
         }
+    }
+
+    /// Reads a job: the mistakes found by `read` stop only this one.
+    pub fn within<T>(&self, job: &str, read: impl FnOnce() -> T) -> T {
+        self.job.replace(Some(job.to_string()));
+        let value = read();
+        self.job.replace(None);
+        value
     }
 
     /// Whether the limit of mistakes is reached: further ones are not collected.

@@ -180,14 +180,14 @@ ttl = 600
 "#;
 
 #[test]
-fn all_mistakes_are_shown_at_once_and_nothing_runs() {
+fn all_mistakes_of_a_job_are_shown_at_once_and_it_does_not_run() {
     let project = Project::new(BROKEN);
     let path = project.path("fencepost.toml");
     let said = project.say(&["run", "reference"]);
     assert_eq!((said.code, said.stdout.as_str()), (125, ""));
     let shown = path.display();
     let expected = format!(
-        r#"fencepost: {shown} has 3 mistakes.
+        r#"fencepost: {shown} has 2 mistakes.
 
 {shown}:4:1: There is no key "shedule" in [job.reference]. Did you mean "schedule"?
   4 | shedule = "0 7 * * *"
@@ -196,15 +196,15 @@ fn all_mistakes_are_shown_at_once_and_nothing_runs() {
 {shown}:6:11: "overlap" is "skip" or "replace"; this is "replac". Did you mean "replace"?
   6 | overlap = "replac"
     |           ^^^^^^^^
-
-{shown}:10:7: "ttl" is a length of time in quotes, such as "90s" or "5m"; this is 600. Write "600s" if it is seconds.
-  10 | ttl = 600
-     |       ^^^
+The job reference does not run until this is corrected. Other jobs do.
 "#
     );
     assert_eq!(said.stderr, expected);
     assert!(!project.path("ran").exists());
-    // Every verb says so, also about jobs that are not in the file.
+    // A job that is not in the file runs.
+    assert_eq!(project.say(&["run", "other", "--", "true"]).code, 0);
+    // A mistake outside any job is told by every verb, also about jobs that are not in the file.
+    project.write("fencepost.toml", &format!("colour = 'blue'\n{BROKEN}"));
     for (arguments, code) in [
         (&["run", "other", "--", "touch", "ran"][..], 125),
         (&["status"], 2),
@@ -213,7 +213,7 @@ fn all_mistakes_are_shown_at_once_and_nothing_runs() {
     ] {
         let said = project.say(arguments);
         assert_eq!(said.code, code, "{arguments:?}");
-        contains(&said.stderr, &["3 mistakes", ":10:7:"]);
+        contains(&said.stderr, &["4 mistakes", ":1:1:", ":11:7:"]);
     }
     assert!(!project.path("ran").exists());
     let failure = project.json(&["status"]);
@@ -413,6 +413,7 @@ fn validate_refuses_what_is_wrong_with_1() {
         "line": 4, "column": 1,
         "message": "There is no key \"shedule\" in [job.reference].",
         "hint": "Did you mean \"schedule\"?",
+        "jobs": ["reference"],
     });
     assert_eq!((object["mistakes"].as_array().unwrap().len(), &object["mistakes"][0]), (3, &first));
     project.write("fencepost.toml", "[job.a]\nneeds = ['b']\n[job.b]\nneeds = ['a']\n");

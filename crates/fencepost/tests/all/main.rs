@@ -18,6 +18,7 @@ mod kill;
 mod lease;
 mod ledger;
 mod logs;
+mod mistakes;
 mod names;
 mod namespaces;
 mod no_proc;

@@ -62,10 +62,7 @@ impl TriggerFiles<'_> {
     fn is_meant(&self, name: &str, scope: &InstallScope) -> bool {
         match (self.job)(name) {
             None => scope.remove && !scope.per_job,
-            Some(job) => {
-                let is_named = scope.named.is_empty() || scope.named.iter().any(|name| name.as_str() == job);
-                is_named && (scope.per_job || scope.remove)
-            }
+            Some(job) => scope.names(&job) && (scope.per_job || scope.remove),
         }
     }
 }

@@ -89,6 +89,11 @@ pub enum UpEvent {
     ReloadRefused {
         message: String,
     },
+    /// A job that does not run because of its mistakes, or runs by its last good settings.
+    Broken {
+        runs_as_before: bool,
+        message: String,
+    },
     Slept {
         r#for: String,
     },
@@ -164,6 +169,7 @@ impl UpEvent {
             Self::Up { .. } => "up",
             Self::Reloaded { .. } => "reloaded",
             Self::ReloadRefused { .. } => "reload_refused",
+            Self::Broken { .. } => "broken",
             Self::Slept { .. } => "slept",
             Self::ClockStepped { .. } => "clock_stepped",
             Self::StoreAway { .. } => "store_away",
@@ -310,7 +316,7 @@ fn coloured(event: &str, text: &str) -> String {
     let code = match event {
         "ok" | "store_back" => 32,
         "started" | "up" | "reloaded" => 36,
-        "error" | "timeout" | "lost" | "fenced" | "halted" | "died" | "not_started" | "reload_refused" => 31,
+        "error" | "timeout" | "lost" | "fenced" | "halted" | "died" | "not_started" | "reload_refused" | "broken" => 31,
         "store_away" | "missed" | "stopping" | "ending" | "slept" | "clock_stepped" => 33,
         _ => 2,
     };

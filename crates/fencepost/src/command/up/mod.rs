@@ -112,6 +112,7 @@ struct Stop {
 impl Up<'_> {
     fn go_on(&mut self) -> Code {
         self.printer.print(&self.program.introduction(self.agenda.tasks()));
+        self.program.broken(None).iter().for_each(|line| self.printer.print(line));
         self.step(AgendaInput::Tick);
         loop {
             if self.is_over() {
@@ -142,6 +143,7 @@ impl Up<'_> {
     fn code(&self) -> Code {
         match self.options.once {
             true if self.first_failure == Code::DONE && self.store_failed => Code::FAILED,
+            true if self.first_failure == Code::DONE && self.program.has_broken() => Code::USAGE,
             true => self.first_failure,
             false => Code::DONE,
         }
@@ -296,14 +298,15 @@ impl Up<'_> {
         }
     }
 
-    /// Reloads the configuration. A mistake keeps the old one.
+    /// Reloads the configuration. A mistake in a job keeps that job's last good settings, any other the whole old one.
     fn reload(&mut self, is_asked: bool) {
         match self.program.reloaded(self.global, &self.options.jobs) {
             Ok(program) => {
-                self.program = program;
+                let before = std::mem::replace(&mut self.program, program);
                 self.printer.adapt(&self.program);
                 let (jobs, by) = (self.program.tasks().len(), if is_asked { "signal" } else { "change" });
                 self.printer.print(&UpLine::of_up(UpEvent::Reloaded { jobs, by }));
+                self.program.broken(Some(&before)).iter().for_each(|line| self.printer.print(line));
                 self.step(AgendaInput::Reload { tasks: self.program.tasks(), limits: self.program.limits() });
             }
             Err(failure) => {

@@ -1,5 +1,6 @@
 //! The accepted configuration of `up`, and the excerpts of it that the runs read.
 
+use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -13,7 +14,7 @@ use fencepost_core::zone::Zone;
 
 use super::line::{UpEvent, UpLine};
 use super::lookout::LookRequest;
-use super::tasks::{self, Scheduling};
+use super::tasks::{self, ScheduledJob, Scheduling, UnscheduledJob};
 use crate::args::Global;
 use crate::calendar;
 use crate::config::{Config, Scope, Sections};
@@ -25,11 +26,22 @@ use crate::place::Place;
 pub struct Program {
     place: Arc<Place>,
     scheduling: Scheduling,
+    /// Jobs that run by their last good settings, because the file has mistakes in them now.
+    kept: BTreeMap<Name, KeptJob>,
     pub zone: Zone,
     stamp: Option<ConfigStamp>,
     sections: Sections,
     /// The directory of the excerpts.
     directory: PathBuf,
+}
+
+/// A job's last good settings.
+#[derive(Clone)]
+struct KeptJob {
+    scheduled: ScheduledJob,
+    /// The part of the configuration that was accepted last.
+    excerpt: String,
+    keeps_output: bool,
 }
 
 /// Identifies a state of the file, to detect changes.
@@ -61,11 +73,53 @@ impl Program {
         Self::of(place, jobs, directory)
     }
 
-    /// Reads the configuration again, and fails if it has mistakes.
+    /// Reads the configuration again, and fails if it has mistakes outside its jobs. A job with mistakes keeps its last good
+    /// settings, if it has any.
     pub fn reloaded(&mut self, global: &Global, jobs: &[Name]) -> Result<Self, Failure> {
         // This state of the file counts as seen even if it is refused.
         self.stamp = ConfigStamp::of(self.path());
-        Self::of(Place::find(global)?, jobs, self.directory.clone())
+        let mut program = Self::of(Place::find(global)?, jobs, self.directory.clone())?;
+        // Settings from before another store was named would run the job there.
+        if program.place.store == self.place.store {
+            program.kept = program.scheduling.broken.keys().filter_map(|key| self.last_good(key)).collect();
+        }
+        Ok(program)
+    }
+
+    /// The last good settings of a job.
+    fn last_good(&self, key: &str) -> Option<(Name, KeptJob)> {
+        let name = Name::new(key).ok()?;
+        let kept = match self.scheduling.jobs.get(&name) {
+            Some(scheduled) => KeptJob {
+                scheduled: scheduled.clone(),
+                excerpt: self.config().excerpt(&self.sections, &name),
+                keeps_output: self.keeps_output(&name),
+            },
+            None => self.kept.get(&name)?.clone(),
+        };
+        Some((name, kept))
+    }
+
+    /// Whether a job is not scheduled because of its mistakes.
+    pub fn has_broken(&self) -> bool {
+        !self.scheduling.broken.is_empty()
+    }
+
+    /// A line for each job with mistakes that `before` did not have.
+    pub fn broken(&self, before: Option<&Self>) -> Vec<UpLine> {
+        let is_told = |key: &String, job: &UnscheduledJob| {
+            before.and_then(|before| before.scheduling.broken.get(key)).is_some_and(|told| told.what == job.what)
+        };
+        let told = self.scheduling.broken.iter().filter(|(key, job)| !is_told(key, job)).map(|(key, job)| {
+            let name = Name::new(key).ok();
+            let runs_as_before = name.as_ref().is_some_and(|name| self.kept.contains_key(name));
+            let event = UpEvent::Broken { runs_as_before, message: job.shown.clone() };
+            match name {
+                Some(name) => UpLine::of_job(&name, event),
+                None => UpLine::of_up(event),
+            }
+        });
+        told.collect()
     }
 
     fn of(place: Place, jobs: &[Name], directory: PathBuf) -> Result<Self, Failure> {
@@ -80,7 +134,8 @@ impl Program {
         let zone = calendar::zone_of_all(None, Some(config))?;
         let scheduling = tasks::scheduling(&place, config, jobs)?;
         let sections = config.sections();
-        Ok(Self { place: Arc::new(place), scheduling, zone, stamp, sections, directory })
+        let kept = BTreeMap::new();
+        Ok(Self { place: Arc::new(place), scheduling, kept, zone, stamp, sections, directory })
     }
 
     fn config(&self) -> &Config {
@@ -103,7 +158,11 @@ impl Program {
         let _ = std::fs::remove_file(&path);
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
         let excerpt = Excerpt { path };
-        file.write_all(self.config().excerpt(&self.sections, job).as_bytes())?;
+        let text = match self.kept.get(job) {
+            Some(kept) => kept.excerpt.clone(),
+            None => self.config().excerpt(&self.sections, job),
+        };
+        file.write_all(text.as_bytes())?;
         Ok(excerpt)
     }
 
@@ -113,7 +172,11 @@ impl Program {
     }
 
     pub fn tasks(&self) -> Vec<Task> {
-        self.scheduling.values().map(|scheduled| scheduled.task.clone()).collect()
+        self.scheduled().map(|scheduled| scheduled.task.clone()).collect()
+    }
+
+    fn scheduled(&self) -> impl Iterator<Item = &ScheduledJob> {
+        self.scheduling.jobs.values().chain(self.kept.values().map(|kept| &kept.scheduled))
     }
 
     pub fn limits(&self) -> Limits {
@@ -126,7 +189,8 @@ impl Program {
     }
 
     pub fn request(&self, job: &Name, anew: bool) -> Option<LookRequest> {
-        let scheduled = self.scheduling.get(job)?;
+        let kept = || self.kept.get(job).map(|kept| &kept.scheduled);
+        let scheduled = self.scheduling.jobs.get(job).or_else(kept)?;
         Some(LookRequest {
             name: job.clone(),
             job: scheduled.job.clone(),
@@ -139,11 +203,12 @@ impl Program {
 
     /// Whether the job's output goes to its log, so `up` does not print it.
     pub fn keeps_output(&self, job: &Name) -> bool {
-        self.config().job(job).logs().enabled.value() != Some(false)
+        let kept = self.kept.get(job).map(|kept| kept.keeps_output);
+        kept.unwrap_or_else(|| self.config().job(job).logs().enabled.value() != Some(false))
     }
 
     pub fn widest_name(&self) -> usize {
-        self.scheduling.keys().map(|name| name.as_str().len()).max().unwrap_or(0)
+        self.scheduled().map(|scheduled| scheduled.task.name.as_str().len()).max().unwrap_or(0)
     }
 
     pub fn introduction(&self, jobs: usize) -> UpLine {

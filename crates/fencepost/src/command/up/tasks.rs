@@ -12,14 +12,28 @@ use fencepost_core::slot::{Asked, Choice, Scheduled};
 use super::unknown;
 use crate::calendar;
 use crate::command::{job, mint_run};
-use crate::config::{Config, TTL};
+use crate::config::{Config, Mistake, TTL};
 use crate::exit::Failure;
 use crate::options::{Given, OnStoreError};
 use crate::place::Place;
 
-pub type Scheduling = BTreeMap<Name, ScheduledJob>;
+/// The jobs that are scheduled, and those that are not because of mistakes.
+#[derive(Default)]
+pub struct Scheduling {
+    pub jobs: BTreeMap<Name, ScheduledJob>,
+    pub broken: BTreeMap<String, UnscheduledJob>,
+}
+
+/// A job that is not scheduled because of its mistakes.
+pub struct UnscheduledJob {
+    /// What is wrong, without its place: an edit above the job moves it.
+    pub what: Vec<String>,
+    /// The mistakes as people read them.
+    pub shown: String,
+}
 
 /// A job with a schedule.
+#[derive(Clone)]
 pub struct ScheduledJob {
     pub task: Task,
     pub job: Job,
@@ -41,14 +55,21 @@ impl ScheduledJob {
     }
 }
 
-/// Reads all schedules. A job named on the command line must have one.
+/// Reads all schedules. A job named on the command line must have one. A job with mistakes does not keep the others from
+/// running.
 pub fn scheduling(place: &Place, config: &Config, names: &[Name]) -> Result<Scheduling, Failure> {
-    let all: BTreeSet<Name> = config.jobs.keys().cloned().collect();
+    let all: BTreeSet<Name> = config.all_names().collect();
     if let Some(name) = unknown(names, &all) {
         let near = config.near(&name).map_or_else(String::new, |near| format!(" Did you mean {near}?"));
         return Err(Failure::Usage(format!("There is no job {name} in {}.{near}", config.path.display())));
     }
-    let mut scheduling = Scheduling::new();
+    let mut scheduling = Scheduling::default();
+    for (key, broken) in &config.broken {
+        let is_named = names.iter().any(|name| name.as_str() == key);
+        if is_named || (names.is_empty() && broken.options.enabled()) {
+            scheduling.broken.insert(key.clone(), UnscheduledJob::of(config, &broken.mistakes));
+        }
+    }
     for (name, keys) in &config.jobs {
         let is_named = names.contains(name);
         if !is_named && (!names.is_empty() || !keys.enabled()) {
@@ -63,7 +84,9 @@ pub fn scheduling(place: &Place, config: &Config, names: &[Name]) -> Result<Sche
         };
         if keys.command.is_none() {
             let hint = Some("Write what it runs: command = \"./report.sh\".".to_string());
-            return Err(config.mistake(&keys.at, format!("The job {name} has no command."), hint));
+            let mistake = Mistake::at(&keys.at, format!("The job {name} has no command."), hint);
+            scheduling.broken.insert(name.to_string(), UnscheduledJob::of(config, &[mistake]));
+            continue;
         }
         let terms = calendar::terms(keys)?;
         let task = Task {
@@ -77,7 +100,18 @@ pub fn scheduling(place: &Place, config: &Config, names: &[Name]) -> Result<Sche
         let scheduled = Scheduled { schedule, terms, asked: Asked::Due, on_lost, retries };
         let job = job(name, false, place)?;
         let holder = place.host.holder(std::process::id().cast_signed(), None);
-        scheduling.insert(name.clone(), ScheduledJob { task, job, scheduled, holder });
+        scheduling.jobs.insert(name.clone(), ScheduledJob { task, job, scheduled, holder });
+    }
+    if scheduling.jobs.is_empty() && !scheduling.broken.is_empty() {
+        let all: Vec<&str> = scheduling.broken.values().map(|job| job.shown.as_str()).collect();
+        return Err(Failure::Usage(format!("No job can be scheduled.\n\n{}", all.join("\n\n"))));
     }
     Ok(scheduling)
+}
+
+impl UnscheduledJob {
+    fn of(config: &Config, mistakes: &[Mistake]) -> Self {
+        let what = mistakes.iter().map(|mistake| mistake.message.clone()).collect();
+        Self { what, shown: config.render_all(mistakes) }
+    }
 }
