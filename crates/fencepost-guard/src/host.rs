@@ -4,10 +4,9 @@ use std::fs;
 
 use fencepost_core::format::Unknown;
 use fencepost_core::record::{Holder, Process, Processes};
-use fencepost_core::time::Boot;
 use nix::errno::Errno;
 use nix::sys::signal::kill;
-use nix::unistd::{Pid, SysconfVar, gethostname, sysconf};
+use nix::unistd::{Pid, gethostname};
 
 /// The system this process runs on. Pids and start times are comparable only if all four marks match.
 #[derive(Clone, Debug)]
@@ -144,19 +143,6 @@ fn parse_stat(pid: i32, stat: &str) -> Option<Process> {
     (!matches!(state, "Z" | "X" | "x")).then_some(Process { pid, started })
 }
 
-/// The start time that [`process`] would report for a process that starts now.
-#[cfg(target_os = "linux")]
-pub(crate) fn tick(now: Boot) -> Option<u64> {
-    let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().and_then(|ticks| u64::try_from(ticks).ok())?;
-    let is_whole = 1000u64.checked_rem(per_second) == Some(0);
-    is_whole.then(|| now.0 / (1000 / per_second))
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn tick(_: Boot) -> Option<u64> {
-    None
-}
-
 /// Without a start time a pid proves nothing later; see `boot_id`.
 #[cfg(not(target_os = "linux"))]
 pub fn process(pid: i32) -> Option<Process> {
@@ -192,7 +178,6 @@ fn first_line(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::boot_now;
     use std::process::{Command, Stdio};
 
     fn sleeper() -> std::process::Child {
@@ -227,19 +212,6 @@ mod tests {
         keeper.kill().unwrap();
         keeper.wait().unwrap();
         assert!(here.knows_dead(&holder));
-    }
-
-    #[test]
-    fn the_tick_of_its_start_is_what_the_kernel_says_of_a_process() {
-        for _ in 0..50 {
-            let before = tick(boot_now());
-            let mut child = sleeper();
-            let after = tick(boot_now());
-            let started = process(child.id() as i32).map(|process| process.started);
-            assert!((before..=after).contains(&started), "{before:?} {started:?} {after:?}");
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
     }
 
     #[test]

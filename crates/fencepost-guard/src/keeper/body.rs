@@ -38,7 +38,6 @@ pub(super) fn run(channel: Channel, mut inherited: Inherited) -> io::Result<()> 
         inherited,
         kept,
         job: KeptJob::default(),
-        is_new: false,
         wrapper_died: false,
         due: boot_now(),
     };
@@ -60,8 +59,6 @@ struct KeeperBody {
     /// The keeper's own descriptors.
     kept: [RawFd; 3],
     job: KeptJob,
-    /// The job was just started and `Spawned` is not reported yet.
-    is_new: bool,
     wrapper_died: bool,
     /// When the loop expected to wake.
     due: Boot,
@@ -113,7 +110,6 @@ struct KeptJob {
 impl KeeperBody {
     fn step(&mut self) {
         let late = boot_now().since(self.due) > LATE;
-        let was_new = self.tell_of_new();
         self.reap();
         self.take_orders();
         self.enforce(late);
@@ -121,10 +117,6 @@ impl KeeperBody {
         let _ = self.channel.flush();
         if self.is_done() {
             return;
-        }
-        if was_new && !self.job.more_to_come {
-            // An inherited descriptor that stays open only delays readers of the output; the job is guarded anyway.
-            let _ = spawn::let_go(&self.kept);
         }
         let pause = self.pause();
         self.due = boot_now() + pause;
@@ -240,17 +232,11 @@ impl KeeperBody {
             observed: job.observed,
             ..KeptJob::default()
         };
-        self.is_new = true;
-    }
-
-    /// Reports a job that was just started, and returns whether there was one. The report is delayed for a moment: the
-    /// keeper wakes on the job's processor, and the job would wait for it.
-    fn tell_of_new(&mut self) -> bool {
-        let is_new = std::mem::take(&mut self.is_new);
-        if let Some(pid) = self.job.pid.filter(|_| is_new) {
-            self.report(&Report::Spawned { pid: pid.as_raw() });
+        self.report(&Report::Spawned { pid: pid.as_raw() });
+        if !self.job.more_to_come {
+            // An inherited descriptor that stays open only delays readers of the output; the job is guarded anyway.
+            let _ = spawn::let_go(&self.kept);
         }
-        is_new
     }
 
     fn pass_on(&mut self, signal: i32) {
@@ -383,7 +369,6 @@ impl KeeperBody {
     fn pause(&self) -> Duration {
         let until = |at: Boot| at.since(boot_now()).min(PAUSE_MAX);
         match &self.phase {
-            _ if self.is_new => LEFT_ALONE,
             JobPhase::Waiting | JobPhase::Empty => PAUSE_MAX,
             JobPhase::Running => self.act_at().map_or(PAUSE_MAX, until),
             JobPhase::Lingering { until: at } | JobPhase::Ending { kill_at: at } => until(*at),
@@ -431,9 +416,6 @@ impl KeeperBody {
     }
 }
 
-/// How long the keeper leaves a new job alone. Elsewhere than on Linux orphans do not come to the wrapper: it has to know
-/// the job's group at once, for the case that the keeper dies.
-const LEFT_ALONE: Duration = if cfg!(target_os = "linux") { Duration::from_millis(2) } else { Duration::ZERO };
 /// The longest sleep of the loop: a wake-up from suspend is noticed within a second.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// A wake-up this late means that the machine slept or the keeper was stopped.

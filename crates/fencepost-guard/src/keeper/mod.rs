@@ -35,8 +35,6 @@ pub struct Keeper {
     pid: Pid,
     /// `None` once closed.
     channel: Option<Channel>,
-    /// The keeper's start time, if it is known without looking it up.
-    started: Option<u64>,
     /// Another command follows the current one.
     more_to_come: bool,
     /// The tree is empty and the last report was received.
@@ -76,28 +74,23 @@ impl Keeper {
         }
         // Blocks signals: a ctrl-C before the keeper ignores SIGINT would kill it.
         let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
-        let before = host::tick(boot_now());
         let forked = sys::split();
         if let Ok(None) = forked {
             drop(channel);
             be_keeper(keepers, spawn::Inherited { mask, ignored, env: BTreeMap::new() });
         }
-        // The kernel uses the same clock. Only if the tick advanced during the fork is the start time ambiguous.
-        let started = before.filter(|_| host::tick(boot_now()) == before);
         mask.thread_set_mask()?;
         let pid = forked?.expect("the child does not get here");
-        Ok(Self { pid, channel: Some(channel), started, more_to_come: false, is_done: false, tree })
+        Ok(Self { pid, channel: Some(channel), more_to_come: false, is_done: false, tree })
     }
 
     pub fn pid(&self) -> i32 {
         self.pid.as_raw()
     }
 
-    /// Identifies the keeper for later observers by pid and start time. Avoids the look-up if it can: `/proc` is slow
-    /// for a process that was just forked.
+    /// Identifies the keeper for later observers by pid and start time.
     pub fn mark(&self) -> Option<record::Process> {
-        let known = self.started.map(|started| record::Process { pid: self.pid(), started });
-        known.or_else(|| host::process(self.pid()))
+        host::process(self.pid())
     }
 
     /// Tells the keeper to prepare for a job while the wrapper talks to the store.

@@ -245,8 +245,7 @@ impl RunAttempt<'_> {
     fn outcome(&self, prepared: Prepared, summary: Summary, next: Option<Next>) -> AttemptEnd {
         let Prepared { mut signals, store, child, .. } = prepared;
         let (code, is_interrupted) = (self.again.code(&summary), is_interrupted(&summary));
-        // Everything is flushed, and the kernel closes the files faster than the database does.
-        std::mem::forget(store);
+        drop(store);
         match next.as_ref().map(|next| next.wait(&mut signals)) {
             Some(Err(signal)) => {
                 let (code, is_interrupted) = (Code::of_signal(signal), signal == SIGINT);
