@@ -121,13 +121,17 @@ pub struct RunEnd {
     pub reason: Option<ReasonCode>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// The last lines that a failed command printed, if they were kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub last_output: Vec<String>,
 }
 
 impl RunEnd {
     pub fn of(summary: &Summary) -> Self {
         let &Summary { status, code, ended_by, reason, .. } = summary;
         let message = summary.message.clone().filter(|_| reason.is_some());
-        Self { status, exit_code: code, ended_by, reason, message }
+        let last_output = summary.last_output.clone();
+        Self { status, exit_code: code, ended_by, reason, message, last_output }
     }
 }
 
@@ -178,6 +182,7 @@ mod tests {
             ended_by: EndedBy::Fencepost,
             reason: Some(ReasonCode::Held),
             message: Some("a skipped".to_string()),
+            last_output: vec!["oh no".to_string()],
         };
         let took_over = Some(Predecessor { run, reason: "its host rebooted".to_string() });
         let token = Token::new(7).unwrap();
@@ -202,6 +207,7 @@ mod tests {
             ended_by: EndedBy::Child,
             reason: None,
             message: None,
+            last_output: Vec::new(),
         });
         let run = RunId(uuid::Uuid::from_u128(7));
         let line = EventLine { v: 1, at: "2026-01-01T00:00:00Z".to_string(), job: "a".to_string(), run, event };

@@ -12,6 +12,7 @@
 //! * [`schema`]: the JSON Schema of every answer.
 //! * [`unread`]: records that cannot be read, which are part of an answer.
 //! * [`archive`]: the history of a job, newest first.
+//! * [`output`]: the last lines that a command printed.
 //! * [`text`], [`moment`], [`time`], [`vocabulary`]: words, times and names.
 
 pub mod advise;
@@ -21,6 +22,7 @@ pub mod event;
 pub mod gate;
 pub mod graph;
 pub mod moment;
+pub mod output;
 pub mod overdue;
 pub mod plan;
 pub mod prometheus;

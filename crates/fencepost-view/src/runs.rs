@@ -52,6 +52,28 @@ impl View<'_> {
     }
 }
 
+impl View<'_> {
+    /// One run of a job, whose record the caller has read: going, or ended. `None` if nothing is recorded of it.
+    pub fn run(
+        &self,
+        record: &Record,
+        clock: Option<&StoreClock>,
+        slot: Wall,
+        run: &str,
+    ) -> Result<Option<RunAnswer>, StoreError> {
+        let going = RunAnswer::unrecorded(record, self.is_over(record, clock));
+        if let Some(going) = going.filter(|going| going.run == run) {
+            return Ok(Some(going));
+        }
+        let is_it = |outcome: &&Outcome| outcome.status.is_of_a_run() && outcome.run.to_string() == run;
+        if let Some(known) = record.ledger.ring.iter().rev().find(is_it) {
+            return Ok(Some(RunAnswer::ended(record, known)));
+        }
+        let older = history_and_details(self.store, record, slot)?;
+        Ok(older.iter().rev().find(is_it).map(|known| RunAnswer::ended(record, known)))
+    }
+}
+
 /// The newest runs that match the query, by slot.
 struct RunsList<'a> {
     query: &'a RunsQuery,

@@ -8,6 +8,7 @@ use fencepost_core::said::Published;
 use fencepost_core::skips::Skip;
 use fencepost_core::time::Wall;
 
+use crate::output;
 use crate::vocabulary::ReasonCode;
 
 /// The end of a run.
@@ -45,6 +46,8 @@ pub struct Summary {
     pub note: Option<String>,
     /// Processes that could not be ended.
     pub escaped: Vec<String>,
+    /// The last lines that a failed command printed, if they were kept.
+    pub last_output: Vec<String>,
 }
 
 impl Summary {
@@ -68,6 +71,7 @@ impl Summary {
             error: None,
             note: None,
             escaped: Vec::new(),
+            last_output: Vec::new(),
         }
     }
 
@@ -84,6 +88,16 @@ impl Summary {
     /// The reason, if the run failed by more than its own exit code. A skip is not a failure.
     pub fn failure(&self) -> Option<ReasonCode> {
         self.reason.filter(|reason| !reason.is_skip())
+    }
+
+    /// The message with the last line of the command's output.
+    pub fn sentence(&self) -> Option<String> {
+        self.message.as_ref().map(|message| format!("{message}{}", output::quoted(&self.last_output)))
+    }
+
+    /// Whether the output of the command helps to explain this end.
+    pub fn is_explained_by_output(&self) -> bool {
+        self.code != 0 && !matches!(self.status, Status::Ok | Status::Empty | Status::SkippedBarrier)
     }
 
     pub fn is(&self, reason: ReasonCode) -> bool {

@@ -43,6 +43,29 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().filter(|c| !is_unsafe(*c)).collect())
 }
 
+/// A text without terminal escape sequences: colours, cursor movements, titles.
+pub fn without_escapes(text: &str) -> Cow<'_, str> {
+    if !text.contains('\u{1b}') {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match (c, rest.peek().copied()) {
+            ('\u{1b}', Some('[')) => {
+                rest.next();
+                // Parameters, then one final character.
+                while rest.next().is_some_and(|c| !('@'..='~').contains(&c)) {}
+            }
+            ('\u{1b}', Some(']')) => while rest.next().is_some_and(|c| c != '\u{7}' && c != '\u{1b}') {},
+            ('\u{1b}', Some(_)) => drop(rest.next()),
+            ('\u{1b}', None) => {}
+            _ => shown.push(c),
+        }
+    }
+    Cow::Owned(shown)
+}
+
 /// A foreign text on one line, cleaned.
 pub fn flat(text: &str) -> String {
     text.split(|c: char| c.is_whitespace() || is_unsafe(c))

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// Size of one write. A pipe that is writable has room for this much.
-const PORTION_BYTES: usize = 4096;
+pub const PORTION_BYTES: usize = 4096;
 
 /// Buffer limit for a stalled reader; further lines are dropped.
 const BACKLOG_BYTES_MAX: usize = 1 << 20;
@@ -55,7 +55,7 @@ impl Backlog {
 }
 
 /// Waits until the deadline for the descriptor to become writable; an error counts as writable.
-fn takes_more(to: &impl AsFd, until: Instant) -> bool {
+pub fn takes_more(to: &impl AsFd, until: Instant) -> bool {
     let mut fds = [PollFd::new(to.as_fd(), PollFlags::POLLOUT)];
     loop {
         let patience = until.saturating_duration_since(Instant::now());

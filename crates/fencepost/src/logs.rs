@@ -1,18 +1,20 @@
 //! Logs of the jobs' output: directory, file names and retention.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use fencepost_core::name::{Job, Key};
 use fencepost_core::time::Wall;
 use fencepost_core::token::RunId;
+use fencepost_view::output::{self, KeptOutput};
 use jiff::Timestamp;
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::options::{Given, JobOptions, Logs};
+use crate::options::{Given, JobOptions};
 use crate::place::Place;
+use crate::settings::Settings;
 
 /// The logs of one job.
 #[derive(Clone, Debug)]
@@ -20,6 +22,7 @@ pub struct Shelf {
     pub directory: PathBuf,
     pub max_bytes: u64,
     max_age: Duration,
+    max_job_bytes: u64,
     keep: usize,
 }
 
@@ -32,10 +35,12 @@ pub struct LogFile {
 }
 
 impl Shelf {
-    /// Whether a job's output is kept. Under `up` there is no terminal to see it, so it is kept unless the
-    /// configuration says otherwise.
-    pub fn is_wanted(logs: &Logs, by_up: bool) -> bool {
-        logs.enabled.value().unwrap_or(by_up)
+    /// Whether a run's output is kept. If no `logs` key says so, the output of a configured job is kept unless it goes
+    /// to a terminal: a command on a terminal must keep it.
+    pub fn is_wanted(settings: &Settings) -> bool {
+        let is_on_terminal = || io::stdout().is_terminal() || io::stderr().is_terminal();
+        let by_default = || settings.by_up || settings.is_configured && !is_on_terminal();
+        settings.options.logs().enabled.value().unwrap_or_else(by_default)
     }
 
     pub fn of(place: &Place, job: &Job, keys: &JobOptions) -> Self {
@@ -47,6 +52,7 @@ impl Shelf {
             directory: all.join(name),
             max_bytes: logs.max_bytes(),
             max_age: logs.max_age(),
+            max_job_bytes: logs.max_job_bytes(),
             keep: logs.keep() as usize,
         }
     }
@@ -65,17 +71,49 @@ impl Shelf {
         files
     }
 
-    /// Deletes logs that are too old or too many. A log that is being written is kept.
+    /// Deletes logs that are too old, too many or too large together, oldest first. The newest log, and one that is
+    /// being written, are kept.
     pub fn tidy(&self) {
-        let files = self.files();
-        let surplus = files.len().saturating_sub(self.keep);
-        for (number, file) in files.iter().enumerate() {
-            let age = fs::metadata(&file.path).and_then(|file| file.modified()).ok();
-            let age = age.and_then(|modified| SystemTime::now().duration_since(modified).ok());
-            if (number < surplus || age.is_some_and(|age| age > self.max_age)) && !file.is_being_written() {
+        let mut bytes = 0;
+        for (number, file) in self.files().iter().rev().enumerate() {
+            let Ok(known) = fs::metadata(&file.path) else { continue };
+            bytes += known.len();
+            let age = known.modified().ok().and_then(|modified| SystemTime::now().duration_since(modified).ok());
+            let is_too_old = age.is_some_and(|age| age > self.max_age);
+            let is_surplus = number >= self.keep || number > 0 && bytes > self.max_job_bytes;
+            if (is_surplus || is_too_old) && !file.is_being_written() {
                 let _ = fs::remove_file(&file.path);
             }
         }
+    }
+
+    /// The last lines of a run's log; none if there is no log of it.
+    pub fn last_lines(&self, slot: Wall, run: RunId) -> Vec<String> {
+        let read = || {
+            let mut file = File::open(self.path(slot, run))?;
+            let length = file.metadata()?.len();
+            let start = length.saturating_sub(output::TAIL_BYTES as u64);
+            file.seek(SeekFrom::Start(start))?;
+            let mut bytes = Vec::new();
+            file.take(output::TAIL_BYTES as u64).read_to_end(&mut bytes)?;
+            io::Result::Ok(output::last_lines(&bytes, start > 0))
+        };
+        read().unwrap_or_default()
+    }
+}
+
+/// The logs of all jobs on this host, for answers that quote them.
+pub struct HostLogs<'a>(pub &'a Place);
+
+impl KeptOutput for HostLogs<'_> {
+    fn host(&self) -> &str {
+        &self.0.host.name
+    }
+
+    fn last_lines(&self, job: &Job, slot: Wall, run: &str) -> Vec<String> {
+        let keys = self.0.config.as_ref().map(|config| config.job(&job.name).clone()).unwrap_or_default();
+        let shelf = Shelf::of(self.0, job, &keys);
+        run.parse().map(|run| shelf.last_lines(slot, RunId(run))).unwrap_or_default()
     }
 }
 

@@ -115,9 +115,9 @@ impl Voice {
 
     /// Prints how a run ended, if its message is important enough for this voice.
     pub fn finish(self, job: &str, summary: &Summary) {
-        match (&summary.message, summary.weight) {
-            (Some(message), Weight::Trouble) => self.trouble(message),
-            (Some(message), Weight::Remark) => self.remark(message),
+        match (summary.sentence(), summary.weight) {
+            (Some(message), Weight::Trouble) => self.trouble(&message),
+            (Some(message), Weight::Remark) => self.remark(&message),
             _ => {}
         }
         if !summary.escaped.is_empty() {

@@ -35,6 +35,8 @@ pub struct Settings {
     pub base: Base,
     pub needs: Vec<Need>,
     pub produces: Vec<DeclaredArtifact>,
+    /// The configuration names the job.
+    pub is_configured: bool,
     /// `up` started the run.
     pub by_up: bool,
     /// A remark to print before the job runs.
@@ -64,6 +66,7 @@ impl Settings {
             needs: needs(run, config, &options, &base)?,
             produces: upstreams::produces(&options, &base)?,
             base,
+            is_configured: config.is_some_and(|config| config.jobs.contains_key(&run.job)),
             by_up: run.by_up,
             remark: remark(&run.job, config),
             options,
@@ -92,6 +95,7 @@ impl Settings {
             base: Base::new(&upstreams::working_directory()?),
             needs: Vec::new(),
             produces: Vec::new(),
+            is_configured: false,
             by_up: false,
             remark: None,
             options,

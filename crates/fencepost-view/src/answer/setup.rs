@@ -1,10 +1,16 @@
 //! `validate`, `init`, `install` and `logs --list`.
 
+use std::time::Duration;
+
+use fencepost_core::ledger::Status;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::AnswerVersion;
+use crate::text;
+use crate::time::LocalTime;
+use crate::vocabulary::WordSchema;
 
 /// `validate`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -114,14 +120,48 @@ pub struct InstallChange {
     pub action: &'static str,
 }
 
-/// One line of `logs --list`.
+/// `logs`: what is kept of a run's output, and how the run ended. `--list` prints one per line.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LogAnswer {
     pub v: AnswerVersion,
-    pub slot: String,
+    pub job: String,
+    pub slot: LocalTime,
+    pub timezone: String,
     pub run: String,
+    /// The host that ran it: logs stay there.
+    pub host: String,
+    pub started: Option<LocalTime>,
+    pub finished: Option<LocalTime>,
+    pub duration_ms: Option<u64>,
+    /// `None` if the store has no record of the run, or cannot be read.
+    #[schemars(with = "Option<WordSchema<Status>>")]
+    pub status: Option<Status>,
+    pub exit_code: Option<i32>,
     pub bytes: u64,
     /// The run is still writing it.
     pub running: bool,
     pub path: String,
+    /// The output itself, or its last lines. Absent in a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+}
+
+impl LogAnswer {
+    /// One line above the output: which run it is, and how that ended.
+    pub fn heading(&self) -> String {
+        let mut parts = vec![
+            self.job.clone(),
+            format!("slot {}", text::second_in(self.slot.at, &self.slot.zone)),
+            format!("run {} on {}", self.run, text::flat(&self.host)),
+        ];
+        parts.extend(self.started.as_ref().map(|at| format!("started {}", text::second_in(at.at, &at.zone))));
+        let code = self.exit_code.filter(|code| *code != 0).map(|code| format!(" (exit {code})"));
+        let after = self.duration_ms.map(|took| format!(" after {}", text::length(Duration::from_millis(took))));
+        parts.push(match self.status {
+            _ if self.running => "running".to_string(),
+            Some(status) => format!("{status}{}{}", code.unwrap_or_default(), after.unwrap_or_default()),
+            None => "its end is not known".to_string(),
+        });
+        format!("==> {} <==", parts.join(", "))
+    }
 }

@@ -22,6 +22,7 @@ use serde::Serialize;
 use crate::answer::{AnswerVersion, RunAnswer};
 use crate::archive::{Slots, next_slot};
 use crate::moment::Moment;
+use crate::output::KeptOutput;
 use crate::time::LocalTime;
 use crate::unread::{Unread, each_record};
 use crate::vocabulary::WordSchema;
@@ -40,6 +41,9 @@ pub struct WhyAnswer {
     pub sentences: Vec<Sentence>,
     /// All attempts of the slot, in the order of their tokens.
     pub attempts: Vec<RunAnswer>,
+    /// The last lines that the slot's last attempt printed, if they are kept on this host.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub last_output: Vec<String>,
 }
 
 /// One step of the explanation, and its subject.
@@ -56,7 +60,7 @@ impl Sentence {
 }
 
 /// Which slot of which job is asked about.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct WhyQuery<'a> {
     /// The job as it was typed.
     pub typed: &'a Job,
@@ -67,6 +71,14 @@ pub struct WhyQuery<'a> {
     pub zone: Option<Zone>,
     /// The jobs of the configuration.
     pub configured: Vec<Name>,
+    /// The output of runs on this host.
+    pub output: &'a dyn KeptOutput,
+}
+
+impl std::fmt::Debug for WhyQuery<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WhyQuery").field("job", &self.job).field("at", &self.at).finish_non_exhaustive()
+    }
 }
 
 impl View<'_> {
@@ -85,10 +97,18 @@ impl View<'_> {
                 status: None,
                 sentences,
                 attempts: Vec::new(),
+                last_output: Vec::new(),
             });
         };
         let zone = query.zone.clone().unwrap_or_else(|| newest_zone(&record));
-        let mut answer = Case::of(self, record, clock.as_ref(), query.at.clone(), zone)?.answer();
+        let mut case = Case::of(self, record, clock.as_ref(), query.at.clone(), zone)?;
+        case.printed = case.last_run().map(|(host, slot, run)| Printed {
+            lines: query.output.last_lines(&case.record.job, slot, &run),
+            is_elsewhere: host != query.output.host(),
+            run,
+            host,
+        });
+        let mut answer = case.answer();
         answer.sentences.splice(0..0, self.mistakes(query));
         Ok(answer)
     }
@@ -160,7 +180,17 @@ struct Case {
     remaining: Option<Duration>,
     /// The triggers that were skipped.
     skips: Option<Skips>,
+    /// The output of the last attempt.
+    printed: Option<Printed>,
     now: Wall,
+}
+
+/// What is known of the output of a run.
+struct Printed {
+    run: String,
+    host: String,
+    lines: Vec<String>,
+    is_elsewhere: bool,
 }
 
 impl Case {
@@ -178,7 +208,19 @@ impl Case {
         let attempts = slot.map(|slot| attempts(view.store, &record, slot)).transpose()?.unwrap_or_default();
         let going = crate::answer::unrecorded(&record).filter(|lease| Some(lease.slot) == slot).cloned();
         let skips = skips(view.store, &record.job)?;
-        Ok(Self { record, asked_in, at, slot, attempts, going, is_over, remaining, skips, now: view.now })
+        Ok(Self {
+            record,
+            asked_in,
+            at,
+            slot,
+            attempts,
+            going,
+            is_over,
+            remaining,
+            skips,
+            printed: None,
+            now: view.now,
+        })
     }
 
     fn answer(&self) -> WhyAnswer {
@@ -194,7 +236,16 @@ impl Case {
             status: self.status(),
             sentences: words::all(self),
             attempts: ended.chain(going).collect(),
+            last_output: self.printed.as_ref().map(|printed| printed.lines.clone()).unwrap_or_default(),
         }
+    }
+
+    /// The host, the slot and the id of the run that ended last, or is going.
+    fn last_run(&self) -> Option<(String, Wall, String)> {
+        let going = self.going.as_ref().map(|lease| (&lease.holder.host, lease.slot, lease.run));
+        let ended = self.attempts.last().filter(|attempt| attempt.status != Status::Missed);
+        let (host, slot, run) = going.or(ended.map(|attempt| (&attempt.host, attempt.slot, attempt.run)))?;
+        Some((host.clone(), slot, run.to_string()))
     }
 
     /// The schedule of the job's newest trigger, and how far it was evaluated.

@@ -24,6 +24,7 @@ pub(super) fn all(case: &Case) -> Vec<Sentence> {
     }
     sentences.extend(case.going.as_ref().map(|lease| going(case, lease)));
     sentences.extend(case.going.as_ref().and_then(|lease| found_missed(case, lease.run)));
+    sentences.extend(printed(case));
     sentences.extend(case.status().map(|status| follows(case, status)));
     sentences.extend(last_good(case));
     sentences.extend(held(case));
@@ -312,6 +313,22 @@ fn going(case: &Case, lease: &Lease) -> Sentence {
         ),
     };
     Sentence::new("running", text)
+}
+
+/// The last lines of the output, where the slot is not done.
+fn printed(case: &Case) -> Option<Sentence> {
+    let status = case.status()?;
+    if matches!(status, Status::Ok | Status::Empty | Status::SkippedBarrier | Status::Halted) {
+        return None;
+    }
+    let printed = case.printed.as_ref()?;
+    let logs = format!("fencepost logs {} --run {}", case.record.job, printed.run);
+    let text = match printed.lines.as_slice() {
+        [] if printed.is_elsewhere => format!("Its output stayed on {}. Run there: {logs}", text::flat(&printed.host)),
+        [] => return None,
+        lines => format!("The last lines that it printed ({logs}):\n    {}", lines.join("\n    ")),
+    };
+    Some(Sentence::new("output", text))
 }
 
 /// What follows from how it ended.

@@ -152,8 +152,11 @@ pub struct LogsOptions {
     /// Only the last lines
     #[arg(short = 'n', long, value_name = "LINES")]
     pub lines: Option<usize>,
+    /// Only the output itself, byte for byte: no heading, and nothing removed on a terminal
+    #[arg(long)]
+    pub raw: bool,
     /// Say which logs there are
-    #[arg(long, conflicts_with_all = ["follow", "lines"])]
+    #[arg(long, conflicts_with_all = ["follow", "lines", "raw"])]
     pub list: bool,
 }
 

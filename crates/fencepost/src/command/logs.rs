@@ -1,11 +1,19 @@
 //! `fencepost logs`: prints the output of runs.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost_core::name::Job;
+use fencepost_core::record::Record;
+use fencepost_core::time::{StoreClock, Wall};
+use fencepost_core::zone::Zone;
+use fencepost_guard::transact::look;
+use fencepost_store::Store;
 use fencepost_view::answer::{AnswerVersion, LogAnswer};
+use fencepost_view::text::without_escapes;
+use fencepost_view::time::LocalTime;
 
 use crate::args::{Global, LogsOptions};
 use crate::calendar;
@@ -27,21 +35,82 @@ pub fn run(global: &Global, options: &LogsOptions) -> Result<Code, Failure> {
     };
     let shelf = Shelf::of(&place, &job, &keys);
     let files = chosen(&shelf, &place, &job, &keys, options)?;
+    let described = LogDescription::of(&place, &job)?;
     if options.list {
-        files.iter().rev().for_each(|file| list(file, global.json));
+        files.iter().rev().for_each(|file| list(&described.answer(file), global.json));
         return Ok(Code::DONE);
     }
     let Some(file) = files.last() else { return Err(none(&shelf, &job)) };
     let opened = File::open(&file.path);
     let mut opened = opened.map_err(|error| Failure::Other(format!("Cannot read {}: {error}", file.path.display())))?;
-    let shown = show_from(&mut opened, options.lines).and_then(|()| match options.follow {
-        true => follow(&mut opened),
-        false => Ok(()),
-    });
+    let answer = (!options.raw || global.json).then(|| described.answer(file));
+    let shown = match answer {
+        Some(answer) if global.json => show_json(answer, &mut opened, options.lines),
+        answer => {
+            answer.iter().for_each(|answer| show::line(&answer.heading()));
+            let is_clean = !options.raw && io::stdout().is_terminal();
+            show_from(&mut opened, options.lines, is_clean).and_then(|()| match options.follow {
+                true => follow(&mut opened, is_clean),
+                false => Ok(()),
+            })
+        }
+    };
     match shown {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Code::DONE),
         Err(error) => Err(Failure::Other(format!("Cannot show {}: {error}", file.path.display()))),
         Ok(()) => Ok(Code::DONE),
+    }
+}
+
+/// What describes a job's logs: the record of each run, if the store can be read, and the job's zone.
+struct LogDescription<'a> {
+    place: &'a Place,
+    job: &'a Job,
+    zone: Zone,
+    known: Option<KnownJob>,
+}
+
+/// A job's record, and the store that has its history.
+struct KnownJob {
+    store: Arc<dyn Store>,
+    record: Record,
+    clock: Option<StoreClock>,
+}
+
+impl<'a> LogDescription<'a> {
+    /// The store is only asked how the runs ended: logs are shown also if it is unavailable.
+    fn of(place: &'a Place, job: &'a Job) -> Result<Self, Failure> {
+        let zone = calendar::zone(None, place.config.as_ref(), &job.name)?;
+        let known = place.open_to_read().ok().and_then(|store| {
+            let (record, clock) = look(store.as_ref(), job).ok()?;
+            record.map(|record| KnownJob { store, record, clock })
+        });
+        Ok(Self { place, job, zone, known })
+    }
+
+    fn answer(&self, file: &LogFile) -> LogAnswer {
+        let slot = Wall(file.slot.as_millisecond());
+        let known = self.known.as_ref().and_then(|KnownJob { store, record, clock }| {
+            self.place.ask(store.as_ref(), |view| view.run(record, clock.as_ref(), slot, &file.run)).ok().flatten()
+        });
+        let zone = known.as_ref().map_or_else(|| self.zone.clone(), |run| run.slot.zone.clone());
+        LogAnswer {
+            v: AnswerVersion,
+            job: self.job.to_string(),
+            slot: LocalTime::new(slot, &zone),
+            timezone: zone.to_string(),
+            run: file.run.clone(),
+            host: known.as_ref().map_or_else(|| self.place.host.name.clone(), |run| run.host.clone()),
+            duration_ms: known.as_ref().and_then(|run| run.duration_ms),
+            status: known.as_ref().map(|run| run.status),
+            exit_code: known.as_ref().and_then(|run| run.exit_code),
+            finished: known.as_ref().and_then(|run| run.finished.clone()),
+            started: known.map(|run| run.started),
+            bytes: std::fs::metadata(&file.path).map_or(0, |file| file.len()),
+            running: file.is_being_written(),
+            path: file.path.display().to_string(),
+            output: None,
+        }
     }
 }
 
@@ -73,8 +142,8 @@ fn none(shelf: &Shelf, job: &Job) -> Failure {
     let directory = shelf.directory.display();
     Failure::Other(match known {
         0 => format!(
-            "There is no log of {job} in {directory}. Logs are kept of what `up` runs, and of `run` where [logs] is in \
-             the configuration, on the machine that ran it."
+            "There is no log of {job} in {directory}. A run of a job in the configuration leaves one if it prints \
+             something off a terminal, on the machine that runs it. With [logs] in the configuration, also on a terminal."
         ),
         _ => {
             format!("No such log of {job} is among the {known} in {directory}. List them: fencepost logs {job} --list")
@@ -82,30 +151,55 @@ fn none(shelf: &Shelf, job: &Job) -> Failure {
     })
 }
 
-fn list(file: &LogFile, as_json: bool) {
-    let log = LogAnswer {
-        v: AnswerVersion,
-        slot: file.slot.to_string(),
-        run: file.run.clone(),
-        bytes: std::fs::metadata(&file.path).map_or(0, |file| file.len()),
-        running: file.is_being_written(),
-        path: file.path.display().to_string(),
+fn list(log: &LogAnswer, as_json: bool) {
+    let end = match (log.running, log.status) {
+        (true, _) => "running",
+        (false, Some(status)) => status.as_str(),
+        (false, None) => "",
     };
-    let running = if log.running { "  running" } else { "" };
     match as_json {
-        true => show::json(&log),
-        false => show::line(&format!("{}  {}  {:>10}{running}", log.slot, log.run, log.bytes)),
+        true => show::json(log),
+        false => {
+            let slot = show::second_in(log.slot.at, &log.slot.zone);
+            show::line(format!("{slot}  {}  {:>10}  {end}", log.run, log.bytes).trim_end());
+        }
     }
 }
 
 /// Prints the file, or its last lines.
-fn show_from(file: &mut File, lines: Option<usize>) -> io::Result<()> {
+fn show_from(file: &mut File, lines: Option<usize>, is_clean: bool) -> io::Result<()> {
+    seek(file, lines)?;
+    copy(file, is_clean)
+}
+
+/// Prints the log as programs read it.
+fn show_json(answer: LogAnswer, file: &mut File, lines: Option<usize>) -> io::Result<()> {
+    seek(file, lines)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    show::json(&LogAnswer { output: Some(String::from_utf8_lossy(&bytes).into_owned()), ..answer });
+    Ok(())
+}
+
+fn seek(file: &mut File, lines: Option<usize>) -> io::Result<()> {
     if let Some(lines) = lines {
         let start = last_lines(file, lines)?;
         file.seek(SeekFrom::Start(start))?;
     }
+    Ok(())
+}
+
+/// Prints the rest of the file: byte for byte, or without what a terminal would obey.
+fn copy(file: &mut File, is_clean: bool) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    io::copy(file, &mut out)?;
+    if is_clean {
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes);
+        out.write_all(show::clean(&without_escapes(&text)).as_bytes())?;
+    } else {
+        io::copy(file, &mut out)?;
+    }
     out.flush()
 }
 
@@ -136,14 +230,11 @@ fn last_lines(file: &mut File, lines: usize) -> io::Result<u64> {
 }
 
 /// Prints new output until the writing run has ended. The open file stays readable even if it is deleted.
-fn follow(file: &mut File) -> io::Result<()> {
+fn follow(file: &mut File, is_clean: bool) -> io::Result<()> {
     loop {
         // Checked before the last read, so no output is missed in between.
         let is_over = !is_locked(file.try_clone().and_then(reopened)?);
-        let mut out = io::stdout().lock();
-        io::copy(file, &mut out)?;
-        out.flush()?;
-        drop(out);
+        copy(file, is_clean)?;
         if is_over {
             return Ok(());
         }

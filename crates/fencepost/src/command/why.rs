@@ -7,6 +7,7 @@ use crate::args::{Global, WhyOptions};
 use crate::calendar;
 use crate::config::Config;
 use crate::exit::{Code, Failure};
+use crate::logs::HostLogs;
 use crate::place::Place;
 use crate::show;
 
@@ -25,6 +26,7 @@ pub fn run(global: &Global, options: &WhyOptions) -> Result<Code, Failure> {
         at,
         zone: is_zone_known.then(|| calendar::zone(options.tz.as_deref(), config, name)).transpose()?,
         configured: place.config.iter().flat_map(Config::all_names).collect(),
+        output: &HostLogs(&place),
     };
     let store = place.open_to_read()?;
     let why = place.ask(store.as_ref(), |view| view.why(&query))?;

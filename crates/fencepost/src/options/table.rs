@@ -201,11 +201,13 @@ options! {
 
     "[logs]" {
         /// Whether output is kept
-        enabled: Flag, otherwise: "true if [logs] or the job's `logs` is there, and under `up`";
+        enabled: Flag, otherwise: "true, except on a terminal; with [logs] or the job's `logs` also there";
         /// The directory that holds the logs
         directory: PathText, otherwise: "logs in the state directory";
         /// How many bytes are kept of one run
         max_bytes: Whole<u64, 1, UNBOUNDED> = 10 * 1024 * 1024;
+        /// How many bytes are kept of one job; the newest run is kept in any case
+        max_job_bytes: Whole<u64, 1, UNBOUNDED> = 50 * 1024 * 1024;
         /// How long a log is kept
         max_age: Length<true> = Duration::from_secs(30 * 24 * 3600);
         /// How many runs' output is kept of one job

@@ -158,7 +158,7 @@ fn setup(bench: &mut Bench) {
     bench.check("validate", &["validate", "--config", &config]);
     fs::write(&config, "timezone = \"Nowhere/Land\"\n[job.a]\nschedule = \"@daily\"\ncommand = \"true\"\n").unwrap();
     bench.check("validate", &["validate", "--config", &config]);
-    fs::write(&config, "[logs]\n[job.a]\nschedule = \"@daily\"\ncommand = \"true\"\n").unwrap();
+    fs::write(&config, "[logs]\n[job.a]\nschedule = \"@daily\"\ncommand = \"echo a\"\n").unwrap();
     bench.check("validate", &["validate", "--config", &config]);
     bench.site.say(&["run", "a", "--now", "--config", &config]);
     bench.check("logs", &["logs", "a", "--list", "--config", &config]);

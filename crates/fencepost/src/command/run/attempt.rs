@@ -87,8 +87,8 @@ struct Prepared {
 impl RunAttempt<'_> {
     pub fn guard(self, events: &mut Events, mut teller: Option<&mut Teller>) -> Result<AttemptEnd, Failure> {
         let mut prepared = self.prepare()?;
-        let (summary, claimed) = self.drive(&mut prepared, events, teller.as_deref_mut());
-        self.show_output(&mut prepared, &summary, claimed);
+        let (mut summary, claimed) = self.drive(&mut prepared, events, teller.as_deref_mut());
+        summary.last_output = self.show_output(&mut prepared, &summary, claimed);
         let in_a_row = self.settle(&prepared, &summary);
         events.end(&events.line(RunEvent::Ended(RunEnd::of(&summary))));
         let next = self.next(&prepared, &summary, claimed);
@@ -195,18 +195,20 @@ impl RunAttempt<'_> {
         (asked.summary(finish), listener.claimed)
     }
 
-    /// Keeps the command's output, and shows held-back output if the command failed.
-    fn show_output(&self, prepared: &mut Prepared, summary: &Summary, claimed: Option<ClaimedSlot>) {
+    /// Keeps the command's output, and shows held-back output if the command failed. Returns the last lines of a failed
+    /// command, if its output is kept.
+    fn show_output(&self, prepared: &mut Prepared, summary: &Summary, claimed: Option<ClaimedSlot>) -> Vec<String> {
         let Self { settings, place, job, run, .. } = self;
-        if let Some(capture) = prepared.capture.take() {
-            capture.finish();
+        let mut lines = prepared.capture.take().map(Capture::finish).unwrap_or_default();
+        if let Some(output) = prepared.output.take() {
+            if let Some(ClaimedSlot { slot, .. }) = claimed {
+                lines = keep_files(settings, place, job, *run, slot, [&output.stdout, &output.stderr]);
+            }
+            // Only a skip by the barrier has output: that of its prepare command.
+            output.show_if(summary.code != 0 && summary.status != Status::SkippedBarrier);
         }
-        let Some(output) = prepared.output.take() else { return };
-        if let Some(ClaimedSlot { slot, .. }) = claimed {
-            keep_files(settings, place, job, *run, slot, [&output.stdout, &output.stderr]);
-        }
-        // Only a skip by the barrier has output: that of its prepare command.
-        output.show_if(summary.code != 0 && summary.status != Status::SkippedBarrier);
+        lines.retain(|_| summary.is_explained_by_output());
+        lines
     }
 
     /// Prints the result, and writes what the run's last swap could not record. Returns the number of consecutive

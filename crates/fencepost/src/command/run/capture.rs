@@ -1,33 +1,40 @@
 //! Copies a job's output to its log. A full disk does not disturb the job.
 //!
 //! The job writes into a named pipe, and a thread reads it. Neither a full log nor a full disk blocks the job: the
-//! thread continues to read, and notes the dropped bytes in the log as soon as it can.
+//! thread continues to read, and notes the dropped bytes in the log as soon as it can. The log file is created with the
+//! first output, so a silent run makes none.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use fencepost_core::name::Job;
 use fencepost_core::time::Wall;
 use fencepost_core::token::RunId;
+use fencepost_view::output::OutputTail;
 use nix::fcntl::Flock;
 use nix::libc::O_NONBLOCK;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, fstat};
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::mkfifo;
 
+use crate::backlog::{PATIENCE, PORTION_BYTES, takes_more};
 use crate::logs::{self, Shelf};
 use crate::place::Place;
 use crate::settings::Settings;
 
 /// Bytes that a log leaves free on its disk. A store on the same disk needs them to record the end of the run.
 const RESERVE: u64 = 1024 * 1024;
+
+/// How often a stalled reader is checked for the end of the job.
+const POLL_EVERY: Duration = Duration::from_millis(500);
 
 /// The job's output on its way to the log.
 pub struct Capture {
@@ -47,14 +54,17 @@ pub struct Capture {
 struct CapturedStream {
     pipe: File,
     /// Where the stream is also printed.
-    target: Option<Box<dyn Write + Send>>,
+    target: Option<File>,
     is_open: bool,
 }
 
 /// The log file, and the bytes missing in it.
 #[derive(Default)]
 struct Log {
+    /// The name of the file, once the slot is known.
+    path: Option<PathBuf>,
     file: Option<Flock<File>>,
+    tail: OutputTail,
     max_bytes: u64,
     written: u64,
     /// Bytes dropped for lack of disk space since the last write that succeeded.
@@ -70,21 +80,24 @@ impl Capture {
     pub fn prepare(settings: &Settings, place: &Place, job: &Job, run: RunId) -> io::Result<Option<Self>> {
         // Processes left running may write later, when no thread reads the pipe.
         let leaves_children = settings.options.leave_children() || settings.options.observe();
-        let is_wanted = Shelf::is_wanted(&settings.options.logs(), settings.by_up) && !leaves_children;
-        if !is_wanted || settings.options.output_on_failure() {
+        if leaves_children || settings.options.output_on_failure() || !Shelf::is_wanted(settings) {
             return Ok(None);
         }
         let directory = place.state.join("output");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
         let shelf = Shelf::of(place, job, &settings.options);
         let stdout = directory.join(format!("{run}.stdout.pipe"));
-        // Under `up` both streams share one log, and one pipe preserves their order.
-        let stderr = if settings.by_up { stdout.clone() } else { directory.join(format!("{run}.stderr.pipe")) };
-        let mut streams =
-            vec![CapturedStream::make(&stdout, (!settings.by_up).then(|| Box::new(io::stdout()) as Box<_>))?];
+        // If both streams go to one place, as under cron and `up`, one pipe preserves their order.
+        let is_one = settings.by_up || is_same_file(io::stdout().as_fd(), io::stderr().as_fd());
+        let stderr = if is_one { stdout.clone() } else { directory.join(format!("{run}.stderr.pipe")) };
+        let target = |stream: BorrowedFd<'_>| match settings.by_up {
+            true => Ok(None),
+            false => stream.try_clone_to_owned().map(|fd| Some(File::from(fd))),
+        };
+        let mut streams = vec![CapturedStream::make(&stdout, target(io::stdout().as_fd())?)?];
         let mut writers = vec![OpenOptions::new().write(true).open(&stdout)?];
-        if stderr != stdout {
-            streams.push(CapturedStream::make(&stderr, Some(Box::new(io::stderr())))?);
+        if !is_one {
+            streams.push(CapturedStream::make(&stderr, target(io::stderr().as_fd())?)?);
             writers.push(OpenOptions::new().write(true).open(&stderr)?);
         }
         let log = Arc::new(Mutex::new(Log { max_bytes: shelf.max_bytes, ends_in_line: true, ..Log::default() }));
@@ -97,20 +110,17 @@ impl Capture {
 
     /// Names the log by the slot that the run claimed.
     pub fn claimed(&self, slot: Wall) {
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        match logs::create(&self.shelf.path(slot, self.run)) {
-            Ok(file) => log.file = Some(file),
-            Err(error) => log.why_lost = Some(error.to_string()),
-        }
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).path = Some(self.shelf.path(slot, self.run));
     }
 
-    /// Ends the capture after the job: flushes its output to the log and removes old logs.
-    pub fn finish(mut self) {
+    /// Ends the capture after the job: flushes its output to the log and removes old logs. Returns the last lines.
+    pub fn finish(mut self) -> Vec<String> {
         self.end();
-        let was_opened = self.log.lock().unwrap_or_else(PoisonError::into_inner).close();
-        if was_opened {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        if log.close() {
             self.shelf.tidy();
         }
+        log.tail.lines()
     }
 
     fn end(&mut self) {
@@ -129,14 +139,27 @@ impl Drop for Capture {
     }
 }
 
-/// Writes held-back output to the log at once.
-pub fn keep_files(settings: &Settings, place: &Place, job: &Job, run: RunId, slot: Wall, files: [&Path; 2]) {
-    if !Shelf::is_wanted(&settings.options.logs(), settings.by_up) {
-        return;
+/// Whether two descriptors lead to the same file or pipe.
+fn is_same_file(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
+    let id = |fd: BorrowedFd<'_>| fstat(fd).map(|file| (file.st_dev, file.st_ino)).ok();
+    id(one).is_some() && id(one) == id(other)
+}
+
+/// Writes held-back output to the log at once. Returns the last lines.
+pub fn keep_files(
+    settings: &Settings,
+    place: &Place,
+    job: &Job,
+    run: RunId,
+    slot: Wall,
+    files: [&Path; 2],
+) -> Vec<String> {
+    if !Shelf::is_wanted(settings) {
+        return Vec::new();
     }
     let shelf = Shelf::of(place, job, &settings.options);
-    let mut log = Log { max_bytes: shelf.max_bytes, ends_in_line: true, ..Log::default() };
-    log.file = logs::create(&shelf.path(slot, run)).ok();
+    let path = Some(shelf.path(slot, run));
+    let mut log = Log { path, max_bytes: shelf.max_bytes, ends_in_line: true, ..Log::default() };
     let mut buffer = vec![0; 64 * 1024];
     for path in files {
         let Ok(mut file) = File::open(path) else { continue };
@@ -147,24 +170,23 @@ pub fn keep_files(settings: &Settings, place: &Place, job: &Job, run: RunId, slo
     if log.close() {
         shelf.tidy();
     }
+    log.tail.lines()
 }
 
 impl CapturedStream {
-    fn make(path: &Path, target: Option<Box<dyn Write + Send>>) -> io::Result<Self> {
+    fn make(path: &Path, target: Option<File>) -> io::Result<Self> {
         mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR)?;
         let pipe = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
         Ok(Self { pipe, target, is_open: true })
     }
 
     /// Copies the available output. False if there was none.
-    fn pass(&mut self, buffer: &mut [u8], log: &Mutex<Log>) -> bool {
+    fn pass(&mut self, buffer: &mut [u8], rope: &UnixStream, log: &Mutex<Log>) -> bool {
         match self.pipe.read(buffer) {
             Ok(0) => self.is_open = false,
             Ok(count) => {
-                if let Some(target) = &mut self.target
-                    && target.write_all(&buffer[..count]).and_then(|()| target.flush()).is_err()
-                {
-                    // The reader has closed its end.
+                if self.target.as_mut().is_some_and(|target| print(target, &buffer[..count], rope).is_err()) {
+                    // The reader has closed its end, or has stalled.
                     self.target = None;
                 }
                 log.lock().unwrap_or_else(PoisonError::into_inner).write(&buffer[..count]);
@@ -176,6 +198,35 @@ impl CapturedStream {
         }
         false
     }
+}
+
+/// Prints output of the job. While the job runs, this waits for the reader as the job itself would. Once it has ended, a
+/// stalled reader gets [`PATIENCE`] for each portion.
+fn print(target: &mut File, bytes: &[u8], rope: &UnixStream) -> io::Result<()> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        while !takes_more(target, Instant::now() + POLL_EVERY) {
+            if is_rung(rope, PollTimeout::ZERO) {
+                match takes_more(target, Instant::now() + PATIENCE) {
+                    true => break,
+                    false => return Err(io::ErrorKind::TimedOut.into()),
+                }
+            }
+        }
+        match target.write(&rest[..rest.len().min(PORTION_BYTES)]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => rest = &rest[count..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Whether no more output follows.
+fn is_rung(rope: &UnixStream, within: PollTimeout) -> bool {
+    let mut fds = [PollFd::new(rope.as_fd(), PollFlags::POLLIN)];
+    poll(&mut fds, within).is_ok_and(|ready| ready > 0)
 }
 
 /// Copies until no more output follows and all of it is copied.
@@ -190,7 +241,7 @@ fn copy(mut streams: Vec<CapturedStream>, rope: &UnixStream, log: &Mutex<Log>) {
             fds.last().and_then(|fd| fd.revents()).is_some_and(|events| !events.is_empty())
         };
         for stream in &mut streams {
-            while stream.is_open && stream.pass(&mut buffer, log) {}
+            while stream.is_open && stream.pass(&mut buffer, rope, log) {}
         }
         if is_last || streams.iter().all(|stream| !stream.is_open) {
             return;
@@ -200,6 +251,8 @@ fn copy(mut streams: Vec<CapturedStream>, rope: &UnixStream, log: &Mutex<Log>) {
 
 impl Log {
     fn write(&mut self, bytes: &[u8]) {
+        self.tail.push(bytes);
+        self.create();
         let room = usize::try_from(self.max_bytes.saturating_sub(self.written)).unwrap_or(usize::MAX);
         let (kept, beyond) = bytes.split_at(bytes.len().min(room));
         let has_room = self.has_room(kept.len());
@@ -216,6 +269,15 @@ impl Log {
             let _ = self.say(&format!("cut here: no more than {max} bytes are kept of one run (max_bytes)"));
         }
         self.beyond += beyond.len() as u64;
+    }
+
+    /// Creates the file, unless that has succeeded already.
+    fn create(&mut self) {
+        let Some(path) = self.path.as_ref().filter(|_| self.file.is_none()) else { return };
+        match logs::create(path) {
+            Ok(file) => self.file = Some(file),
+            Err(error) => self.why_lost = Some(error.to_string()),
+        }
     }
 
     /// Whether the disk keeps its reserve after writing this many bytes. True if its free space is unknown.

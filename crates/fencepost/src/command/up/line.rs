@@ -143,6 +143,9 @@ pub enum UpEvent {
         reason: Option<ReasonCode>,
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<String>,
+        /// The last line that a failed command printed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        last_output: Option<String>,
     },
     /// An event of a run, forwarded under its own name.
     PassedOn {

@@ -370,6 +370,7 @@ impl Running {
             took_ms: millis(clock::boot_now().since(self.begun)),
             reason: end.reason,
             message: end.message.clone(),
+            last_output: end.last_output.last().map(|line| show::flat(line)),
         };
         self.ended = Some(end);
         UpLine::of_job(&self.job, event).quiet_if(is_quiet)
