@@ -11,9 +11,16 @@ fn main() {
     let named = env::var("FENCEPOST_COMMIT").ok().filter(|commit| !commit.is_empty());
     // A build for development would be made again after every commit.
     let is_release = env::var("PROFILE").is_ok_and(|profile| profile == "release");
-    if let Some(commit) = named.or_else(|| is_release.then(commit).flatten()) {
+    if let Some(commit) = named.or_else(packed).or_else(|| is_release.then(commit).flatten()) {
         println!("cargo::rustc-env=FENCEPOST_COMMIT={commit}");
     }
+}
+
+/// The commit that `cargo package` noted in a packed crate.
+fn packed() -> Option<String> {
+    let note = std::fs::read_to_string(".cargo_vcs_info.json").ok()?;
+    let digits = note.split("\"sha1\"").nth(1)?.split('"').nth(1)?;
+    digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| digits.to_string())
 }
 
 /// The commit of the checkout that this file belongs to, with a mark if files were changed since.
