@@ -12,12 +12,14 @@
 //! * [`schema`]: the JSON Schema of every answer.
 //! * [`unread`]: records that cannot be read, which are part of an answer.
 //! * [`archive`]: the history of a job, newest first.
+//! * [`attention`]: which jobs need attention, and why.
 //! * [`output`]: the last lines that a command printed.
 //! * [`text`], [`moment`], [`time`], [`vocabulary`]: words, times and names.
 
 pub mod advise;
 pub mod answer;
 pub mod archive;
+pub mod attention;
 pub mod event;
 pub mod gate;
 pub mod graph;
@@ -29,6 +31,8 @@ pub mod prometheus;
 pub mod runs;
 pub mod schema;
 pub mod status;
+#[cfg(test)]
+mod status_tests;
 pub mod summary;
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use fencepost_core::record::Record;
 use fencepost_core::schedule::Schedule;
 use fencepost_core::slot::LeaseState;
 use fencepost_core::time::{StoreClock, Wall};
+use fencepost_core::zone::Zone;
 use fencepost_store::StoreError;
 use fencepost_store::records::look;
 use schemars::JsonSchema;
@@ -78,7 +79,7 @@ impl OverdueJob {
 }
 
 /// The jobs that are expected to run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Expected {
     /// The jobs of the configuration. Otherwise every job that has run by a schedule is expected.
     pub jobs: Option<Vec<ExpectedJob>>,
@@ -94,8 +95,60 @@ pub struct ExpectedJob {
     pub job: Job,
     /// Each host has a record of its own.
     pub per_host: bool,
-    pub schedule: Schedule,
+    pub enabled: bool,
+    /// A job without a schedule is not expected at any time.
+    pub schedule: Option<Schedule>,
+    pub zone: Zone,
     pub slack: Duration,
+    /// So many skips in a row are too many.
+    pub on_skips: Option<u64>,
+    /// Its configuration has mistakes. By which schedule it is expected, its newest run says first.
+    pub is_broken: bool,
+}
+
+impl ExpectedJob {
+    /// Whether a record is this job's, on this host or another.
+    pub(crate) fn is(&self, job: &Job) -> bool {
+        if self.per_host { job.name == self.job.name && job.host().is_some() } else { *job == self.job }
+    }
+
+    /// Whether it may be expected at some time.
+    fn is_expected(&self) -> bool {
+        self.enabled && (self.schedule.is_some() || self.is_broken)
+    }
+
+    /// The schedule by which it is expected.
+    pub(crate) fn schedule(&self, record: Option<&Record>) -> Option<Schedule> {
+        let recorded = record.filter(|_| self.is_broken).and_then(recorded_schedule);
+        recorded.or_else(|| self.schedule.clone())
+    }
+}
+
+impl Expected {
+    /// The job in the configuration.
+    pub(crate) fn find(&self, job: &Job) -> Option<&ExpectedJob> {
+        self.jobs.iter().flatten().find(|expected| expected.is(job))
+    }
+
+    /// By which schedule a job is expected, with how much slack, and from when on. `found` is the job in the configuration.
+    pub(crate) fn terms(
+        &self,
+        found: Option<&ExpectedJob>,
+        record: Option<&Record>,
+        now: Wall,
+    ) -> Option<(Schedule, Duration, Wall)> {
+        if self.jobs.is_none() {
+            let schedule = record.filter(|record| !record.job.is_once()).and_then(recorded_schedule)?;
+            return Some((schedule, CatchUpTerms::default().slack, now));
+        }
+        let expected = found.filter(|expected| expected.is_expected())?;
+        Some((expected.schedule(record)?, expected.slack, self.floor))
+    }
+
+    /// A slot up to here must have a record.
+    pub(crate) fn by(&self, now: Wall, slack: Duration) -> Wall {
+        Wall(now.0.saturating_sub(millis(self.grace.unwrap_or(slack))))
+    }
 }
 
 /// The record of a job and the store's clock when it was read.
@@ -105,28 +158,26 @@ impl View<'_> {
     pub fn overdue(&self, expected: &Expected) -> Result<OverdueAnswer, ViewError> {
         let mut unread = Unread::default();
         let (mut overdue, mut paused) = (Vec::new(), Vec::new());
-        let mut judge = |reading: &Reading, schedule: &Schedule, floor: Wall, slack: Duration| {
-            let (job, record, clock) = reading;
+        let mut judge = |(job, record, clock): Reading| {
+            let Some((schedule, slack, floor)) = expected.terms(expected.find(&job), record.as_ref(), self.now) else {
+                return;
+            };
             if record.as_ref().is_some_and(|record| record.paused.is_some()) {
                 paused.push(job.to_string());
             } else {
-                let by = self.now.0.saturating_sub(millis(expected.grace.unwrap_or(slack)));
-                overdue.extend(self.judge(job, schedule, record.as_ref(), clock.as_ref(), floor, Wall(by)));
+                let is_over = record.as_ref().is_some_and(|record| self.is_over(record, clock.as_ref()));
+                let by = expected.by(self.now, slack);
+                overdue.extend(self.judge(&job, &schedule, record.as_ref(), is_over, floor, by));
             }
         };
         match &expected.jobs {
             Some(jobs) => {
-                for job in jobs {
-                    for reading in self.readings(job, &mut unread)? {
-                        judge(&reading, &job.schedule, expected.floor, job.slack);
-                    }
+                for job in jobs.iter().filter(|job| job.is_expected()) {
+                    self.readings(job, &mut unread)?.into_iter().for_each(&mut judge);
                 }
             }
             None => each_record(self.store, &mut unread, |_, record, clock| {
-                if let Some(schedule) = recorded_schedule(&record).filter(|_| !record.job.is_once()) {
-                    let reading = (record.job.clone(), Some(record), clock.cloned());
-                    judge(&reading, &schedule, self.now, CatchUpTerms::default().slack);
-                }
+                judge((record.job.clone(), Some(record), clock.cloned()));
                 Ok(())
             })?,
         }
@@ -164,16 +215,15 @@ impl View<'_> {
         Ok(found)
     }
 
-    fn judge(
+    pub(crate) fn judge(
         &self,
         job: &Job,
         schedule: &Schedule,
         record: Option<&Record>,
-        clock: Option<&StoreClock>,
+        is_over: bool,
         floor: Wall,
         by: Wall,
     ) -> Option<OverdueJob> {
-        let is_over = record.is_some_and(|record| self.is_over(record, clock));
         let standing = if is_over { LeaseState::Over } else { LeaseState::Stands };
         let gap = overdue(schedule, record, standing, floor, by)?;
         let zone = schedule.zone();

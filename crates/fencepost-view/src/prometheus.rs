@@ -27,7 +27,7 @@ pub fn exposition(status: &StatusAnswer) -> String {
             "fencepost_skipped_overlap_total",
             "Triggers of a job that were skipped because a run was going.",
         )
-        .fill(jobs, |job| [(Vec::new(), job.more.skips.as_ref().map_or(0, |skips| skips.overlap) as f64)]),
+        .fill(jobs, |job| [(Vec::new(), job.skips.overlap as f64)]),
         Family::counter("fencepost_upstream_halts_total", "Runs of a job that were halted because of an upstream.")
             .fill(jobs, |job| upstreams(job, |gauge| gauge.halts)),
         Family::counter(

@@ -7,7 +7,9 @@ use fencepost_store::{MemoryStore, Store};
 use serde_json::json;
 
 use crate::View;
+use crate::overdue::Expected;
 use crate::runs::RunsQuery;
+use crate::status::StatusQuery;
 
 fn job(name: &str) -> Job {
     Job::shared(Name::new(name).unwrap())
@@ -37,6 +39,10 @@ fn ask<T>(store: &MemoryStore, ask: impl FnOnce(&View<'_>) -> T) -> T {
     ask(&View { store, store_url, config: None, broken: Vec::new(), now, is_dead: &|_| false })
 }
 
+fn all() -> StatusQuery {
+    StatusQuery { job: None, expected: Expected::default() }
+}
+
 fn filled() -> MemoryStore {
     let store = MemoryStore::new();
     store.swap(&Key::job(&job("article")), None, Some(&record("article", "reference"))).unwrap();
@@ -47,7 +53,7 @@ fn filled() -> MemoryStore {
 #[test]
 fn a_record_that_cannot_be_read_is_part_of_each_answer_with_its_key() {
     let store = filled();
-    let status = ask(&store, |view| view.status(None)).unwrap();
+    let status = ask(&store, |view| view.status(&all())).unwrap();
     assert_eq!(status.jobs.iter().map(|job| job.job.as_str()).collect::<Vec<_>>(), ["article"]);
     let runs = ask(&store, |view| view.runs(&RunsQuery { limit: 9, ..RunsQuery::default() })).unwrap();
     assert_eq!(runs.runs.len(), 1);
@@ -61,7 +67,7 @@ fn a_record_that_cannot_be_read_is_part_of_each_answer_with_its_key() {
 
 #[test]
 fn times_have_the_offset_of_the_jobs_zone() {
-    let status = ask(&filled(), |view| view.status(None)).unwrap();
+    let status = ask(&filled(), |view| view.status(&all())).unwrap();
     let last = serde_json::to_value(&status.jobs[0].last).unwrap();
     assert_eq!((&last["slot"], &last["date"]), (&json!("1970-01-01T09:01:00+09:00"), &json!("1970-01-01")));
 }

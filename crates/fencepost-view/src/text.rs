@@ -34,6 +34,50 @@ pub fn second_in(moment: Wall, zone: &Zone) -> String {
     shown.strip_suffix("+00:00").map(|start| format!("{start}Z")).unwrap_or(shown)
 }
 
+/// A length of time in its largest unit: `45s`, `12m`, `26h`, `3d`.
+pub fn short(length: Duration) -> String {
+    match length.as_secs() {
+        seconds @ 0..60 => format!("{seconds}s"),
+        seconds @ 60..3600 => format!("{}m", seconds / 60),
+        seconds @ 3600..172_800 => format!("{}h", seconds / 3600),
+        seconds => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// A moment that is near, to the minute: the time of day, with the weekday or the date if it is another day.
+pub fn near(moment: Wall, now: Wall, zone: &Zone) -> String {
+    let minute = Wall(moment.0.div_euclid(60_000).saturating_mul(60_000));
+    let (date, time) = (zone.date(minute), zone.show_time(minute));
+    if date == zone.date(now) {
+        return time;
+    }
+    let text = date.to_string();
+    let is_near = minute.since(now).max(now.since(minute)) < Duration::from_secs(6 * 86_400);
+    match text.parse::<jiff::civil::Date>() {
+        Ok(day) if is_near => format!("{} {time}", day.strftime("%a")),
+        _ => text,
+    }
+}
+
+/// How many columns a text takes on a terminal.
+pub fn width(text: &str) -> usize {
+    text.chars().map(columns).sum()
+}
+
+/// Combining characters take no column, those of East Asian scripts and emoji two.
+fn columns(c: char) -> usize {
+    match u32::from(c) {
+        0x0300..=0x036F | 0x0483..=0x0489 | 0x0591..=0x05BD | 0x0610..=0x061A | 0x064B..=0x065F => 0,
+        0x1AB0..=0x1AFF | 0x1DC0..=0x1DFF | 0x20D0..=0x20FF | 0xFE00..=0xFE0F | 0xFE20..=0xFE2F => 0,
+        0x200B..=0x200D | 0x3099 | 0x309A | 0xFEFF => 0,
+        0x1100..=0x115F | 0x2E80..=0x303E | 0x3041..=0x33FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF => 2,
+        0xA000..=0xA4CF | 0xA960..=0xA97F | 0xAC00..=0xD7A3 | 0xF900..=0xFAFF | 0xFE30..=0xFE6F => 2,
+        0xFF00..=0xFF60 | 0xFFE0..=0xFFE6 | 0x1F300..=0x1F64F | 0x1F680..=0x1F6FF | 0x1F900..=0x1F9FF => 2,
+        0x20000..=0x3FFFD => 2,
+        _ => 1,
+    }
+}
+
 /// Strips what a terminal would obey: control characters, and the characters that reverse the order of text. Newlines and
 /// tabs stay.
 pub fn clean(text: &str) -> Cow<'_, str> {
@@ -123,6 +167,30 @@ mod tests {
         let foreign = "a\x1b[2Jb\u{9b}c\u{202e}d\u{2066}e\u{200f}f\u{2028}g\x07\x7fh\ti\r\nj";
         assert_eq!(clean(foreign), "a[2Jbcdefgh\ti\nj");
         assert_eq!(flat(foreign), "a [2Jb c d e f g h i j");
+    }
+
+    #[test]
+    fn a_near_moment_has_its_day_only_if_it_is_another() {
+        let (tokyo, utc) = (Zone::parse("Asia/Tokyo").unwrap(), Zone::utc());
+        let at = |text: &str| utc.parse_time(text).unwrap();
+        let now = at("2026-11-18T10:00Z");
+        for (moment, in_utc, in_tokyo) in [
+            ("2026-11-18T12:30:40Z", "12:30", "21:30"),
+            ("2026-11-18T15:00Z", "15:00", "Thu 00:00"),
+            ("2026-11-19T07:00Z", "Thu 07:00", "Thu 16:00"),
+            ("2026-11-17T07:00Z", "Tue 07:00", "Tue 16:00"),
+            ("2026-12-24T07:00Z", "2026-12-24", "2026-12-24"),
+        ] {
+            assert_eq!((near(at(moment), now, &utc), near(at(moment), now, &tokyo)), (in_utc.into(), in_tokyo.into()));
+        }
+    }
+
+    #[test]
+    fn widths_are_columns_of_a_terminal() {
+        for (text, columns) in [("abc", 3), ("e\u{301}", 1), ("日本", 4), ("✓∅✗‖…", 5), ("한 a", 4), ("", 0)]
+        {
+            assert_eq!(width(text), columns, "{text}");
+        }
     }
 
     #[test]

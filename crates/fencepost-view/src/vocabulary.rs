@@ -182,6 +182,46 @@ impl<T: Vocabulary> JsonSchema for WordSchema<T> {
     }
 }
 
+/// How a status is drawn where there is room for one character.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatusSymbol {
+    pub status: Status,
+    /// On a terminal that shows Unicode, and on a page.
+    pub unicode: char,
+    /// In a pipe, and on any other terminal.
+    pub ascii: char,
+    pub meaning: &'static str,
+}
+
+/// The symbols, in the order of the legend.
+pub const STATUS_SYMBOLS: [StatusSymbol; 13] = {
+    const fn symbol(status: Status, unicode: char, ascii: char, meaning: &'static str) -> StatusSymbol {
+        StatusSymbol { status, unicode, ascii, meaning }
+    }
+    [
+        symbol(Status::Ok, '✓', '+', "it produced"),
+        symbol(Status::Empty, '∅', '0', "there was nothing to produce"),
+        symbol(Status::Error, '✗', 'x', "it failed"),
+        symbol(Status::Timeout, '◔', 't', "it ran into its timeout"),
+        symbol(Status::Lost, '?', '?', "its lease was lost, or its run died"),
+        symbol(Status::Fenced, '⊘', '#', "a stale write of it was refused"),
+        symbol(Status::Halted, '‖', '|', "an upstream was not good, and nothing ran"),
+        symbol(Status::Missed, '○', 'o', "nothing ran in time"),
+        symbol(Status::SkippedOverlap, '»', '>', "a run was still going"),
+        symbol(Status::SkippedBarrier, '·', '.', "an upstream had nothing"),
+        symbol(Status::SkippedDuplicate, '=', '=', "the slot was done already"),
+        symbol(Status::SkippedPaused, '−', '-', "the job was paused"),
+        symbol(Status::Running, '…', '~', "it is running"),
+    ]
+};
+
+impl StatusSymbol {
+    pub fn of(status: Status) -> Self {
+        let found = STATUS_SYMBOLS.into_iter().find(|symbol| symbol.status == status);
+        found.unwrap_or(StatusSymbol { status, unicode: '!', ascii: '!', meaning: "unknown" })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,5 +234,14 @@ mod tests {
             assert_eq!(serde_json::from_str::<ReasonCode>(&written).unwrap(), *reason);
         }
         assert_eq!(serde_json::from_str::<ReasonCode>("\"of_tomorrow\"").unwrap(), ReasonCode::Other);
+    }
+
+    #[test]
+    fn each_status_has_a_symbol_of_its_own_in_both_sets() {
+        let of_all: Vec<_> = Status::ALL.into_iter().map(StatusSymbol::of).collect();
+        let distinct = |of: fn(&StatusSymbol) -> char| of_all.iter().map(of).collect::<std::collections::BTreeSet<_>>();
+        assert!(of_all.iter().all(|symbol| symbol.ascii.is_ascii_graphic() && symbol.meaning != "unknown"));
+        assert_eq!(distinct(|symbol| symbol.unicode).len(), Status::ALL.len());
+        assert_eq!(distinct(|symbol| symbol.ascii).len(), Status::ALL.len());
     }
 }

@@ -1,10 +1,10 @@
 //! Prints text and JSON on standard output.
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
 
 use fencepost_core::time::Wall;
-use fencepost_view::text::is_unsafe;
+use fencepost_view::text::{is_unsafe, width};
 use fencepost_view::time::UtcTime;
 use serde::Serialize;
 
@@ -63,20 +63,74 @@ fn escaped(json: String) -> String {
 
 /// Prints rows in aligned columns, each row as long as the heading. The last column may be as long as it likes.
 pub fn table(heading: &[&str], rows: &[Vec<String>]) {
-    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| flat(cell)).collect()).collect();
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([heading[column].chars().count()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..heading.len()).map(width).collect();
-    let render = |cells: Vec<&str>| {
-        let padded = cells.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
-        padded.collect::<Vec<_>>().join("  ").trim_end().to_string()
-    };
-    line(&render(heading.to_vec()));
-    for row in &rows {
-        line(&render(row.iter().map(String::as_str).collect()));
+    let rows = rows.iter().map(|row| row.iter().map(|cell| Cell::plain(cell)).collect());
+    aligned(heading, rows.collect()).iter().for_each(|row| line(row));
+}
+
+/// A cell of a table.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Cleaned, on one line.
+    text: String,
+    /// The same text with colours.
+    painted: Option<String>,
+}
+
+impl Cell {
+    pub fn plain(text: &str) -> Self {
+        Self { text: flat(text), painted: None }
     }
+
+    pub fn painted(text: &str, paint: impl FnOnce(&str) -> String) -> Self {
+        let text = flat(text);
+        Self { painted: Some(paint(&text)), text }
+    }
+
+    fn shown(&self) -> &str {
+        self.painted.as_deref().unwrap_or(&self.text)
+    }
+}
+
+/// The lines of a table with aligned columns, each row as long as the heading.
+pub fn aligned(heading: &[&str], rows: Vec<Vec<Cell>>) -> Vec<String> {
+    let rows: Vec<Vec<Cell>> =
+        std::iter::once(heading.iter().map(|title| Cell::plain(title)).collect()).chain(rows).collect();
+    let widest = |column: usize| rows.iter().map(|row| width(&row[column].text)).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..heading.len()).map(widest).collect();
+    let render = |row: &Vec<Cell>| {
+        let mut line = String::new();
+        for (column, (cell, widest)) in row.iter().zip(&widths).enumerate() {
+            line.push_str(cell.shown());
+            let is_rest_empty = row[column + 1..].iter().all(|cell| cell.text.is_empty());
+            let gap = if is_rest_empty { 0 } else { widest - width(&cell.text) + 2 };
+            line.extend(std::iter::repeat_n(' ', gap));
+        }
+        line
+    };
+    rows.iter().map(render).collect()
+}
+
+/// The text in lines of at most so many columns, where words allow it. Lines after the first are indented.
+pub fn wrapped(text: &str, columns: usize, indent: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if width(line) + 1 + width(word) <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            None => lines.push(word.to_string()),
+            Some(_) => lines.push(format!("{:indent$}{word}", "")),
+        }
+    }
+    lines
+}
+
+/// How wide the terminal on standard output is, if it is one.
+pub fn terminal_columns() -> Option<usize> {
+    let out = std::io::stdout();
+    let size = out.is_terminal().then(|| rustix::termios::tcgetwinsize(&out).ok())??;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 #[cfg(test)]
@@ -89,5 +143,19 @@ mod tests {
         let json = escaped(serde_json::to_string(foreign).unwrap());
         assert!(!json.contains(is_unsafe), "{json}");
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), foreign);
+    }
+
+    #[test]
+    fn columns_are_aligned_by_what_a_terminal_shows() {
+        let row = |cells: [&str; 3]| cells.map(Cell::plain).to_vec();
+        let rows = vec![row(["日本", "x", "1"]), row(["e\u{301}", "yy\n\x1b", ""]), row(["a", "", "2"])];
+        let lines = aligned(&["J", "K", "L"], rows);
+        assert_eq!(lines, ["J     K   L", "日本  x   1", "e\u{301}     yy", "a         2"]);
+    }
+
+    #[test]
+    fn a_long_text_is_wrapped_between_words() {
+        assert_eq!(wrapped("one two three four", 9, 2), ["one two", "  three", "  four"]);
+        assert_eq!(wrapped("unbreakable", 3, 2), ["unbreakable"]);
     }
 }

@@ -91,7 +91,7 @@ pub enum Verb {
     Pause(PauseOptions),
     /// Let a paused job start again; slots that passed meanwhile are not caught up
     Resume(JobArgument),
-    /// List all jobs: last result, current holder, skips
+    /// List all jobs: what needs attention, when each is due, how it last ended
     Status(StatusOptions),
     /// Show how long runs take, and recommend a time-to-live and an interval
     Advise(AdviseOptions),
@@ -326,6 +326,9 @@ pub struct StatusOptions {
     /// Only this job
     #[arg(value_parser = name)]
     pub job: Option<Name>,
+    /// Exit 1 if anything needs attention, and print only that
+    #[arg(long)]
+    pub check: bool,
     /// How to print it (default: table)
     #[arg(long, value_enum)]
     pub format: Option<StatusFormat>,

@@ -1,16 +1,13 @@
 //! `fencepost overdue`: lists slots that passed without a record from any machine. A dead man's switch in one cron
 //! line.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use fencepost_core::name::{Job, Name};
 use fencepost_core::schedule::Schedule;
 use fencepost_core::time::Wall;
 use fencepost_guard::clock;
-use fencepost_guard::transact::look;
-use fencepost_store::Store;
 use fencepost_view::overdue::{Expected, ExpectedJob};
-use fencepost_view::recorded_schedule;
 
 use crate::args::Global;
 use crate::args::operate::OverdueOptions;
@@ -33,11 +30,7 @@ pub fn run(global: &Global, options: &OverdueOptions) -> Result<Code, Failure> {
     }
     // Opens the store read-only: the database role may have no right to write.
     let store = place.open_to_read()?;
-    let expected = Expected {
-        jobs: place.config.as_ref().map(|config| jobs(config, &place, store.as_ref())).transpose()?,
-        grace: options.grace,
-        floor: place.config.as_ref().and_then(written_at).unwrap_or(now),
-    };
+    let expected = expected(&place, options.grace)?;
     let answer = place.ask(store.as_ref(), |view| view.overdue(&expected))?;
     if global.json {
         show::json(&answer);
@@ -54,31 +47,44 @@ pub fn run(global: &Global, options: &OverdueOptions) -> Result<Code, Failure> {
     Ok(super::report_unread(global, &answer.errors, code))
 }
 
-/// The jobs of the configuration that are enabled and have a schedule.
-fn jobs(config: &Config, place: &Place, store: &dyn Store) -> Result<Vec<ExpectedJob>, Failure> {
+/// The jobs that are expected to run: those of the configuration, if there is one.
+pub fn expected(place: &Place, grace: Option<Duration>) -> Result<Expected, Failure> {
+    let config = place.config.as_ref();
+    let floor = config.and_then(written_at).unwrap_or_else(|| clock::now().wall);
+    Ok(Expected { jobs: config.map(|config| jobs(config, place)).transpose()?, grace, floor })
+}
+
+fn jobs(config: &Config, place: &Place) -> Result<Vec<ExpectedJob>, Failure> {
     let mut jobs = Vec::new();
-    for (name, keys) in config.jobs.iter().filter(|(_, keys)| keys.enabled()) {
-        let Some(schedule) = calendar::schedule(config, name)? else { continue };
-        jobs.push(expected(super::job(name, false, place)?, keys, schedule));
+    for (name, keys) in &config.jobs {
+        let schedule = calendar::schedule(config, name)?;
+        jobs.push(expected_job(super::job(name, false, place)?, config, keys, schedule, false)?);
     }
-    let broken = config.broken.iter().filter(|(_, broken)| broken.options.enabled());
-    for name in broken.filter_map(|(key, _)| Name::new(key).ok()) {
+    for (name, broken) in config.broken.iter().filter_map(|(key, broken)| Some((Name::new(key).ok()?, broken))) {
         let Ok(job) = super::job(&name, false, place) else { continue };
-        if let Some(schedule) = broken_schedule(config, store, &job) {
-            jobs.push(expected(job, config.job(&name), schedule));
-        }
+        let schedule = calendar::schedule(config, &name).ok().flatten();
+        jobs.push(expected_job(job, config, &broken.options, schedule, true)?);
     }
     Ok(jobs)
 }
 
-fn expected(job: Job, keys: &JobOptions, schedule: Schedule) -> ExpectedJob {
-    ExpectedJob { job, per_host: keys.per_host(), schedule, slack: keys.slack() }
-}
-
-/// When a job with mistakes is due: by its last run, or else by the configuration, if that can be read.
-fn broken_schedule(config: &Config, store: &dyn Store, job: &Job) -> Option<Schedule> {
-    let recorded = look(store, job).ok().and_then(|(record, _)| recorded_schedule(&record?));
-    recorded.or_else(|| calendar::schedule(config, &job.name).ok().flatten())
+fn expected_job(
+    job: Job,
+    config: &Config,
+    keys: &JobOptions,
+    schedule: Option<Schedule>,
+    is_broken: bool,
+) -> Result<ExpectedJob, Failure> {
+    Ok(ExpectedJob {
+        zone: calendar::zone(None, Some(config), &job.name)?,
+        per_host: keys.per_host(),
+        enabled: keys.enabled(),
+        slack: keys.slack(),
+        on_skips: keys.on_skips.as_ref().map(|on| u64::from(on.value.count)),
+        job,
+        schedule,
+        is_broken,
+    })
 }
 
 /// When the file was last changed. A job without a record is not overdue for earlier slots.

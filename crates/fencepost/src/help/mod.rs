@@ -145,10 +145,7 @@ fn wrong_verb(error: &clap::Error) -> Option<&str> {
 
 /// The width that help is wrapped at: the terminal's, within bounds.
 fn columns() -> usize {
-    let out = std::io::stdout();
-    let size = if out.is_terminal() { rustix::termios::tcgetwinsize(&out).ok() } else { None };
-    let columns = size.map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0);
-    columns.map_or(COLUMNS, |columns| columns.clamp(COLUMNS_MIN, COLUMNS_MAX))
+    show::terminal_columns().map_or(COLUMNS, |columns| columns.clamp(COLUMNS_MIN, COLUMNS_MAX))
 }
 
 /// Whether the verb passes a child's exit code through, as far as that can be told from a command line that does not

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use clap::Command;
+use fencepost_view::vocabulary::{STATUS_SYMBOLS, StatusSymbol};
 
 use super::describe::{self, GLOBAL, Section};
 use super::table::{self, VERBS, VerbHelp};
@@ -95,6 +96,9 @@ impl Page {
         self.sections(&own, depth, common);
         if depth == Depth::Whole {
             self.sections(&describe::global_sections(command), depth, None);
+            if describe::path(command) == "status" {
+                self.symbols();
+            }
         }
         self.text.push('\n');
         let verb = describe::path(command);
@@ -109,6 +113,15 @@ impl Page {
         }
         if let Some(entry) = entry {
             let _ = writeln!(self.text, "Documentation: {}", entry.page);
+        }
+    }
+
+    /// The legend of the column RECENT.
+    fn symbols(&mut self) {
+        self.heading("Symbols on a terminal, in a pipe");
+        let left = |symbol: &StatusSymbol| format!("{} {}  {}", symbol.unicode, symbol.ascii, symbol.status);
+        for symbol in &STATUS_SYMBOLS {
+            self.row(&left(symbol), symbol.meaning, 22);
         }
     }
 

@@ -117,9 +117,9 @@ pub const VERBS: &[VerbHelp] = &[
         ],
         common: &[],
         examples: &[
-            ("All jobs", "fencepost status"),
+            ("All jobs, those that need attention first", "fencepost status"),
             ("Everything about one job", "fencepost status nightly"),
-            ("Metrics for Prometheus", "fencepost status --format prom -o /var/lib/node_exporter/fencepost.prom"),
+            ("In cron or monitoring: exit 1 if anything needs attention", "fencepost status --check"),
         ],
         notes: "",
     },

@@ -48,6 +48,7 @@ mod schema;
 mod slots;
 mod start;
 mod status;
+mod status_overview;
 mod stop;
 mod store_failure;
 mod stores;

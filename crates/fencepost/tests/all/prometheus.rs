@@ -162,7 +162,7 @@ fn the_other_formats_are_those_without_a_format() {
     let json = site.say(&["status", "--format", "json"]).stdout;
     assert_eq!(without_times(&json), without_times(&site.say(&["status", "--json"]).stdout));
     assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok());
-    contains(&site.say(&["status", "--format", "table"]).stdout, &["JOB", "STATE", "HOLDER"]);
+    contains(&site.say(&["status", "--format", "table"]).stdout, &["JOB", "NEXT", "LAST"]);
 }
 
 /// What Prometheus would see at each minute, and which of the documented alerts it would raise.

@@ -3,8 +3,9 @@
 use crate::common::{Said, Site, contains, keys, sorted};
 use serde_json::{Value, json};
 
-const STATUS: &str = "v store config jobs resources";
-const JOB: &str = "job token grants holder last last_ok next_slot streak counts upstreams";
+const STATUS: &str = "v store config attention jobs resources";
+const JOB: &str = "job state needs_attention configured enabled schedule timezone token grants holder lost_run paused \
+                   last last_ok next_slot streak recent counts skips upstreams";
 const HOLDER: &str = "run host pid since until";
 const RUN: &str = "v job slot date timezone status token run host trigger started finished duration_ms exit_code \
                    ended_by artifacts upstreams note";
@@ -55,11 +56,14 @@ fn status_is_a_table_for_people_and_says_first_which_store() {
         let row = said.stdout.lines().find(|line| line.starts_with(job)).unwrap();
         row.split_whitespace().map(str::to_string).collect::<Vec<_>>().join(" ")
     };
-    assert_eq!(row("JOB"), "JOB STATE HOLDER TOKEN GRANTS LAST TOOK ENDED SKIPPED");
-    contains(&row("free "), &["free free - ", " 1 ok "]);
-    contains(&row("by-hand "), &["held", "(by hand)", token.trim()]);
-    contains(&row("going "), &["running", &format!("(pid {})", going.pid()), "1 (50.0 %)"]);
-    contains(&row("dead "), &["dead lost - "]);
+    assert_eq!(row("JOB"), "JOB NEXT LAST RECENT HOST SKIPS");
+    contains(&row("free "), &["free - ok ", "s + ", " 0"]);
+    contains(&row("by-hand "), &["by-hand held ", " never "]);
+    contains(&row("going "), &["going running ", " never ~ ", "1 (50%)"]);
+    contains(&row("dead "), &["dead - lost ? "]);
+    let verbose = site.say(&["status", "-v"]).stdout;
+    contains(&verbose, &["STATE", "PROCESS", "TOKEN", "GRANTS", "TOOK", "by hand", token.trim()]);
+    contains(&verbose, &[&format!("pid {}", going.pid())]);
 
     let one = site.say(&["status", "going"]);
     assert_eq!(one.stdout.lines().next(), Some(store.as_str()));

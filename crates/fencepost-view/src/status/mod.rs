@@ -1,0 +1,335 @@
+//! The jobs of a store and of the configuration: who holds them, how they last ended, when they are due, where they
+//! write, and which of them need attention.
+
+mod seen;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use fencepost_core::ledger::Status;
+use fencepost_core::name::{Job, Name};
+use fencepost_core::record::{Gauge, Identity, Paused, Record, Seal, decode};
+use fencepost_core::skips::Skips;
+use fencepost_core::transition::unreadable;
+use fencepost_core::zone::Zone;
+use fencepost_store::{Key, Store, StoreError};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use self::seen::SeenJob;
+use crate::answer::{AnswerVersion, ErrorDetail, JobMistakes, RunAnswer};
+use crate::attention::{self, Attention};
+use crate::overdue::{Expected, ExpectedJob};
+use crate::time::LocalTime;
+use crate::unread::{Unread, each_record, sentences};
+use crate::vocabulary::{WordSchema, words};
+use crate::{View, ViewError};
+
+/// How many of the newest outcomes the status of a job has at most.
+pub const RECENT_MAX: usize = 20;
+
+/// `status`: the store, its jobs, and where they write.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct StatusAnswer {
+    pub v: AnswerVersion,
+    pub store: String,
+    pub config: Option<String>,
+    /// Why no job begins in this store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<SealedStore>")]
+    pub sealed: Option<Seal>,
+    /// Jobs of the configuration that do not run because of mistakes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub broken: Vec<JobMistakes>,
+    /// What needs attention, the most urgent first. `status --check` exits 1 if there is anything.
+    pub attention: Vec<Attention>,
+    /// The jobs that have run and those of the configuration, by name.
+    pub jobs: Vec<JobStatus>,
+    pub resources: Vec<FenceStatus>,
+    /// Records that cannot be read, a sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<String>,
+    /// Records that cannot be read, with their keys.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<ErrorDetail>,
+}
+
+/// Stands in the schema for the core's `Seal`.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "snake_case", rename = "Seal")]
+#[expect(dead_code, reason = "only its schema is used")]
+enum SealedStore {
+    /// The URL of the store that the jobs were moved to.
+    MovedTo(String),
+    /// Where the store is being filled from.
+    FilledFrom(String),
+}
+
+/// A resource that a job writes under its tokens.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FenceStatus {
+    pub resource: String,
+    pub kind: String,
+    /// The highest token that the target is known to have accepted.
+    pub token: u64,
+    pub job: String,
+    pub run: String,
+    pub at: LocalTime,
+    /// How many stale writes were refused.
+    pub refused: u64,
+}
+
+/// One job.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct JobStatus {
+    pub job: String,
+    pub state: JobState,
+    pub needs_attention: bool,
+    /// The configuration names it.
+    pub configured: bool,
+    /// False if the configuration says so.
+    pub enabled: bool,
+    /// The schedule of the configuration, or else of its newest run.
+    pub schedule: Option<String>,
+    /// The zone of its times.
+    pub timezone: String,
+    /// The highest token ever granted; 0 if it never ran.
+    pub token: u64,
+    pub grants: u64,
+    /// Who holds the lease; null if it is free.
+    pub holder: Option<LeaseHolder>,
+    /// The run whose lease has ended without a release.
+    pub lost_run: Option<String>,
+    pub paused: Option<PausedJob>,
+    pub last: Option<RunAnswer>,
+    pub last_ok: Option<RunAnswer>,
+    pub next_slot: Option<LocalTime>,
+    pub streak: Option<Streak>,
+    /// Its newest outcomes, the oldest first, at most 20. A run that is going is the last of them.
+    pub recent: Vec<RecentOutcome>,
+    /// How many runs and skipped triggers ended in each status.
+    #[schemars(with = "BTreeMap<String, u64>")]
+    pub counts: BTreeMap<&'static str, u64>,
+    pub skips: SkippedTriggers,
+    pub upstreams: Vec<UpstreamGauge>,
+    #[serde(skip)]
+    pub more: JobDetails,
+}
+
+/// What people are shown of a job besides its JSON.
+#[derive(Clone, Debug)]
+pub struct JobDetails {
+    /// The zone of the job: the configuration's, or that of its newest run.
+    pub zone: Zone,
+    /// One sentence about the holder, if the lease is held.
+    pub holder: Option<String>,
+    /// The process behind the holder, in a few words.
+    pub process: Option<String>,
+    /// How long the newest run took that has ended.
+    pub last_took: Option<Duration>,
+}
+
+words! {
+    /// How a job stands now.
+    JobState {
+        Free = "free",
+        Paused = "paused",
+        /// A run holds it.
+        Running = "running",
+        /// It is held by hand.
+        Held = "held",
+        /// Its run did not end properly.
+        Lost = "lost",
+        /// It is configured and has no record in this store.
+        NeverRan = "never_ran",
+    }
+}
+
+/// The holder of a lease.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LeaseHolder {
+    pub run: String,
+    pub host: String,
+    pub pid: Option<i32>,
+    pub since: LocalTime,
+    /// When the lease ends unless it is renewed, as far as the store's clock tells.
+    pub until: Option<LocalTime>,
+}
+
+/// A pause of a job.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PausedJob {
+    pub since: LocalTime,
+    /// When it resumes by itself.
+    pub until: Option<LocalTime>,
+    /// The host it was paused from.
+    pub by: String,
+    pub note: Option<String>,
+}
+
+impl PausedJob {
+    fn new(paused: &Paused, zone: &Zone) -> Self {
+        let local = |at| LocalTime::new(at, zone);
+        let (since, until) = (local(paused.since), paused.until.map(local));
+        Self { since, until, by: paused.by.clone(), note: paused.note.clone() }
+    }
+}
+
+/// One of the newest outcomes of a job.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RecentOutcome {
+    pub slot: LocalTime,
+    #[schemars(with = "WordSchema<Status>")]
+    pub status: Status,
+    /// How long it took, or has taken so far; null if nothing ran.
+    pub duration_ms: Option<u64>,
+    pub host: String,
+    /// How many slots it stands for.
+    pub count: u64,
+}
+
+/// Triggers that were skipped, over all time.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct SkippedTriggers {
+    /// Another run was going.
+    pub overlap: u64,
+    /// The slot was done, or another run was working on it.
+    pub duplicate: u64,
+    pub paused: u64,
+    /// Overlaps among all triggers, from 0 to 1.
+    pub rate: f64,
+    /// How many triggers in a row the run that is going has caused to skip.
+    pub in_a_row: u64,
+    /// The newest overlap.
+    pub last: Option<LocalTime>,
+}
+
+impl SkippedTriggers {
+    fn new(skips: &Skips, grants: u64, in_a_row: u64, zone: &Zone) -> Self {
+        Self {
+            overlap: skips.overlap,
+            duplicate: skips.duplicate,
+            paused: skips.paused,
+            rate: skips.rate(grants),
+            in_a_row,
+            last: skips.last.as_ref().map(|last| LocalTime::new(last.at, zone)),
+        }
+    }
+}
+
+/// The newest status, and how often in a row.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct Streak {
+    #[schemars(with = "WordSchema<Status>")]
+    pub status: Status,
+    pub count: u64,
+}
+
+/// How often an upstream kept a job from working.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct UpstreamGauge {
+    pub job: String,
+    pub halts: u64,
+    pub skips: u64,
+    pub at: LocalTime,
+    pub reason: String,
+}
+
+impl UpstreamGauge {
+    pub(crate) fn new(job: &str, gauge: &Gauge, zone: &Zone) -> Self {
+        let at = LocalTime::new(gauge.at, zone);
+        Self { job: job.to_string(), halts: gauge.halts, skips: gauge.skips, at, reason: gauge.reason.clone() }
+    }
+}
+
+/// Which jobs are asked about.
+#[derive(Clone, Debug)]
+pub struct StatusQuery {
+    /// All jobs, or those of one name.
+    pub job: Option<Name>,
+    pub expected: Expected,
+}
+
+impl StatusQuery {
+    fn wants(&self, job: &Job) -> bool {
+        self.job.as_ref().is_none_or(|name| job.name == *name)
+    }
+
+    /// The configured jobs that are asked about.
+    fn configured(&self) -> impl Iterator<Item = &ExpectedJob> {
+        self.expected.jobs.iter().flatten().filter(|expected| self.wants(&expected.job))
+    }
+}
+
+impl View<'_> {
+    /// The jobs that have a record, and those of the configuration that have none.
+    pub fn status(&self, query: &StatusQuery) -> Result<StatusAnswer, ViewError> {
+        let (mut jobs, mut unread) = (Vec::new(), Unread::default());
+        each_record(self.store, &mut unread, |unread, record, clock| {
+            if query.wants(&record.job) {
+                jobs.push(SeenJob::of(self, record, clock, &query.expected, unread)?);
+            }
+            Ok(())
+        })?;
+        let never_ran = self.never_ran(query, &jobs, &unread);
+        jobs.extend(never_ran);
+        jobs.sort_by(|a, b| a.job.cmp(&b.job));
+        let (sealed, errors) = (sealed(self.store)?, unread.into_errors());
+        let mut attention = attention::of_store(sealed.as_ref(), &errors);
+        attention.extend(jobs.iter().flat_map(|job| job.attention.clone()));
+        attention.extend(self.unlisted(query, &jobs));
+        attention.sort_by_key(|attention| attention.reason);
+        Ok(StatusAnswer {
+            v: AnswerVersion,
+            store: self.store_url.clone(),
+            config: self.config.clone(),
+            sealed,
+            broken: self.broken_jobs(query.job.as_ref()).cloned().collect(),
+            attention,
+            resources: jobs.iter().flat_map(SeenJob::fences).collect(),
+            jobs: jobs.iter().map(|job| job.status(self.now)).collect(),
+            unreadable: sentences(&errors),
+            errors,
+        })
+    }
+}
+
+impl View<'_> {
+    /// The jobs of the configuration that have no record. One that has mistakes is listed with these.
+    fn never_ran(&self, query: &StatusQuery, recorded: &[SeenJob], unread: &Unread) -> Vec<SeenJob> {
+        let is_known = |expected: &ExpectedJob| {
+            let key = Key::job(&expected.job).to_string();
+            let is_unread = unread.errors().iter().any(|error| error.key.as_deref() == Some(key.as_str()));
+            is_unread || recorded.iter().any(|seen| expected.is(&seen.job))
+        };
+        let never_ran = query.configured().filter(|expected| !expected.is_broken && !is_known(expected));
+        never_ran.map(|expected| SeenJob::never_ran(self, expected, &query.expected)).collect()
+    }
+
+    /// The jobs with mistakes that have no record.
+    fn unlisted(&self, query: &StatusQuery, jobs: &[SeenJob]) -> Vec<Attention> {
+        let listed: BTreeSet<&str> = jobs.iter().map(|seen| seen.job.name.as_str()).collect();
+        let unlisted = self.broken_jobs(query.job.as_ref()).filter(|broken| !listed.contains(broken.job.as_str()));
+        unlisted.map(|broken| attention::of_broken(broken, &broken.job, self.config.as_deref())).collect()
+    }
+}
+
+/// Why no job begins in this store, and where they begin now.
+fn sealed(store: &dyn Store) -> Result<Option<Seal>, StoreError> {
+    let Some(entry) = store.read(&Key::identity())?.value else { return Ok(None) };
+    let identity: Identity = decode(&entry.bytes).map_err(|why| unreadable("the store's identity", &why))?;
+    Ok(identity.sealed)
+}
+
+fn fences(record: &Record, zone: &Zone) -> Vec<FenceStatus> {
+    let fence = record.resources.iter().map(|(resource, known)| FenceStatus {
+        resource: resource.clone(),
+        kind: known.kind.clone(),
+        token: known.token.number(),
+        job: record.job.to_string(),
+        run: known.run.to_string(),
+        at: LocalTime::new(known.at, zone),
+        refused: known.refused,
+    });
+    fence.collect()
+}

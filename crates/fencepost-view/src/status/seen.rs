@@ -1,0 +1,270 @@
+//! One job as it was found: its record, its place in the configuration, and what follows from both.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fencepost_core::lease::Honest;
+use fencepost_core::ledger::{Ledger, Outcome, Status};
+use fencepost_core::name::Job;
+use fencepost_core::plan::CatchUpTerms;
+use fencepost_core::record::{Lease, Record};
+use fencepost_core::schedule::Schedule;
+use fencepost_core::skips::Skips;
+use fencepost_core::slot::{Asked, LeaseState, OnLost, Scheduled};
+use fencepost_core::time::{StoreClock, Wall, millis};
+use fencepost_core::zone::Zone;
+use fencepost_store::records::skips;
+use fencepost_store::{Key, StoreError};
+
+use super::{
+    FenceStatus, JobDetails, JobState, JobStatus, LeaseHolder, PausedJob, RECENT_MAX, RecentOutcome, SkippedTriggers,
+    Streak, UpstreamGauge, fences,
+};
+use crate::answer::{RunAnswer, unrecorded};
+use crate::archive::whole;
+use crate::attention::{self, Attention, AttentionCase};
+use crate::overdue::{Expected, ExpectedJob, OverdueJob};
+use crate::time::LocalTime;
+use crate::unread::Unread;
+use crate::{View, recorded_schedule, remaining, text};
+
+pub(super) struct SeenJob {
+    pub job: Job,
+    /// The newest outcome and the newest good one are whole, where the record had to cut them.
+    record: Option<Record>,
+    expected: Option<ExpectedJob>,
+    skips: Option<Skips>,
+    remaining: Option<Duration>,
+    is_over: bool,
+    pub attention: Vec<Attention>,
+}
+
+impl SeenJob {
+    pub(super) fn of(
+        view: &View<'_>,
+        record: Record,
+        clock: Option<&StoreClock>,
+        expected: &Expected,
+        unread: &mut Unread,
+    ) -> Result<Self, StoreError> {
+        let mut record = record.as_of(view.now).into_owned();
+        let Ledger { ring, last_ok, .. } = &mut record.ledger;
+        for outcome in ring.last_mut().into_iter().chain(last_ok) {
+            // A cut outcome is better than no status at all.
+            *outcome = whole(view.store, &record.job, outcome).unwrap_or_else(|_| outcome.clone());
+        }
+        let seen = Self {
+            job: record.job.clone(),
+            skips: unread.noted(&Key::skips(&record.job), skips(view.store, &record.job))?.flatten(),
+            remaining: remaining(&record, clock),
+            is_over: view.is_over(&record, clock),
+            expected: expected.find(&record.job).cloned(),
+            record: Some(record),
+            attention: Vec::new(),
+        };
+        Ok(seen.judged(view, expected))
+    }
+
+    /// A job of the configuration that has no record in this store.
+    pub(super) fn never_ran(view: &View<'_>, configured: &ExpectedJob, expected: &Expected) -> Self {
+        let (job, configured) = (configured.job.clone(), Some(configured.clone()));
+        let seen = Self {
+            job,
+            record: None,
+            expected: configured,
+            skips: None,
+            remaining: None,
+            is_over: false,
+            attention: Vec::new(),
+        };
+        seen.judged(view, expected)
+    }
+
+    /// Adds why it needs attention.
+    fn judged(mut self, view: &View<'_>, expected: &Expected) -> Self {
+        let overdue = self.overdue(view, expected);
+        let (name, zone) = (self.job.to_string(), self.zone());
+        self.attention = attention::of_job(&AttentionCase {
+            job: &name,
+            record: self.record.as_ref(),
+            state: self.state(),
+            expected: self.expected.as_ref(),
+            overdue: overdue.as_ref(),
+            skips_in_a_row: self.skips_in_a_row(),
+            zone: &zone,
+            now: view.now,
+        });
+        if self.expected.as_ref().is_some_and(|expected| expected.is_broken && expected.enabled) {
+            let broken = view.broken_jobs(Some(&self.job.name));
+            let broken = broken.map(|broken| attention::of_broken(broken, &name, view.config.as_deref()));
+            self.attention.splice(0..0, broken);
+        }
+        self
+    }
+
+    /// The slots that passed with nothing recorded, by the rule of `overdue`.
+    fn overdue(&self, view: &View<'_>, expected: &Expected) -> Option<OverdueJob> {
+        let (schedule, slack, floor) = expected.terms(self.expected.as_ref(), self.record.as_ref(), view.now)?;
+        let is_paused = self.record.as_ref().is_some_and(|record| record.paused.is_some());
+        let by = expected.by(view.now, slack);
+        view.judge(&self.job, &schedule, self.record.as_ref(), self.is_over, floor, by).filter(|_| !is_paused)
+    }
+
+    fn lease(&self) -> Option<&Lease> {
+        self.record.as_ref()?.lease.as_ref()
+    }
+
+    fn held(&self) -> Option<&Lease> {
+        self.lease().filter(|_| !self.is_over)
+    }
+
+    fn state(&self) -> JobState {
+        match (&self.record, self.lease()) {
+            (None, _) => JobState::NeverRan,
+            (Some(record), None) if record.paused.is_some() => JobState::Paused,
+            (Some(_), None) => JobState::Free,
+            (Some(_), Some(lease)) if !self.is_over && !lease.holder.is_run() => JobState::Held,
+            (Some(_), Some(_)) if !self.is_over => JobState::Running,
+            (Some(_), Some(_)) => JobState::Lost,
+        }
+    }
+
+    /// The configuration's zone, or that of the newest run.
+    fn zone(&self) -> Zone {
+        if let Some(expected) = &self.expected {
+            return expected.zone.clone();
+        }
+        let timing = self.record.as_ref().and_then(|record| record.timing.as_ref()).map(|timing| timing.zone.as_str());
+        let last = self.record.as_ref().and_then(|record| record.ledger.last()).map(|last| last.zone.as_str());
+        text::zone(self.lease().map(|lease| lease.zone.as_str()).or(last).or(timing).unwrap_or("UTC"))
+    }
+
+    /// The schedule of the configuration, or else of the newest run.
+    fn schedule(&self) -> Option<Schedule> {
+        match &self.expected {
+            Some(expected) => expected.schedule(self.record.as_ref()),
+            None => self.record.as_ref().and_then(recorded_schedule),
+        }
+    }
+
+    /// When it is due next, if it has a schedule. `plan` says the same.
+    fn next_slot(&self, now: Wall) -> Option<Wall> {
+        let is_enabled = self.expected.as_ref().is_none_or(|expected| expected.enabled);
+        let is_paused = self.record.as_ref().is_some_and(|record| record.paused.is_some());
+        let schedule = self.schedule().filter(|_| is_enabled && !is_paused)?;
+        let (terms, asked, on_lost) = (CatchUpTerms::default(), Asked::Due, OnLost::default());
+        let scheduled = Scheduled { schedule, terms, asked, on_lost, retries: 0 };
+        let standing = if self.held().is_some() { LeaseState::Stands } else { LeaseState::Over };
+        scheduled.plan::<Honest>(self.record.as_ref(), standing, now).1.upcoming(now)
+    }
+
+    fn counts(&self) -> BTreeMap<&'static str, u64> {
+        let ended = self.record.iter().flat_map(|record| &record.ledger.counts);
+        let mut counts: BTreeMap<_, _> = ended.map(|(status, count)| (status.as_str(), *count)).collect();
+        if let Some(skips) = &self.skips {
+            let skipped = [
+                (Status::SkippedOverlap, skips.overlap),
+                (Status::SkippedDuplicate, skips.duplicate),
+                (Status::SkippedPaused, skips.paused),
+            ];
+            counts.extend(skipped.into_iter().filter(|(_, n)| *n > 0).map(|(status, n)| (status.as_str(), n)));
+        }
+        counts
+    }
+
+    /// How many triggers in a row were skipped because of the run that is going.
+    fn skips_in_a_row(&self) -> Option<u64> {
+        let record = self.record.as_ref().filter(|_| self.held().is_some())?;
+        self.skips.as_ref()?.streak(record.token)
+    }
+
+    /// The newest status, or the triggers skipped by a run that is going, and how many in a row.
+    fn streak(&self) -> Option<Streak> {
+        let skipped = self.skips_in_a_row().map(|count| (Status::SkippedOverlap, count));
+        let ended = || self.record.as_ref().and_then(|record| record.ledger.streak());
+        skipped.or_else(ended).map(|(status, count)| Streak { status, count })
+    }
+
+    fn holder(&self, now: Wall, zone: &Zone) -> Option<LeaseHolder> {
+        let lease = self.held()?;
+        Some(LeaseHolder {
+            run: lease.run.to_string(),
+            host: lease.holder.host.clone(),
+            pid: lease.holder.pid(),
+            since: LocalTime::new(lease.since, zone),
+            until: self.remaining.map(|left| LocalTime::new(now + left, zone)),
+        })
+    }
+
+    /// The newest outcomes, and the run behind the lease.
+    fn recent(&self, now: Wall) -> Vec<RecentOutcome> {
+        let Some(record) = &self.record else { return Vec::new() };
+        let going = unrecorded(record).map(|lease| {
+            let status = if self.is_over { Status::Lost } else { Status::Running };
+            let so_far = Some(millis(now.since(lease.since))).filter(|_| !self.is_over);
+            let count = lease.covers.map_or(1, |covers| covers.count);
+            let slot = LocalTime::new(lease.slot, &text::zone(&lease.zone));
+            RecentOutcome { slot, status, duration_ms: so_far, host: lease.holder.host.clone(), count }
+        });
+        let ring = &record.ledger.ring;
+        let room = RECENT_MAX - usize::from(going.is_some());
+        let ended = ring[ring.len().saturating_sub(room)..].iter().map(|outcome| RecentOutcome {
+            slot: LocalTime::new(outcome.slot, &text::zone(&outcome.zone)),
+            status: outcome.status,
+            duration_ms: outcome.status.is_of_a_run().then(|| millis(outcome.length())),
+            host: outcome.host.clone(),
+            count: outcome.covers.map_or(1, |covers| covers.count),
+        });
+        ended.chain(going).collect()
+    }
+
+    pub(super) fn fences(&self) -> Vec<FenceStatus> {
+        self.record.as_ref().map(|record| fences(record, &self.zone())).unwrap_or_default()
+    }
+
+    fn details(&self, now: Wall, zone: &Zone) -> JobDetails {
+        let ring = self.record.iter().flat_map(|record| record.ledger.ring.iter().rev());
+        let ended = { ring }.find(|outcome| outcome.status.is_of_a_run());
+        JobDetails {
+            zone: zone.clone(),
+            holder: self.held().map(|lease| text::holder(lease, self.remaining, now)),
+            process: self.held().map(|lease| text::process(&lease.holder)),
+            last_took: ended.map(Outcome::length),
+        }
+    }
+
+    fn skipped(&self, zone: &Zone) -> SkippedTriggers {
+        let grants = self.record.as_ref().map_or(0, |record| record.grants);
+        let in_a_row = self.skips_in_a_row().unwrap_or(0);
+        self.skips.as_ref().map(|skips| SkippedTriggers::new(skips, grants, in_a_row, zone)).unwrap_or_default()
+    }
+
+    pub(super) fn status(&self, now: Wall) -> JobStatus {
+        let (record, zone) = (self.record.as_ref(), self.zone());
+        let ended = |outcome: Option<&Outcome>| Some(RunAnswer::ended(record?, outcome?));
+        let gauges = record.iter().flat_map(|record| &record.upstreams);
+        JobStatus {
+            job: self.job.to_string(),
+            state: self.state(),
+            needs_attention: !self.attention.is_empty(),
+            configured: self.expected.is_some(),
+            enabled: self.expected.as_ref().is_none_or(|expected| expected.enabled),
+            schedule: self.schedule().map(|schedule| schedule.text().to_string()),
+            timezone: zone.name().to_string(),
+            token: record.map_or(0, |record| record.token.number()),
+            grants: record.map_or(0, |record| record.grants),
+            holder: self.holder(now, &zone),
+            lost_run: self.lease().filter(|_| self.is_over).map(|lease| lease.run.to_string()),
+            paused: record.and_then(|record| record.paused.as_ref()).map(|paused| PausedJob::new(paused, &zone)),
+            last: ended(record.and_then(|record| record.ledger.last())),
+            last_ok: ended(record.and_then(|record| record.ledger.last_ok.as_ref())),
+            next_slot: self.next_slot(now).map(|next| LocalTime::new(next, &zone)),
+            streak: self.streak(),
+            recent: self.recent(now),
+            counts: self.counts(),
+            skips: self.skipped(&zone),
+            upstreams: gauges.map(|(job, gauge)| UpstreamGauge::new(job, gauge, &zone)).collect(),
+            more: self.details(now, &zone),
+        }
+    }
+}

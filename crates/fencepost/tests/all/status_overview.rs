@@ -1,0 +1,95 @@
+//! `fencepost status` as the overview of the morning: what is listed, what comes first, and what `--check` says.
+
+use std::time::Duration;
+
+use crate::common::{Said, Site, contains};
+use crate::triggers::Home;
+use fencepost_testkit::eventually;
+use serde_json::json;
+
+const JOBS: &str = "timezone = 'Asia/Tokyo'\n\
+    [job.article]\nschedule = '0 7 * * *'\ncommand = 'exit 3'\n\
+    [job.reference]\nschedule = '@hourly'\ncommand = 'true'\n\
+    [job.off]\nschedule = '@hourly'\nenabled = false\ncommand = 'true'\n\
+    [job.by-hand]\ncommand = 'true'\n";
+
+/// The line of a job in the table, its words apart by one space.
+fn row(said: &Said, job: &str) -> String {
+    let mut table = said.stdout.lines().skip_while(|line| !line.starts_with("JOB"));
+    let row = table.find(|line| line.split_whitespace().next() == Some(job));
+    let row = row.unwrap_or_else(|| panic!("no {job} in {said:?}"));
+    row.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn configured_jobs_are_listed_before_they_ran_and_the_bad_ones_come_first() {
+    let home = Home::new(JOBS);
+    let said = home.done(&["status"]);
+    contains(&said.stdout, &["times   Asia/Tokyo", "Nothing needs attention."]);
+    contains(&row(&said, "article"), &["07:00 never - 0"]);
+    contains(&row(&said, "off"), &["off disabled never"]);
+    contains(&row(&said, "by-hand"), &["by-hand - never"]);
+    assert!(!said.stdout.contains('\x1b'), "{said:?}");
+    assert_eq!(home.done(&["status", "--check"]).stdout, "");
+
+    home.done(&["run", "by-hand"]);
+    assert_eq!(home.say(&["run", "article", "--now"]).code, 3);
+    let said = home.done(&["status"]);
+    contains(&said.stdout, &["1 needs attention:", "article failed (exit 3) at ", "Try: fencepost why article"]);
+    contains(&row(&said, "article"), &[" error ", " x "]);
+    let names: Vec<_> = said.stdout.lines().skip_while(|line| !line.starts_with("JOB")).skip(1).collect();
+    let names: Vec<_> = names.iter().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(names, ["article", "by-hand", "off", "reference"]);
+    let longest = said.stdout.lines().skip_while(|line| !line.starts_with("JOB")).map(|line| line.chars().count());
+    assert!(longest.max() <= Some(80), "{said:?}");
+}
+
+#[test]
+fn check_exits_1_by_the_rule_of_the_list_and_125_without_a_store() {
+    let home = Home::new(JOBS);
+    assert_eq!(home.say(&["run", "article", "--now"]).code, 3);
+    let said = home.say(&["status", "--check"]);
+    assert_eq!((said.code, said.stderr.as_str()), (1, ""), "{said:?}");
+    assert_eq!(said.stdout.lines().count(), 1, "{said:?}");
+    contains(&said.stdout, &["article failed (exit 3)", "Try: fencepost why article"]);
+    let said = home.say(&["status", "--check", "-q"]);
+    assert_eq!((said.code, said.stdout.as_str()), (1, ""));
+    let said = home.say(&["status", "--check", "--json"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    let status = home.json(&["status"]);
+    assert_eq!(status["attention"].as_array().map(Vec::len), Some(1), "{status}");
+    assert_eq!(
+        (&status["attention"][0]["reason"], &status["attention"][0]["job"]),
+        (&json!("error"), &json!("article"))
+    );
+    // Only the job that is asked about counts.
+    assert_eq!(home.say(&["status", "reference", "--check"]).code, 0);
+    assert_eq!(home.say(&["status", "article", "--check"]).code, 1);
+    let site = Site::new();
+    let nowhere = format!("sqlite:{}", site.path("nowhere/store.db").display());
+    for json in [false, true] {
+        let arguments = ["status", "--check", "--store", nowhere.as_str(), "--json"];
+        let said = site.say(&arguments[..if json { 5 } else { 4 }]);
+        assert_eq!(said.code, 125, "{said:?}");
+    }
+}
+
+#[test]
+fn a_job_whose_slot_passed_unseen_needs_attention() {
+    let home = Home::new("[job.often]\nevery = '2s'\nslack = '1s'\ncommand = 'true'\n");
+    home.age(Duration::from_secs(20));
+    eventually("it is overdue", || home.say(&["status", "--check"]).code == 1);
+    let said = home.say(&["status", "--check"]);
+    contains(&said.stdout, &["often: nothing is recorded for its slot", "Try: fencepost validate --installed"]);
+    // `overdue` says the same.
+    assert_eq!(home.say(&["overdue"]).code, 1);
+    home.done(&["pause", "often"]);
+    assert_eq!(home.say(&["status", "--check"]).code, 0);
+    contains(&row(&home.done(&["status"]), "often"), &["often paused "]);
+}
+
+#[test]
+fn the_help_has_the_legend() {
+    let said = Site::new().say(&["status", "--help"]);
+    contains(&said.stdout, &["✓ +  ok", "✗ x  error", "‖ |  halted", "… ~  running", "skipped_duplicate"]);
+}
