@@ -90,6 +90,17 @@ pub struct Paused {
     pub unknown: Unknown,
 }
 
+impl Paused {
+    /// Whether this pause ends later than another. One without an end lasts for ever.
+    pub fn outlasts(&self, other: &Self) -> bool {
+        match (self.until, other.until) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(mine), Some(others)) => mine > others,
+        }
+    }
+}
+
 /// How often one upstream kept a job from working.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Gauge {
@@ -247,6 +258,17 @@ impl Record {
                 resumed.resume(until);
                 Cow::Owned(resumed)
             }
+        }
+    }
+
+    /// Skips triggers from now on. Of two pauses the one that ends later counts, since the first of them.
+    pub fn pause(&mut self, pause: Paused) {
+        let (since, stays) = match &self.paused {
+            None => (pause.since, false),
+            Some(paused) => (paused.since, !pause.outlasts(paused)),
+        };
+        if !stays {
+            self.paused = Some(Paused { since, ..pause });
         }
     }
 

@@ -161,40 +161,23 @@ pub struct Chosen {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NotNow {
     /// The slot is done, or another run is working on it.
-    Duplicate {
-        slot: Wall,
-        state: Status,
-        exit_code: Option<i32>,
-    },
+    Duplicate { slot: Wall, state: Status, exit_code: Option<i32> },
     /// The attempts of the slot are used up; the last one failed like this.
-    Failed {
-        slot: Wall,
-        state: Status,
-        exit_code: i32,
-    },
+    Failed { slot: Wall, state: Status, exit_code: i32 },
     /// The slot is later than this time.
-    Early {
-        slot: Wall,
-        wait: Duration,
-    },
+    Early { slot: Wall, wait: Duration },
     /// No slot is due.
-    NotDue {
-        next: Option<Wall>,
-        missed: Option<Covered>,
-        reason: String,
-    },
+    NotDue { next: Option<Wall>, missed: Option<Covered>, reason: String },
     /// An earlier run of the slot died between its effect and its record, and `on_lost` forbids a repeat.
-    Lost {
-        slot: Wall,
-    },
+    Lost { slot: Wall },
     /// The `once` item is recorded with other parameters.
     OtherParameters,
     /// The slot is older than the record remembers.
-    TooOld {
-        slot: Wall,
-    },
+    TooOld { slot: Wall },
     Paused {
         since: Wall,
+        /// When the job resumes by itself.
+        until: Option<Wall>,
         by: String,
         note: Option<String>,
     },

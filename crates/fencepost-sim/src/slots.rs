@@ -57,6 +57,8 @@ pub struct SlotSetting {
     /// A trigger goes on with the next slot that is due, until there is none.
     pub rows: bool,
     pub budget: SlotBudget,
+    /// How long a pause lasts; otherwise until the job is resumed.
+    pub pause_for: Option<Duration>,
     pub flaw: Option<SlotFlaw>,
 }
 
@@ -99,6 +101,8 @@ pub enum SlotFlaw {
     MissedUnwritten,
     /// A paused job is let through.
     PauseUnseen,
+    /// The end of a pause is not kept.
+    PauseUntilIgnored,
 }
 
 impl SlotSetting {
@@ -320,13 +324,16 @@ impl StateSpace for SlotWorld {
                 next.budget.pauses -= 1;
                 next.at_once(
                     setting,
-                    Intent::Pause(Paused {
-                        since: self.wall(setting),
-                        by: String::new(),
-                        note: None,
-                        unknown: Default::default(),
-                        until: Default::default(),
-                    }),
+                    Intent::Pause {
+                        paused: Paused {
+                            since: self.wall(setting),
+                            by: String::new(),
+                            note: None,
+                            unknown: Default::default(),
+                            until: Default::default(),
+                        },
+                        length: setting.pause_for,
+                    },
                 );
             }
             SlotStep::Resume => next.at_once(setting, Intent::Resume),
@@ -533,6 +540,9 @@ impl SlotWorld {
         }
         if setting.has(SlotFlaw::PauseUnseen) {
             record.paused = None;
+        }
+        if let (true, Some(paused)) = (setting.has(SlotFlaw::PauseUntilIgnored), &mut record.paused) {
+            paused.until = None;
         }
         record
     }

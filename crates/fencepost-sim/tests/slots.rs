@@ -4,13 +4,14 @@ use fencepost_sim::model::{assert_found, sizes};
 use fencepost_sim::slots::{SlotWorld, mutants, settings};
 
 /// The states and the depth of each setting, so that a change that explores less than it should is caught.
-const SIZES: [(&str, usize, usize); 13] = [
+const SIZES: [(&str, usize, usize); 14] = [
     ("never", 57_422, 19),
     ("newest", 91_712, 19),
     ("three", 98_524, 19),
     ("collapse", 41_015, 18),
     ("lossy", 28_649, 15),
     ("paused", 95_151, 21),
+    ("paused-for", 102_768, 21),
     ("crowd", 9_570, 16),
     ("row", 73_468, 26),
     ("early", 5_830, 15),

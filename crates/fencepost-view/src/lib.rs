@@ -42,6 +42,7 @@ pub mod unread;
 pub mod vocabulary;
 pub mod why;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use fencepost_core::lease::{Facts, Honest, Rules, Standing};
@@ -77,6 +78,14 @@ impl std::fmt::Debug for View<'_> {
 }
 
 impl View<'_> {
+    /// A record as it stands now: a pause whose time is over has ended.
+    pub fn current(&self, record: Record) -> Record {
+        match record.as_of(self.now) {
+            Cow::Borrowed(_) => record,
+            Cow::Owned(resumed) => resumed,
+        }
+    }
+
     /// Whether the lease in a record has ended without a release.
     pub fn is_over(&self, record: &Record, clock: Option<&StoreClock>) -> bool {
         let is_dead = record.lease.as_ref().is_some_and(|lease| (self.is_dead)(&lease.holder));

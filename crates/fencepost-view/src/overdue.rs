@@ -159,6 +159,7 @@ impl View<'_> {
         let mut unread = Unread::default();
         let (mut overdue, mut paused) = (Vec::new(), Vec::new());
         let mut judge = |(job, record, clock): Reading| {
+            let record = record.map(|record| self.current(record));
             let Some((schedule, slack, floor)) = expected.terms(expected.find(&job), record.as_ref(), self.now) else {
                 return;
             };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fencepost_core::lease::Honest;
 use fencepost_core::name::Job;
 use fencepost_core::plan::{CatchUpTerms, Due, Gap, Plan};
-use fencepost_core::record::Record;
+use fencepost_core::record::{Paused, Record};
 use fencepost_core::schedule::Schedule;
 use fencepost_core::slot::{Asked, LeaseState, OnLost, Scheduled};
 use fencepost_core::time::Wall;
@@ -14,9 +14,9 @@ use fencepost_store::records::look;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::answer::AnswerVersion;
+use crate::answer::{AnswerVersion, ErrorDetail, JobMistakes};
 use crate::time::LocalTime;
-use crate::{View, ViewError, recorded_schedule};
+use crate::{View, ViewError, recorded_schedule, text};
 
 /// How far ahead changes of the clocks are looked for.
 pub const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -33,6 +33,28 @@ pub struct PlanAnswer {
     pub reason: String,
     #[serde(skip)]
     pub more: PlanDetails,
+}
+
+/// `plan` without a job.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PlanAllAnswer {
+    pub v: AnswerVersion,
+    /// The jobs that have a schedule.
+    pub jobs: Vec<PlannedJob>,
+    /// Jobs of the configuration that do not run because of mistakes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub broken: Vec<JobMistakes>,
+    /// Records that cannot be read, with their keys.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<ErrorDetail>,
+}
+
+/// The plan of one of several jobs.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PlannedJob {
+    pub job: String,
+    #[serde(flatten)]
+    pub plan: PlanAnswer,
 }
 
 /// What people are shown of a plan besides its JSON.
@@ -96,14 +118,21 @@ impl JobPlanner {
     /// The plan of a trigger at this instant.
     pub fn plan(&self, now: Wall) -> PlanAnswer {
         let standing = if self.is_over { LeaseState::Over } else { LeaseState::Stands };
-        let (_, plan) = self.scheduled.plan::<Honest>(self.record.as_ref(), standing, now);
+        let record = self.record.as_ref().map(|record| record.as_of(now));
+        let (_, plan) = self.scheduled.plan::<Honest>(record.as_deref(), standing, now);
+        let paused = record.as_ref().and_then(|record| record.paused.as_ref());
+        // Slots up to the end of a pause do not run.
+        let next = match paused.and_then(|paused| paused.until) {
+            Some(until) => self.scheduled.schedule.after(until),
+            None => plan.upcoming(now),
+        };
         let (schedule, zone) = (&self.scheduled.schedule, self.zone());
         PlanAnswer {
             v: AnswerVersion,
             run: plan.run.iter().map(|due| LocalTime::new(due.slot, zone)).collect(),
             dropped: plan.dropped.map(|gap| DroppedSlots::new(gap, zone)),
-            next_slot: plan.upcoming(now).map(|next| LocalTime::new(next, zone)),
-            reason: self.reason(&plan),
+            next_slot: next.map(|next| LocalTime::new(next, zone)),
+            reason: self.reason(&plan, paused),
             more: PlanDetails {
                 schedule: schedule.clone(),
                 clock_change: schedule.dst_within(now, YEAR).map(|change| change.to_string()),
@@ -112,11 +141,14 @@ impl JobPlanner {
         }
     }
 
-    fn reason(&self, plan: &Plan) -> String {
+    fn reason(&self, plan: &Plan, paused: Option<&Paused>) -> String {
         let reason = plan.reason(&self.scheduled.terms, self.zone());
-        match self.record.as_ref().and_then(|record| record.paused.as_ref()) {
+        match paused {
             None => reason,
-            Some(paused) => format!("The job is paused, from {}: no trigger runs it. {reason}", paused.by),
+            Some(paused) => {
+                let until = text::until(paused, self.zone());
+                format!("The job is paused{until}, from {}: no trigger runs it. {reason}", paused.by)
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::event::EventLine;
 use crate::gate::GateAnswer;
 use crate::graph::GraphAnswer;
 use crate::overdue::OverdueAnswer;
-use crate::plan::PlanAnswer;
+use crate::plan::{PlanAllAnswer, PlanAnswer};
 use crate::status::StatusAnswer;
 use crate::why::WhyAnswer;
 
@@ -23,6 +23,7 @@ pub fn schema() -> Value {
     list.add::<RunAnswer>("runs");
     list.add::<WhyAnswer>("why");
     list.add::<PlanAnswer>("plan");
+    list.add::<PlanAllAnswer>("plan, without a job");
     list.add::<OverdueAnswer>("overdue");
     list.add::<AdviseAnswer>("advise");
     list.add::<GateAnswer>("gate");
@@ -38,6 +39,8 @@ pub fn schema() -> Value {
     list.add::<SaidAnswer>("record, inside a run");
     list.add::<PauseAnswer>("pause");
     list.add::<PauseAnswer>("resume");
+    list.add::<PauseAllAnswer>("pause --all");
+    list.add::<PauseAllAnswer>("resume --all");
     list.add::<StoreCheckAnswer>("store check");
     list.add::<StoreUseAnswer>("store use");
     list.add::<StoreMoveAnswer>("store move");

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use fencepost_core::ledger::LISTED_MAX;
-use fencepost_core::record::{Holder, Lease};
+use fencepost_core::record::{Holder, Lease, Paused};
 use fencepost_core::time::Wall;
 use fencepost_core::zone::Zone;
 
@@ -20,6 +20,11 @@ pub fn zone(name: &str) -> Zone {
 /// An instant, to the second, and how long ago it was.
 pub fn time_for_people(moment: Wall, now: Wall, zone: &Zone) -> String {
     format!("{} ({} ago)", second_in(moment, zone), length(now.since(moment)))
+}
+
+/// Until when a pause lasts, in words after "paused"; nothing if it has no end.
+pub fn until(paused: &Paused, zone: &Zone) -> String {
+    paused.until.map_or_else(String::new, |until| format!(" until {}", second_in(until, zone)))
 }
 
 /// An instant in UTC, to the second.

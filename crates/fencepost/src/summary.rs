@@ -211,7 +211,11 @@ impl RunContext<'_> {
             ),
             NotNow::OtherParameters => (Weight::Trouble, text),
             NotNow::TooOld { .. } => (Weight::Trouble, format!("{text} If it is to run all the same, say --again.")),
-            NotNow::Paused { .. } => (Weight::Remark, format!("{text} Let it go on: fencepost resume {job}")),
+            NotNow::Paused { until, .. } => {
+                let end = until
+                    .map_or_else(String::new, |until| format!(" It resumes by itself at {}.", show::second(until)));
+                (Weight::Remark, format!("{text}{end} Let it go on: fencepost resume {job}"))
+            }
             NotNow::NotDue { .. } => (Weight::Remark, format!("{job}: {}", why.words())),
             NotNow::Duplicate { .. } | NotNow::Early { .. } => (Weight::Remark, text),
             // Off a terminal it is not printed: cron would mail it at each trigger.

@@ -54,8 +54,8 @@ impl Claim {
         let resumed = record.map(|record| record.as_of(now));
         let record = resumed.as_deref();
         let standing = record.map_or(Standing::Free, |record| self.standing::<R>(record, context));
-        if let Some(Paused { since, by, note, .. }) = record.and_then(|record| record.paused.clone()) {
-            return Err(Refusal::NotNow { why: NotNow::Paused { since, by, note }, account: false });
+        if let Some(Paused { since, until, by, note, .. }) = record.and_then(|record| record.paused.clone()) {
+            return Err(Refusal::NotNow { why: NotNow::Paused { since, until, by, note }, account: false });
         }
         if let Choice::Fenced(write) = &self.slot {
             return fenced::choose::<R>(write, record, &standing);

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::outcome::{end_run, lost, outcome_of, write_down};
 use super::{Claim, Context, Me, Refusal, Rules, Ruling, Standing, known_or_first, slot_clock, written};
@@ -38,7 +39,11 @@ pub enum Intent {
     /// Write down which slots are accounted for, where there is none to run.
     Account(Claim),
     /// Skip every trigger from now on.
-    Pause(Paused),
+    Pause {
+        paused: Paused,
+        /// How long the pause lasts, by the clock that slots are judged by. Otherwise until the job is resumed.
+        length: Option<Duration>,
+    },
     /// Let triggers through again. Slots that passed during the pause are not caught up.
     Resume,
     /// Release without an outcome: leases by hand.
@@ -85,9 +90,10 @@ impl Intent {
             }
             Self::ForceRelease => Ok(released::<R>(held(record)?, &lost("its lease was released by force"), context)),
             Self::AskToStop(asked) => ask_to_stop(asked, record, context),
-            Self::Pause(paused) => {
+            Self::Pause { paused, length } => {
                 let mut record = known_or_first(record, context);
-                record.paused.get_or_insert_with(|| paused.clone());
+                let until = length.map(|length| slot_clock(context) + length);
+                record.pause(Paused { until, ..paused.clone() });
                 Ok(written(record, Vec::new(), context))
             }
             Self::Resume => {
@@ -117,7 +123,10 @@ impl Intent {
 
     /// Whether it may be about a job that has no record yet, which needs the store's identity.
     pub fn may_make_a_record(&self) -> bool {
-        matches!(self, Self::Claim(_) | Self::Record { .. } | Self::Account(_) | Self::Pause(_) | Self::Raise { .. })
+        matches!(
+            self,
+            Self::Claim(_) | Self::Record { .. } | Self::Account(_) | Self::Pause { .. } | Self::Raise { .. }
+        )
     }
 
     /// Whether it depends on how the lease stands, so that this host has to say what it knows.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fencepost_core::ledger::{Outcome, Status};
 use fencepost_core::plan::CatchUpMode;
-use fencepost_core::record::Record;
+use fencepost_core::record::{Paused, Record};
 use fencepost_core::slot::{NotNow, OnUnknown};
 use fencepost_core::time::Wall;
 
@@ -32,6 +32,7 @@ pub enum SlotViolation {
     /// A slot that is due was taken for done, and nothing says how it ended.
     Silenced,
     RunWhilePaused,
+    PausedTooLong,
     TwoEffects,
     /// An item of work is reported as unknown, although no process died at it.
     UnknownForNothing,
@@ -52,6 +53,7 @@ impl fmt::Display for SlotViolation {
             Self::TooEarly => "a run started before its slot",
             Self::Silenced => "a slot that was due was not run, and nothing says why",
             Self::RunWhilePaused => "a paused job ran",
+            Self::PausedTooLong => "a job stayed paused after the end of its pause",
             Self::TwoEffects => "an item of work had its effect twice",
             Self::UnknownForNothing => "an item of work is unknown, although no process died at it",
             Self::Forgotten => "an outcome disappeared",
@@ -67,7 +69,7 @@ pub struct SlotGhost {
     /// What each trigger has tried, where triggers go on from slot to slot.
     tried: Vec<(u8, Wall)>,
     effects: u8,
-    paused: bool,
+    paused: Option<Paused>,
     pub(super) violation: Option<SlotViolation>,
 }
 
@@ -105,13 +107,14 @@ impl SlotGhost {
             }
             _ => {}
         }
-        self.paused = honest.paused.is_some();
+        self.paused = honest.paused.clone();
         self.note_accounts(written);
     }
 
     fn note_claim(&mut self, setting: &SlotSetting, run: u8, before: Option<&Record>, honest: &Record) {
         let Some(lease) = &honest.lease else { return };
-        self.note(self.paused, SlotViolation::RunWhilePaused);
+        let is_paused = |paused: &Paused| paused.until.is_none_or(|until| lease.since < until);
+        self.note(self.paused.as_ref().is_some_and(is_paused), SlotViolation::RunWhilePaused);
         let SlotWork::Slots { catch_up, mode } = setting.work else { return };
         // It was decided before it landed.
         let now = lease.since;
@@ -144,6 +147,9 @@ impl SlotGhost {
 
     /// A trigger at the time of a slot was told that there is nothing to run.
     pub(super) fn note_refusal(&mut self, setting: &SlotSetting, record: Option<&Record>, why: &NotNow, now: Wall) {
+        let until = self.paused.as_ref().and_then(|paused| paused.until);
+        let is_over = until.is_some_and(|until| until <= now);
+        self.note(is_over && matches!(why, NotNow::Paused { .. }), SlotViolation::PausedTooLong);
         let is_unknown = matches!((setting.work, why), (SlotWork::Once(_), NotNow::Lost { .. }));
         self.note(is_unknown && setting.budget.crashes == 0, SlotViolation::UnknownForNothing);
         let slot = slot_of(now);

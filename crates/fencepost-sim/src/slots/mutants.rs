@@ -101,7 +101,7 @@ impl PlanRules for ClockAheadSilences {
 
 impl Rules for ClockAheadSilences {}
 
-pub const ALL: [SlotMutant; 12] = [
+pub const ALL: [SlotMutant; 13] = [
     flaw(
         "slot_is_now",
         "A run is recorded for the moment it began at instead of for its slot.",
@@ -162,6 +162,13 @@ pub const ALL: [SlotMutant; 12] = [
         settings::NEVER,
     ),
     flaw("pause_unseen", "A pause is not kept in the record.", RunWhilePaused, SlotFlaw::PauseUnseen, settings::PAUSED),
+    flaw(
+        "pause_until_ignored",
+        "A pause with an end does not end by itself.",
+        PausedTooLong,
+        SlotFlaw::PauseUntilIgnored,
+        settings::PAUSED_FOR,
+    ),
 ];
 
 const fn flaw(

@@ -26,7 +26,19 @@ const fn slots(name: &'static str, catch_up: u32, mode: CatchUpMode) -> SlotSett
 /// The clock goes from a slot to halfway before the next.
 const fn with(name: &'static str, work: SlotWork, budget: SlotBudget) -> SlotSetting {
     let (tick, begins) = (Duration::from_secs(30), Duration::ZERO);
-    SlotSetting { name, work, hosts: 3, triggers: 4, ticks: 0, tick, begins, rows: false, budget, flaw: None }
+    SlotSetting {
+        name,
+        work,
+        hosts: 3,
+        triggers: 4,
+        ticks: 0,
+        tick,
+        begins,
+        rows: false,
+        budget,
+        pause_for: None,
+        flaw: None,
+    }
 }
 
 pub const NEVER: SlotSetting = slots("never", 0, CatchUpMode::Each);
@@ -36,6 +48,9 @@ pub const COLLAPSE: SlotSetting = SlotSetting { ticks: 4, ..slots("collapse", 1,
 pub const LOSSY: SlotSetting = SlotSetting { name: "lossy", ticks: 3, budget: LOSS, ..slots("", 3, CatchUpMode::Each) };
 pub const PAUSED: SlotSetting =
     SlotSetting { name: "paused", ticks: 4, budget: PAUSE, ..slots("", 3, CatchUpMode::Each) };
+/// A pause ends by itself, unless it is ended before.
+pub const PAUSED_FOR: SlotSetting =
+    SlotSetting { name: "paused-for", pause_for: Some(Duration::from_secs(60)), ..PAUSED };
 pub const CROWD: SlotSetting = SlotSetting { name: "crowd", hosts: 3, ticks: 2, ..slots("", 1, CatchUpMode::Each) };
 
 /// A trigger goes on to the next slot that is due, and may be halted.
@@ -60,5 +75,19 @@ pub const ONCE_RETRIED: SlotSetting = once("once-retried", OnUnknown::Retry, DEA
 /// No process dies at work, so no end is unknown.
 pub const ONCE_UNSTARTED: SlotSetting = once("once-unstarted", OnUnknown::Halt, UNSTARTED);
 
-pub const ALL: [SlotSetting; 13] =
-    [NEVER, NEWEST, THREE, COLLAPSE, LOSSY, PAUSED, CROWD, ROW, EARLY, AHEAD, ONCE, ONCE_RETRIED, ONCE_UNSTARTED];
+pub const ALL: [SlotSetting; 14] = [
+    NEVER,
+    NEWEST,
+    THREE,
+    COLLAPSE,
+    LOSSY,
+    PAUSED,
+    PAUSED_FOR,
+    CROWD,
+    ROW,
+    EARLY,
+    AHEAD,
+    ONCE,
+    ONCE_RETRIED,
+    ONCE_UNSTARTED,
+];

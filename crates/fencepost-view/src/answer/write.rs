@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{AnswerVersion, ErrorDetail};
+use crate::time::LocalTime;
 use crate::vocabulary::{ReasonCode, WordSchema, words};
 
 /// `publish`: a fenced write, accepted or refused.
@@ -73,8 +74,25 @@ pub struct SaidAnswer {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PauseAnswer {
     pub v: AnswerVersion,
+    #[serde(flatten)]
+    pub job: PauseChange,
+}
+
+/// A job after `pause` or `resume`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PauseChange {
     pub job: String,
     pub paused: bool,
+    /// When the job resumes by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<LocalTime>,
+}
+
+/// `pause --all` and `resume --all`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PauseAllAnswer {
+    pub v: AnswerVersion,
+    pub jobs: Vec<PauseChange>,
 }
 
 words! {

@@ -150,8 +150,10 @@ impl SeenJob {
     /// When it is due next, if it has a schedule. `plan` says the same.
     fn next_slot(&self, now: Wall) -> Option<Wall> {
         let is_enabled = self.expected.as_ref().is_none_or(|expected| expected.enabled);
-        let is_paused = self.record.as_ref().is_some_and(|record| record.paused.is_some());
-        let schedule = self.schedule().filter(|_| is_enabled && !is_paused)?;
+        let schedule = self.schedule().filter(|_| is_enabled)?;
+        if let Some(paused) = self.record.as_ref().and_then(|record| record.paused.as_ref()) {
+            return paused.until.and_then(|until| schedule.after(until));
+        }
         let (terms, asked, on_lost) = (CatchUpTerms::default(), Asked::Due, OnLost::default());
         let scheduled = Scheduled { schedule, terms, asked, on_lost, retries: 0 };
         let standing = if self.held().is_some() { LeaseState::Stands } else { LeaseState::Over };

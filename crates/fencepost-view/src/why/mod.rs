@@ -201,6 +201,7 @@ impl Case {
         at: Option<Moment>,
         asked_in: Zone,
     ) -> Result<Self, StoreError> {
+        let record = view.current(record);
         let is_over = view.is_over(&record, clock);
         let remaining = remaining(&record, clock);
         let before = at.as_ref().map_or(Wall(i64::MAX), |at| at.end(&asked_in));

@@ -419,7 +419,8 @@ fn paused(case: &Case) -> Option<Sentence> {
     let paused = case.record.paused.as_ref()?;
     let note = paused.note.as_ref().map_or_else(String::new, |note| format!(" ({})", text::flat(note)));
     let since = text::time_for_people(paused.since, case.now, &case.zone());
-    let text = format!("It is paused since {since}, from {}{note}: its triggers are waved off.", paused.by);
+    let until = text::until(paused, &case.zone());
+    let text = format!("It is paused since {since}{until}, from {}{note}: its triggers are waved off.", paused.by);
     Some(Sentence::new("paused", text))
 }
 

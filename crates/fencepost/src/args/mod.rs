@@ -87,10 +87,10 @@ pub enum Verb {
     Once(Box<OnceOptions>),
     /// Show when a job runs next, which slots would run now, which are dropped, and why
     Plan(Box<PlanOptions>),
-    /// Stop a job from starting until `resume`
-    Pause(PauseOptions),
+    /// Stop a job, or all, from starting until `resume` or for a time
+    Pause(operate::PauseOptions),
     /// Let a paused job start again; slots that passed meanwhile are not caught up
-    Resume(JobArgument),
+    Resume(operate::JobsArgument),
     /// List all jobs: what needs attention, when each is due, how it last ended
     Status(StatusOptions),
     /// Show how long runs take, and recommend a time-to-live and an interval
@@ -137,9 +137,9 @@ pub struct UpOptions {
 
 #[derive(Debug, Args)]
 pub struct LogsOptions {
-    /// The job's name; with @HOST for a job that is each host's own
+    /// Only this job, with @HOST for one that is each host's own (default: the last lines of all jobs)
     #[arg(value_parser = Job::parse)]
-    pub job: Job,
+    pub job: Option<Job>,
     /// Only this run, or the run whose id begins so
     #[arg(long, value_name = "R", conflicts_with = "slot")]
     pub run: Option<String>,
@@ -147,7 +147,7 @@ pub struct LogsOptions {
     #[arg(long, value_name = "T")]
     pub slot: Option<String>,
     /// Go on until the run has ended
-    #[arg(short, long)]
+    #[arg(short, long, requires = "job")]
     pub follow: bool,
     /// Only the last lines
     #[arg(short = 'n', long, value_name = "LINES")]
@@ -302,23 +302,14 @@ pub struct OnceOptions {
 
 #[derive(Debug, Args)]
 pub struct PlanOptions {
-    /// The job's name
+    /// Only this job (default: all jobs with a schedule)
     #[arg(value_parser = name)]
-    pub job: Name,
+    pub job: Option<Name>,
     /// As it would be at this time (default: now)
     #[arg(long, value_name = "T")]
     pub at: Option<String>,
     #[command(flatten)]
     pub typed: Typed<PLAN>,
-}
-
-#[derive(Debug, Args)]
-pub struct PauseOptions {
-    #[command(flatten)]
-    pub job: JobArgument,
-    /// Why, in words
-    #[arg(long, value_name = "TEXT")]
-    pub note: Option<String>,
 }
 
 #[derive(Debug, Args)]

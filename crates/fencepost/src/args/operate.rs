@@ -67,3 +67,29 @@ pub enum Target {
     /// Lines of the user's crontab
     Crontab,
 }
+
+#[derive(Debug, Args)]
+pub struct PauseOptions {
+    #[command(flatten)]
+    pub jobs: JobsArgument,
+    /// Resume by itself after this time (default: not before `resume`)
+    #[arg(long = "for", value_parser = duration::parse, value_name = "D")]
+    pub length: Option<Duration>,
+    /// Why, in words
+    #[arg(long, value_name = "TEXT")]
+    pub note: Option<String>,
+}
+
+/// One job, or all.
+#[derive(Debug, Args)]
+pub struct JobsArgument {
+    /// The job's name
+    #[arg(value_parser = name, required_unless_present = "all")]
+    pub job: Option<Name>,
+    /// All jobs of the configuration and of the store
+    #[arg(long, conflicts_with_all = ["job", "per_host"])]
+    pub all: bool,
+    /// The job is each host's own
+    #[arg(long)]
+    pub per_host: bool,
+}

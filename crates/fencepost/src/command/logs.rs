@@ -15,6 +15,7 @@ use fencepost_view::answer::{AnswerVersion, LogAnswer};
 use fencepost_view::text::without_escapes;
 use fencepost_view::time::LocalTime;
 
+use super::logs_of_all;
 use crate::args::{Global, LogsOptions};
 use crate::calendar;
 use crate::exit::{Code, Failure};
@@ -28,10 +29,11 @@ const FOLLOW_EVERY: Duration = Duration::from_millis(200);
 
 pub fn run(global: &Global, options: &LogsOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
-    let keys = place.config.as_ref().map(|config| config.job(&options.job.name).clone()).unwrap_or_default();
-    let job = match (options.job.host(), keys.per_host()) {
-        (None, true) => super::job(&options.job.name, true, &place)?,
-        _ => options.job.clone(),
+    let Some(job) = &options.job else { return logs_of_all::run(global, options, &place) };
+    let keys = place.config.as_ref().map(|config| config.job(&job.name).clone()).unwrap_or_default();
+    let job = match (job.host(), keys.per_host()) {
+        (None, true) => super::job(&job.name, true, &place)?,
+        _ => job.clone(),
     };
     let shelf = Shelf::of(&place, &job, &keys);
     let files = chosen(&shelf, &place, &job, &keys, options)?;
@@ -63,7 +65,7 @@ pub fn run(global: &Global, options: &LogsOptions) -> Result<Code, Failure> {
 }
 
 /// What describes a job's logs: the record of each run, if the store can be read, and the job's zone.
-struct LogDescription<'a> {
+pub(super) struct LogDescription<'a> {
     place: &'a Place,
     job: &'a Job,
     zone: Zone,
@@ -79,7 +81,7 @@ struct KnownJob {
 
 impl<'a> LogDescription<'a> {
     /// The store is only asked how the runs ended: logs are shown also if it is unavailable.
-    fn of(place: &'a Place, job: &'a Job) -> Result<Self, Failure> {
+    pub(super) fn of(place: &'a Place, job: &'a Job) -> Result<Self, Failure> {
         let zone = calendar::zone(None, place.config.as_ref(), &job.name)?;
         let known = place.open_to_read().ok().and_then(|store| {
             let (record, clock) = look(store.as_ref(), job).ok()?;
@@ -88,7 +90,7 @@ impl<'a> LogDescription<'a> {
         Ok(Self { place, job, zone, known })
     }
 
-    fn answer(&self, file: &LogFile) -> LogAnswer {
+    pub(super) fn answer(&self, file: &LogFile) -> LogAnswer {
         let slot = Wall(file.slot.as_millisecond());
         let known = self.known.as_ref().and_then(|KnownJob { store, record, clock }| {
             self.place.ask(store.as_ref(), |view| view.run(record, clock.as_ref(), slot, &file.run)).ok().flatten()
@@ -115,7 +117,7 @@ impl<'a> LogDescription<'a> {
 }
 
 /// Selects the requested logs, newest last.
-fn chosen(
+pub(super) fn chosen(
     shelf: &Shelf,
     place: &Place,
     job: &Job,
@@ -167,13 +169,13 @@ fn list(log: &LogAnswer, as_json: bool) {
 }
 
 /// Prints the file, or its last lines.
-fn show_from(file: &mut File, lines: Option<usize>, is_clean: bool) -> io::Result<()> {
+pub(super) fn show_from(file: &mut File, lines: Option<usize>, is_clean: bool) -> io::Result<()> {
     seek(file, lines)?;
     copy(file, is_clean)
 }
 
 /// Prints the log as programs read it.
-fn show_json(answer: LogAnswer, file: &mut File, lines: Option<usize>) -> io::Result<()> {
+pub(super) fn show_json(answer: LogAnswer, file: &mut File, lines: Option<usize>) -> io::Result<()> {
     seek(file, lines)?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;

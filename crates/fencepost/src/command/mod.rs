@@ -7,6 +7,7 @@ pub mod init;
 pub mod install;
 pub mod lease;
 pub mod logs;
+mod logs_of_all;
 pub mod notifier;
 pub mod once;
 pub mod overdue;
@@ -23,16 +24,18 @@ pub mod up;
 pub mod validate;
 pub mod why;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fencepost_core::lease::{TTL_MAX, TTL_MIN};
 use fencepost_core::name::{Job, Name};
 use fencepost_core::token::RunId;
-use fencepost_store::{properties, redacted};
+use fencepost_store::{Store, properties, redacted};
 use fencepost_view::answer::ErrorDetail;
+use fencepost_view::unread::{Unread, each_record};
 
 use crate::args::Global;
-use crate::config::TTL;
+use crate::config::{Config, TTL};
 use crate::exit::{Code, Failure};
 use crate::place::Place;
 use crate::report;
@@ -55,6 +58,21 @@ pub fn job(name: &Name, per_host: bool, place: &Place) -> Result<Job, Failure> {
         return Ok(Job::shared(name.clone()));
     }
     Job::of_host(name.clone(), &place.host.name).map_err(|error| Failure::Usage(error.to_string()))
+}
+
+/// All jobs of the configuration and of the store, and the records that cannot be read.
+pub fn all_jobs(place: &Place, store: &dyn Store) -> Result<(BTreeSet<Job>, Vec<ErrorDetail>), Failure> {
+    let mut jobs = BTreeSet::new();
+    for name in place.config.iter().flat_map(Config::all_names) {
+        // The record of a job whose `per_host` cannot be read is found in the store.
+        jobs.extend(job(&name, false, place).ok());
+    }
+    let mut unread = Unread::default();
+    each_record(store, &mut unread, |_, record, _| {
+        jobs.insert(record.job);
+        Ok(())
+    })?;
+    Ok((jobs, unread.into_errors()))
 }
 
 /// Refuses a ttl outside the limits.

@@ -1,13 +1,20 @@
-//! `fencepost pause` and `fencepost resume`: stop a job from starting, and let it start again.
+//! `fencepost pause` and `fencepost resume`: stop jobs from starting, and let them start again.
+
+use std::collections::BTreeSet;
 
 use fencepost_core::lease::{Intent, Refusal};
 use fencepost_core::name::Job;
 use fencepost_core::record::Paused;
 use fencepost_guard::clock;
 use fencepost_guard::transact::{TransactError, look, transact};
-use fencepost_view::answer::{AnswerVersion, PauseAnswer};
+use fencepost_store::Store;
+use fencepost_view::answer::{AnswerVersion, ErrorDetail, PauseAllAnswer, PauseAnswer, PauseChange};
+use fencepost_view::text;
+use fencepost_view::time::LocalTime;
 
-use crate::args::{Global, JobArgument, PauseOptions};
+use crate::args::Global;
+use crate::args::operate::{JobsArgument, PauseOptions};
+use crate::calendar;
 use crate::exit::{Code, Failure};
 use crate::place::Place;
 use crate::report::Voice;
@@ -15,35 +22,92 @@ use crate::show;
 
 pub fn pause(global: &Global, options: &PauseOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
-    let job = super::job(&options.job.job, options.job.per_host, &place)?;
-    refuse_unknown(&place, &job)?;
-    let paused = Paused {
-        since: clock::now().wall,
-        by: place.host.name.clone(),
-        note: options.note.clone(),
-        unknown: Default::default(),
-        until: Default::default(),
+    let intent = Intent::Pause {
+        paused: Paused {
+            since: clock::now().wall,
+            by: place.host.name.clone(),
+            note: options.note.clone(),
+            unknown: Default::default(),
+            until: Default::default(),
+        },
+        length: options.length,
     };
-    change(&place, &job, Intent::Pause(paused))?;
-    told(
-        global,
-        &job,
-        true,
-        &format!("{job} is paused. A run in progress continues. End the pause with: fencepost resume {job}"),
-    );
-    Ok(Code::DONE)
+    let selected = Selected::of(&place, &options.jobs)?;
+    let store = place.open()?;
+    let mut paused = Vec::new();
+    for job in &selected.jobs {
+        change(&place, store.as_ref(), job, intent.clone())?;
+        let job = state(&place, store.as_ref(), job)?;
+        let end = match &job.until {
+            Some(until) => format!("until {}", text::second_in(until.at, &until.zone)),
+            None => "until it is resumed".to_string(),
+        };
+        let name = &job.job;
+        let text =
+            format!("{name} is paused {end}. A run in progress continues. End the pause with: fencepost resume {name}");
+        Voice::of(global).tell(&text);
+        paused.push(job);
+    }
+    Ok(selected.told(global, paused))
 }
 
-pub fn resume(global: &Global, options: &JobArgument) -> Result<Code, Failure> {
+pub fn resume(global: &Global, options: &JobsArgument) -> Result<Code, Failure> {
     let place = Place::find(global)?;
-    let job = super::job(&options.job, options.per_host, &place)?;
-    refuse_unknown(&place, &job)?;
-    let text = match change(&place, &job, Intent::Resume)? {
-        true => format!("{job} is resumed. What passed meanwhile is not caught up."),
-        false => format!("{job} was not paused."),
-    };
-    told(global, &job, false, &text);
-    Ok(Code::DONE)
+    let selected = Selected::of(&place, options)?;
+    let store = place.open()?;
+    let mut resumed = Vec::new();
+    for job in &selected.jobs {
+        let text = match change(&place, store.as_ref(), job, Intent::Resume)? {
+            true => format!("{job} is resumed. What passed meanwhile is not caught up."),
+            // Of all jobs, only those that were paused are worth a line.
+            false if selected.is_all => continue,
+            false => format!("{job} was not paused."),
+        };
+        Voice::of(global).tell(&text);
+        resumed.push(PauseChange { job: job.to_string(), paused: false, until: None });
+    }
+    Ok(selected.told(global, resumed))
+}
+
+/// The jobs that are paused or resumed.
+struct Selected {
+    jobs: BTreeSet<Job>,
+    is_all: bool,
+    /// Records that cannot be read. Their jobs are left out.
+    errors: Vec<ErrorDetail>,
+}
+
+impl Selected {
+    fn of(place: &Place, named: &JobsArgument) -> Result<Self, Failure> {
+        if let Some(name) = &named.job {
+            let job = super::job(name, named.per_host, place)?;
+            refuse_unknown(place, &job)?;
+            return Ok(Self { jobs: BTreeSet::from([job]), is_all: false, errors: Vec::new() });
+        }
+        let (jobs, errors) = super::all_jobs(place, place.open_to_read()?.as_ref())?;
+        Ok(Self { jobs, is_all: true, errors })
+    }
+
+    /// Prints the answer and reports the records that could not be read.
+    fn told(&self, global: &Global, mut changed: Vec<PauseChange>) -> Code {
+        if self.is_all && changed.is_empty() {
+            Voice::of(global).tell("No job was changed.");
+        }
+        match (global.json, self.is_all) {
+            (true, true) => show::json(&PauseAllAnswer { v: AnswerVersion, jobs: changed }),
+            (true, false) => changed.drain(..).for_each(|job| show::json(&PauseAnswer { v: AnswerVersion, job })),
+            (false, _) => {}
+        }
+        super::report_unread(global, &self.errors, Code::DONE)
+    }
+}
+
+/// Whether a job is paused now, and until when.
+fn state(place: &Place, store: &dyn Store, job: &Job) -> Result<PauseChange, Failure> {
+    let paused = look(store, job)?.0.and_then(|record| record.paused);
+    let zone = calendar::zone(None, place.config.as_ref(), &job.name)?;
+    let until = paused.as_ref().and_then(|paused| paused.until).map(|until| LocalTime::new(until, &zone));
+    Ok(PauseChange { job: job.to_string(), paused: paused.is_some(), until })
 }
 
 /// Refuses an unknown job: a mistyped name would leave the intended job running.
@@ -58,18 +122,11 @@ fn refuse_unknown(place: &Place, job: &Job) -> Result<(), Failure> {
 }
 
 /// Applies the change. False if there was nothing to change.
-fn change(place: &Place, job: &Job, intent: Intent) -> Result<bool, Failure> {
-    match transact(place.open()?.as_ref(), &place.local(), job, intent, super::mint_run()) {
+fn change(place: &Place, store: &dyn Store, job: &Job, intent: Intent) -> Result<bool, Failure> {
+    match transact(store, &place.local(), job, intent, super::mint_run()) {
         Ok(_) => Ok(true),
         Err(TransactError::Refused(Refusal::NotHeld)) => Ok(false),
         Err(TransactError::Refused(refusal)) => Err(Failure::Other(format!("{job}: {refusal}"))),
         Err(TransactError::Store(error)) => Err(Failure::Store(error)),
     }
-}
-
-fn told(global: &Global, job: &Job, is_paused: bool, text: &str) {
-    if global.json {
-        show::json(&PauseAnswer { v: AnswerVersion, job: job.to_string(), paused: is_paused });
-    }
-    Voice::of(global).tell(text);
 }

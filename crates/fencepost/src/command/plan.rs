@@ -1,14 +1,19 @@
 //! `fencepost plan`: which slots would run now, which are dropped, and why.
 
+use fencepost_core::name::{Job, Name};
 use fencepost_core::plan::Due;
 use fencepost_core::zone::Zone;
 use fencepost_guard::clock;
-use fencepost_view::plan::{PlanAnswer, PlanQuery};
+use fencepost_guard::transact::look;
+use fencepost_store::Store;
+use fencepost_view::answer::AnswerVersion;
+use fencepost_view::plan::{PlanAllAnswer, PlanAnswer, PlanQuery, PlannedJob};
 use fencepost_view::text::length;
 use fencepost_view::time::LocalTime;
 
 use crate::args::{Global, PlanOptions};
 use crate::calendar;
+use crate::config::Config;
 use crate::exit::{Code, Failure};
 use crate::options::{Given, OptionSet};
 use crate::place::Place;
@@ -16,19 +21,21 @@ use crate::show;
 
 pub fn run(global: &Global, options: &PlanOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
-    let query = query(options, &place)?;
+    match &options.job {
+        Some(name) => one(global, options, &place, name),
+        None => all(global, options, &place),
+    }
+}
+
+fn one(global: &Global, options: &PlanOptions, place: &Place, name: &Name) -> Result<Code, Failure> {
+    let job = super::job(name, options.typed.0.per_host(), place)?;
+    let query = query(options, place, job)?;
     let store = place.open_to_read()?;
-    let Some(planner) = place.ask(store.as_ref(), |view| view.planner(query))? else {
+    let Some(plan) = plan(options, place, store.as_ref(), query)? else {
         return Err(Failure::Usage(format!(
-            "{} has no schedule: there is nothing to plan. Pass --schedule, or set one in fencepost.toml.",
-            options.job
+            "{name} has no schedule: there is nothing to plan. Pass --schedule, or set one in fencepost.toml."
         )));
     };
-    let now = match &options.at {
-        None => clock::now().wall,
-        Some(at) => planner.zone().parse_time(at).map_err(|error| Failure::Usage(format!("--at: {error}")))?,
-    };
-    let plan = planner.plan(now);
     match global.json {
         true => show::json(&plan),
         false => describe(&plan),
@@ -36,23 +43,83 @@ pub fn run(global: &Global, options: &PlanOptions) -> Result<Code, Failure> {
     Ok(Code::DONE)
 }
 
-/// Reads the settings from the command line, or else from the configuration.
-fn query(options: &PlanOptions, place: &Place) -> Result<PlanQuery, Failure> {
-    let (config, typed) = (place.config.as_ref(), &options.typed.0);
-    if let Some(config) = config {
-        config.refuse_broken(&options.job)?;
+/// Plans every job that has a schedule, by the configuration or by its last run.
+fn all(global: &Global, options: &PlanOptions, place: &Place) -> Result<Code, Failure> {
+    if options.typed.0.schedule.is_some() || options.typed.0.per_host() {
+        return Err(Failure::Usage(
+            "--schedule and --per-host are about one job. Name it, as in: fencepost plan report --schedule @daily"
+                .into(),
+        ));
     }
-    let keys = config.map(|config| config.job(&options.job).clone()).unwrap_or_default();
+    let store = place.open_to_read()?;
+    let (jobs, errors) = super::all_jobs(place, store.as_ref())?;
+    let broken = place.config.iter().flat_map(Config::broken_answers).collect();
+    let mut answer = PlanAllAnswer { v: AnswerVersion, jobs: Vec::new(), broken, errors };
+    for job in jobs {
+        let is_broken = |config: &Config| config.broken.contains_key(job.name.as_str());
+        // Its record cannot be read: that is in the answer already.
+        if place.config.as_ref().is_some_and(is_broken) || look(store.as_ref(), &job).is_err() {
+            continue;
+        }
+        let name = job.to_string();
+        if let Some(plan) = plan(options, place, store.as_ref(), query(options, place, job)?)? {
+            answer.jobs.push(PlannedJob { job: name, plan });
+        }
+    }
+    match global.json {
+        true => show::json(&answer),
+        false => describe_all(&answer, place),
+    }
+    Ok(super::report_unread(global, &answer.errors, Code::DONE))
+}
+
+fn plan(
+    options: &PlanOptions,
+    place: &Place,
+    store: &dyn Store,
+    query: PlanQuery,
+) -> Result<Option<PlanAnswer>, Failure> {
+    let Some(planner) = place.ask(store, |view| view.planner(query))? else { return Ok(None) };
+    let now = match &options.at {
+        None => clock::now().wall,
+        Some(at) => planner.zone().parse_time(at).map_err(|error| Failure::Usage(format!("--at: {error}")))?,
+    };
+    Ok(Some(planner.plan(now)))
+}
+
+/// Reads the settings from the command line, or else from the configuration.
+fn query(options: &PlanOptions, place: &Place, job: Job) -> Result<PlanQuery, Failure> {
+    let (config, typed, name) = (place.config.as_ref(), &options.typed.0, &job.name);
+    if let Some(config) = config {
+        config.refuse_broken(name)?;
+    }
+    let keys = config.map(|config| config.job(name).clone()).unwrap_or_default();
     let merged = typed.clone().over(&keys);
-    let zone = calendar::zone(typed.timezone.value().as_deref(), config, &options.job)?;
-    let configured = config.filter(|config| config.jobs.contains_key(&options.job));
+    let zone = calendar::zone(typed.timezone.value().as_deref(), config, name)?;
+    let configured = config.filter(|config| config.jobs.contains_key(name));
     let schedule = match (&typed.schedule, configured) {
         (Some(text), _) => Some(calendar::parse(&text.value, &zone)?),
-        (None, Some(config)) => calendar::schedule(config, &options.job)?,
+        (None, Some(config)) => calendar::schedule(config, name)?,
         (None, None) => None,
     };
-    let job = super::job(&options.job, typed.per_host(), place)?;
     Ok(PlanQuery { job, schedule, terms: calendar::terms(&merged)?, retries: merged.retries() })
+}
+
+fn describe_all(answer: &PlanAllAnswer, place: &Place) {
+    for (number, planned) in answer.jobs.iter().enumerate() {
+        if number > 0 {
+            show::line("");
+        }
+        show::line(&planned.job);
+        describe(&planned.plan);
+    }
+    if answer.jobs.is_empty() {
+        show::line("No job has a schedule. Try: fencepost plan report --schedule '0 7 * * *'");
+    }
+    for broken in &answer.broken {
+        show::line("");
+        show::line(&show::flat(&broken.sentence(place.shown_config().as_deref())));
+    }
 }
 
 fn describe(plan: &PlanAnswer) {

@@ -168,6 +168,7 @@ pub const VERBS: &[VerbHelp] = &[
         common: &[],
         examples: &[
             ("What would run now, and when the next slot is", "fencepost plan nightly"),
+            ("The same for all jobs", "fencepost plan"),
             ("Try a schedule before using it", "fencepost plan nightly --schedule '0 7 * * 1-5' --tz Asia/Tokyo"),
         ],
         notes: "",
@@ -204,7 +205,8 @@ pub const VERBS: &[VerbHelp] = &[
         common: &[],
         examples: &[
             ("Keep a job from starting on every machine", "fencepost pause nightly"),
-            ("Say why", "fencepost pause nightly --note 'the disk is being replaced'"),
+            ("For two hours, and say why", "fencepost pause nightly --for 2h --note 'the disk is being replaced'"),
+            ("Keep all jobs from starting", "fencepost pause --all"),
         ],
         notes: "",
     },
@@ -214,7 +216,10 @@ pub const VERBS: &[VerbHelp] = &[
         page: "docs/COMMANDS.md",
         other_words: &["unpause", "continue", "enable", "unsuspend", "unfreeze", "cont"],
         common: &[],
-        examples: &[("Let a paused job start again", "fencepost resume nightly")],
+        examples: &[
+            ("Let a paused job start again", "fencepost resume nightly"),
+            ("Let all jobs start again", "fencepost resume --all"),
+        ],
         notes: "",
     },
     VerbHelp {

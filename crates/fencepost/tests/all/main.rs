@@ -25,6 +25,7 @@ mod no_proc;
 mod notify;
 mod observe;
 mod once;
+mod operate;
 mod originals;
 mod outcome;
 mod overdue;

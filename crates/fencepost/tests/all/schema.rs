@@ -134,6 +134,10 @@ fn by_hand(bench: &mut Bench) {
     bench.check("pause", &["pause", "hand", "--note", "for a while"]);
     bench.check("status", &["status"]);
     bench.check("resume", &["resume", "hand"]);
+    bench.check("pause --all", &["pause", "--all", "--for", "1h"]);
+    bench.check("status", &["status"]);
+    bench.check("plan, without a job", &["plan"]);
+    bench.check("resume --all", &["resume", "--all"]);
 }
 
 fn writes(bench: &mut Bench) {

@@ -123,11 +123,15 @@ fn a_paused_job_does_not_run_and_catches_nothing_up_after_it() {
         unknown: Default::default(),
         until: Default::default(),
     };
-    assert!(story.intend(Intent::Pause(paused.clone()), at(0, 10)));
-    assert!(story.intend(Intent::Pause(Paused { by: "beta".to_string(), ..paused.clone() }), at(0, 20)));
+    assert!(story.intend(Intent::Pause { paused: paused.clone(), length: None }, at(0, 10)));
+    let second = Paused { by: "beta".to_string(), ..paused.clone() };
+    for length in [None, Some(Duration::from_secs(60))] {
+        assert!(story.intend(Intent::Pause { paused: second.clone(), length }, at(0, 20)));
+    }
     for choice in [due(hourly()), due(asking(Asked::Now)), due(asking(Asked::Again)), Choice::At(wall(3))] {
         let came = story.ok(at(1, 0), choice);
-        let expected = NotNow::Paused { since: wall(1), by: "alpha".to_string(), note: paused.note.clone() };
+        let expected =
+            NotNow::Paused { since: wall(1), until: None, by: "alpha".to_string(), note: paused.note.clone() };
         assert_eq!(came, Came::Not(expected));
     }
     assert!(story.intend(Intent::Resume, at(7, 30)));
@@ -135,6 +139,31 @@ fn a_paused_job_does_not_run_and_catches_nothing_up_after_it() {
     assert!(story.ok(at(7, 40), due(catching_up(9))).is_not_due());
     assert_eq!(story.missed(), []);
     assert_eq!(story.ok(at(8, 0), due(catching_up(9))).slot(), Some(slot(8)));
+}
+
+#[test]
+fn a_pause_with_an_end_is_over_by_itself_and_nothing_of_it_is_caught_up() {
+    let mut story = Story::known();
+    let paused = |by: &str| Paused {
+        since: wall(at(0, 10)),
+        by: by.to_string(),
+        note: None,
+        unknown: Default::default(),
+        until: Default::default(),
+    };
+    let pause = |by, hours: u64| Intent::Pause { paused: paused(by), length: Some(Duration::from_secs(hours * 3600)) };
+    assert!(story.intend(pause("alpha", 1), at(0, 10)));
+    // Of two pauses the one that ends later counts.
+    assert!(story.intend(pause("beta", 3), at(0, 20)));
+    assert!(story.intend(pause("gamma", 1), at(0, 30)));
+    let expected =
+        NotNow::Paused { since: wall(at(0, 10)), until: Some(wall(at(3, 20))), by: "beta".to_string(), note: None };
+    assert_eq!(story.ok(at(3, 0), due(catching_up(9))), Came::Not(expected));
+    assert!(story.ok(at(3, 20), due(catching_up(9))).is_not_due());
+    assert_eq!(story.missed(), []);
+    assert!(!story.intend(Intent::Resume, at(3, 21)), "it is over");
+    assert_eq!(story.ok(at(4, 0), due(catching_up(9))).slot(), Some(slot(4)));
+    assert_eq!(story.record().paused, None);
 }
 
 #[test]
@@ -147,7 +176,7 @@ fn a_job_may_be_paused_before_it_is_ever_seen() {
         unknown: Default::default(),
         until: Default::default(),
     };
-    assert!(story.intend(Intent::Pause(paused), 0));
+    assert!(story.intend(Intent::Pause { paused, length: None }, 0));
     assert!(matches!(story.ok(at(1, 0), due(hourly())), Came::Not(NotNow::Paused { .. })));
     assert!(story.intend(Intent::Resume, at(1, 1)));
     assert_eq!(story.ok(at(2, 0), due(hourly())).slot(), Some(slot(2)));
@@ -163,7 +192,7 @@ fn resuming_goes_by_the_clock_that_slots_are_judged_by() {
         unknown: Default::default(),
         until: Default::default(),
     };
-    assert!(story.intend(Intent::Pause(paused), 1));
+    assert!(story.intend(Intent::Pause { paused, length: None }, 1));
     // The machine that resumes is two hours ahead of the store.
     let ahead = Now { boot: boot(at(1, 10)), wall: wall(at(3, 10)) };
     let store = story.store.as_mut().unwrap();

@@ -138,6 +138,7 @@ fn idle(
     let job = crate::command::job(name, false, place)?;
     let store = place.open_to_read()?;
     let (record, clock) = look(store.as_ref(), &job)?;
+    let record = record.map(|record| place.ask(store.as_ref(), |view| view.current(record)));
     let is_over = |record| place.ask(store.as_ref(), |view| view.is_over(record, clock.as_ref()));
     let is_over = record.as_ref().is_some_and(is_over);
     let is_paused = record.as_ref().is_some_and(|record| record.paused.is_some());
