@@ -7,7 +7,7 @@ pub const GLOBAL: &str = "Global options";
 
 /// The arguments under one heading.
 #[derive(Debug)]
-pub struct Section {
+pub struct ArgumentGroup {
     pub title: String,
     pub arguments: Vec<Described>,
 }
@@ -46,25 +46,25 @@ pub fn usage(command: &Command) -> String {
 }
 
 /// A verb's own arguments, by heading: positional arguments first.
-pub fn own_sections(command: &Command) -> Vec<Section> {
+pub fn own_sections(command: &Command) -> Vec<ArgumentGroup> {
     sections(command.get_arguments().filter(|arg| !arg.is_global_set()))
 }
 
 /// The options that every verb takes.
-pub fn global_sections(command: &Command) -> Vec<Section> {
+pub fn global_sections(command: &Command) -> Vec<ArgumentGroup> {
     sections(command.get_arguments().filter(|arg| arg.is_global_set()))
 }
 
-fn sections<'a>(arguments: impl Iterator<Item = &'a Arg>) -> Vec<Section> {
+fn sections<'a>(arguments: impl Iterator<Item = &'a Arg>) -> Vec<ArgumentGroup> {
     let is_shown = |arg: &&Arg| !arg.is_hide_set() && !["help", "version"].contains(&arg.get_id().as_str());
-    let mut sections: Vec<Section> = Vec::new();
+    let mut sections: Vec<ArgumentGroup> = Vec::new();
     for arg in arguments.filter(is_shown) {
         let title = heading(arg);
         let described =
             Described { id: arg.get_id().to_string(), spelling: spelling(arg), short: short(arg), long: long(arg) };
         match sections.iter_mut().find(|section| section.title == title) {
             Some(section) => section.arguments.push(described),
-            None => sections.push(Section { title: title.to_string(), arguments: vec![described] }),
+            None => sections.push(ArgumentGroup { title: title.to_string(), arguments: vec![described] }),
         }
     }
     sections

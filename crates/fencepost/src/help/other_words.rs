@@ -3,7 +3,7 @@
 use fencepost_core::nearest::nearest;
 use fencepost_view::ReasonCode;
 
-use super::table::{VERBS, VerbHelp};
+use super::table::{VerbHelp, verbs};
 use super::{describe, grammar};
 use crate::args::Global;
 use crate::config::Config;
@@ -45,11 +45,10 @@ pub fn answer(word: &str, parent: &str, as_json: bool) -> Code {
 /// The verbs that a word may mean: by its last name, by another word for it, else the nearest spelling.
 fn meant(word: &str, parent: &str) -> Vec<&'static VerbHelp> {
     let below: Vec<&VerbHelp> = match parent {
-        "" => VERBS.iter().collect(),
-        parent => VERBS
-            .iter()
-            .filter(|entry| entry.verb.strip_prefix(parent).is_some_and(|rest| rest.starts_with(' ')))
-            .collect(),
+        "" => verbs().collect(),
+        parent => {
+            verbs().filter(|entry| entry.verb.strip_prefix(parent).is_some_and(|rest| rest.starts_with(' '))).collect()
+        }
     };
     let lower = word.to_lowercase();
     let by = |word: &str| -> Vec<&'static VerbHelp> {

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use clap::Command;
 use fencepost_view::vocabulary::{STATUS_SYMBOLS, StatusSymbol};
 
-use super::describe::{self, GLOBAL, Section};
-use super::table::{self, VERBS, VerbHelp};
+use super::describe::{self, ArgumentGroup, GLOBAL};
+use super::table::{self, VerbHelp};
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,14 +48,14 @@ impl Page {
             .collect();
         let left = rows.iter().map(|(_, name, _)| name.len()).max().unwrap_or(0);
         let mut groups: Vec<&str> = Vec::new();
-        VERBS.iter().for_each(|entry| {
+        table::verbs().for_each(|entry| {
             if !groups.contains(&entry.group) {
                 groups.push(entry.group);
             }
         });
         for group in groups {
             self.heading(group);
-            let order = |name: &str| VERBS.iter().position(|entry| entry.verb == name);
+            let order = |name: &str| table::verbs().position(|entry| entry.verb == name);
             let mut of_group: Vec<_> = rows.iter().filter(|(of, ..)| *of == group).collect();
             of_group.sort_by_key(|(_, name, _)| order(name));
             of_group.into_iter().for_each(|(_, name, about)| self.row(name, about, left));
@@ -145,7 +145,7 @@ impl Page {
         }
     }
 
-    fn sections(&mut self, sections: &[Section], depth: Depth, only: Option<&[&str]>) {
+    fn sections(&mut self, sections: &[ArgumentGroup], depth: Depth, only: Option<&[&str]>) {
         let is_shown = |id: &str| only.is_none_or(|only| only.contains(&id));
         let spelled = sections.iter().flat_map(|section| &section.arguments).filter(|arg| is_shown(&arg.id));
         let left =

@@ -128,7 +128,7 @@ fn describe_verb(page: &mut String, verb: &Command) {
 }
 
 /// A table of arguments for each heading.
-fn tables(page: &mut String, sections: &[describe::Section]) {
+fn tables(page: &mut String, sections: &[describe::ArgumentGroup]) {
     for section in sections {
         let _ = write!(page, "\n| {} | |\n|---|---|\n", section.title);
         for arg in &section.arguments {
