@@ -119,6 +119,12 @@ impl Zone {
 
     /// The first instant of a day and of the next one. A skipped day has neither.
     pub fn day(&self, date: Date) -> Result<(Wall, Wall), TimeError> {
+        if date.tomorrow() == date {
+            return Err(TimeError {
+                text: date.to_string(),
+                reason: "is too late: times end before this day".to_string(),
+            });
+        }
         let (first, end) = (self.start_of_day(date), self.start_of_day(date.tomorrow()));
         if first < end { Ok((first, end)) } else { Err(self.skipped(&date.to_string(), first)) }
     }

@@ -326,7 +326,8 @@ fn unknown_scheme(url: &str, scheme: &str) -> String {
     let typed = scheme.to_ascii_lowercase();
     let apart = |known: &Scheme| {
         let begins_alike = known.name.starts_with(&typed) || typed.starts_with(known.name);
-        if begins_alike { 0 } else { distance(&typed, known.name) }
+        let ends_alike = known.name.split_once('+').is_some_and(|(_, transport)| transport == typed);
+        if begins_alike || ends_alike { 0 } else { distance(&typed, known.name) }
     };
     let nearest = SCHEMES.iter().map(|known| (apart(known), known)).min_by_key(|(apart, _)| *apart);
     let hint = match nearest {
@@ -452,6 +453,7 @@ mod tests {
             ("git@github.com:owner/jobs.git", "written: git+ssh://git@github.com/owner/jobs.git"),
             ("me@host:/srv/jobs.git", "written: git+ssh://USER@host/srv/jobs.git"),
             ("git://h/r", "did you mean git+"),
+            ("ssh://git@h/r.git", "did you mean git+ssh, as in git+ssh://git@host/repository.git"),
             ("mysql://h/d", "known are sqlite, dir, git+ssh"),
             ("dir:", "lacks the path"),
             ("dir:~/x", "whole path"),

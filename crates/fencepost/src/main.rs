@@ -41,8 +41,8 @@ fn run() -> Code {
         // The command succeeded, but its result could not be printed.
         Some(why) if code == Code::DONE => {
             report::say(&format!(
-                "Cannot write to standard output: {why}. What changes something may have done so all the same; make room, \
-                 and look by fencepost status."
+                "Cannot write to standard output: {why}. The command may still have taken effect. Free disk space if it is \
+                 full, then look: fencepost status"
             ));
             Code::FAILED
         }

@@ -7,12 +7,13 @@ use fencepost_core::lease::Refusal;
 use fencepost_core::ledger::{Barred, EndedBy, Status};
 use fencepost_core::name::Job;
 use fencepost_core::record::Record;
-use fencepost_core::register::{Fate, StoreError};
+use fencepost_core::register::{Fate, StoreError, Trouble};
 use fencepost_core::run::{Exit, Finish, Kept, NotSpawned, StopCause};
 use fencepost_core::said::Published;
 use fencepost_core::skips::Skip;
 use fencepost_core::slot::NotNow;
 use fencepost_core::time::Wall;
+use fencepost_core::zone::Zone;
 use fencepost_view::ReasonCode;
 use fencepost_view::summary::{Summary, Weight};
 
@@ -26,6 +27,8 @@ pub struct RunContext<'a> {
     /// The exit code of a skip.
     pub skip_exit: u8,
     pub now: Wall,
+    /// The job's zone.
+    pub zone: &'a Zone,
 }
 
 impl RunContext<'_> {
@@ -213,10 +216,10 @@ impl RunContext<'_> {
             NotNow::TooOld { .. } => (Weight::Trouble, format!("{text} If it is to run all the same, say --again.")),
             NotNow::Paused { until, .. } => {
                 let end = until
-                    .map_or_else(String::new, |until| format!(" It resumes by itself at {}.", show::second(until)));
+                    .map_or_else(String::new, |until| format!(" It resumes by itself at {}.", show::second_in(until, self.zone)));
                 (Weight::Remark, format!("{text}{end} Let it go on: fencepost resume {job}"))
             }
-            NotNow::NotDue { .. } => (Weight::Remark, format!("{job}: {}", why.words())),
+            NotNow::NotDue { next, .. } => (Weight::Remark, format!("{text}{}", self.next_slot(*next))),
             NotNow::Duplicate { .. } | NotNow::Early { .. } => (Weight::Remark, text),
             // Off a terminal it is not printed: cron would mail it at each trigger.
             NotNow::Failed { slot, .. } => (
@@ -224,6 +227,16 @@ impl RunContext<'_> {
                 format!("{text} It is the slot {}. The same command with --again repeats it.", show::second(*slot)),
             ),
         }
+    }
+
+    /// When the next slot is, and how to run it at once.
+    fn next_slot(&self, next: Option<Wall>) -> String {
+        let Some(next) = next else { return String::new() };
+        let name = &self.job.name;
+        format!(
+            " The next slot is {}. To run it at once, repeat the command with --now, as in: fencepost run {name} --now",
+            show::second_in(next, self.zone)
+        )
     }
 
     /// The command ended, but the store did not confirm the record of it.
@@ -288,8 +301,12 @@ fn kept(job: &Job, recorded: &Kept) -> String {
 /// Whether the end of a run is recorded, after the store failed.
 fn not_recorded(job: &Job, error: &StoreError) -> String {
     match error.fate {
+        Fate::NotDone if matches!(error.trouble, Trouble::Corrupt | Trouble::Refused) => {
+            format!(" That could not be recorded: {} Until that is settled the next run is refused too.", error.detail)
+        }
         Fate::NotDone => format!(
-            " That could not be recorded: {} The lease ends by itself; the next run records this one as lost.",
+            " That could not be recorded: {} When this store answers again, the lease ends by itself, and the next run \
+             records this one as lost.",
             error.detail
         ),
         Fate::Unknown => format!(

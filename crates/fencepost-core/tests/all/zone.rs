@@ -128,6 +128,8 @@ fn a_time_that_the_clocks_skip_is_refused_with_the_one_after_it() {
         );
         assert_eq!(zone.show(zone.parse_time_or_next(text).unwrap()), after);
     }
+    let late = zone("UTC").parse_time("9999-12-31").unwrap_err().to_string();
+    assert_eq!(late, "\"9999-12-31\" is too late: times end before this day");
     // A day whose midnight is skipped exists.
     let cairo = zone("Africa/Cairo");
     assert_eq!(cairo.show(cairo.parse_time("2026-04-24").unwrap()), "2026-04-24T01:00:00+03:00");

@@ -23,24 +23,25 @@ pub use local::{FileOptions, TreeOptions};
 
 #[derive(Debug, Subcommand)]
 pub enum PublishVerb {
-    /// Replace a file's content
+    /// Replace a file, unless a newer run has written it
     File(FileOptions),
-    /// Push commits to a git remote, together with the fence
+    /// Push commits to a git remote, unless a newer run has pushed
     Git(GitOptions),
-    /// Replace a whole directory in one step
+    /// Replace a whole directory (a website, a data set) in one step
     Tree(TreeOptions),
     /// Send a payload to an HTTP endpoint that checks the token
     Http(http::HttpOptions),
-    /// Run a command on something that cannot check a token itself
+    /// Run a command that writes to something without a check of its own: one at a time, newest run last
     Exec(exec::ExecOptions),
     /// Run SQL statements in the same transaction as the check, in PostgreSQL or SQLite
     Sql(SqlOptions),
-    /// Set a key in Redis
+    /// Set a key in Redis, unless a newer run has set it
     Redis(RedisOptions),
 }
 
 /// What every target takes.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Token and fence")]
 pub struct PublishOptions {
     /// How often one token may write
     #[arg(long, value_parser = choice::<WriteMode>(), default_value = "many")]

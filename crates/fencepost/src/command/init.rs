@@ -135,13 +135,31 @@ fn report(global: &Global, path: &Path, translation: Option<&Translation>) {
     for note in translation.map(|translation| translation.notes.as_slice()).unwrap_or_default() {
         show::line(note);
     }
-    show::line("Check it: fencepost validate");
+    next_steps(path, jobs.first().map_or(FIRST_JOB, String::as_str));
 }
+
+/// The commands that show something right after the file is written.
+fn next_steps(path: &Path, job: &str) {
+    let is_found = std::env::current_dir().is_ok_and(|here| here.join(FILE_NAME) == path);
+    let option = if is_found { String::new() } else { format!(" --config {}", path.display()) };
+    show::line("Next:");
+    for (command, what) in [
+        ("validate".to_string(), "check it, and show when each job is due"),
+        (format!("run {job} --now"), "run a job at once"),
+        ("status".to_string(), "see how it ended"),
+        ("install crontab --dry-run".to_string(), "what would start the jobs (or systemd, launchd)"),
+    ] {
+        show::line(&format!("  {:44}  {what}", format!("fencepost {command}{option}")));
+    }
+}
+
+/// The job of the configuration that is written without a crontab.
+const FIRST_JOB: &str = "hello";
 
 /// The configuration written without a crontab.
 const BEGINNING: &str = r#"# fencepost.toml: which jobs there are, when they are due and what they need.
-# Check it by `fencepost validate`, run a job by `fencepost run hello`, and have them all started by
-# `fencepost install systemd --write` (or launchd, or crontab).
+# Check it by `fencepost validate`, run a job at once by `fencepost run hello --now`, and have them
+# all started by `fencepost install systemd --write` (or launchd, or crontab).
 
 # The zone in which times of day and days are meant.
 timezone = "UTC"

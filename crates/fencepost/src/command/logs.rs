@@ -42,7 +42,11 @@ pub fn run(global: &Global, options: &LogsOptions) -> Result<Code, Failure> {
         files.iter().rev().for_each(|file| list(&described.answer(file), global.json));
         return Ok(Code::DONE);
     }
-    let Some(file) = files.last() else { return Err(none(&shelf, &job)) };
+    let Some(file) = files.last() else {
+        let store = place.open_to_read()?;
+        super::must_be_known(&place, store.as_ref(), &job.name)?;
+        return Err(none(&shelf, &job));
+    };
     let opened = File::open(&file.path);
     let mut opened = opened.map_err(|error| Failure::Other(format!("Cannot read {}: {error}", file.path.display())))?;
     let answer = (!options.raw || global.json).then(|| described.answer(file));

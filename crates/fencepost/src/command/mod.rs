@@ -29,10 +29,11 @@ use std::time::Duration;
 
 use fencepost_core::lease::{TTL_MAX, TTL_MIN};
 use fencepost_core::name::{Job, Name};
+use fencepost_core::nearest::nearest;
 use fencepost_core::token::RunId;
 use fencepost_store::{Store, properties, redacted};
 use fencepost_view::answer::ErrorDetail;
-use fencepost_view::unread::{Unread, each_record};
+use fencepost_view::unread::{Unread, each_record, job_names};
 
 use crate::args::Global;
 use crate::config::{Config, TTL};
@@ -73,6 +74,33 @@ pub fn all_jobs(place: &Place, store: &dyn Store) -> Result<(BTreeSet<Job>, Vec<
         Ok(())
     })?;
     Ok((jobs, unread.into_errors()))
+}
+
+/// Refuses a job that neither the configuration nor the store knows, and names the nearest one: it is probably mistyped.
+pub fn must_be_known(place: &Place, store: &dyn Store, name: &Name) -> Result<(), Failure> {
+    if place.config.as_ref().is_some_and(|config| config.names(name)) {
+        return Ok(());
+    }
+    let configured: Vec<String> =
+        place.config.iter().flat_map(|config| config.jobs.keys()).map(ToString::to_string).collect();
+    let recorded = job_names(store)?;
+    let of_all_hosts = |job: &str| job.split('@').next().unwrap_or(job).to_string();
+    let known: Vec<String> = configured.into_iter().chain(recorded.iter().map(|job| of_all_hosts(job))).collect();
+    if known.iter().any(|known| known == name.as_str()) {
+        return Ok(());
+    }
+    let near = nearest(name.as_str(), known.iter().map(String::as_str));
+    let next = match near {
+        Some(near) => format!("Did you mean {near}?"),
+        None => "List the jobs: fencepost status".to_string(),
+    };
+    let file = place
+        .shown_config()
+        .map_or_else(|| "no configuration was found".to_string(), |path| format!("it is not in {path}"));
+    Err(Failure::Usage(format!(
+        "No job {name} is known: {file}, and it has never run on {}. {next}",
+        place.shown_store()
+    )))
 }
 
 /// Refuses a ttl outside the limits.

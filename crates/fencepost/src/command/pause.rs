@@ -112,13 +112,11 @@ fn state(place: &Place, store: &dyn Store, job: &Job) -> Result<PauseChange, Fai
 
 /// Refuses an unknown job: a mistyped name would leave the intended job running.
 fn refuse_unknown(place: &Place, job: &Job) -> Result<(), Failure> {
-    let is_configured = place.config.as_ref().is_some_and(|config| config.names(&job.name));
-    if is_configured || look(place.open_to_read()?.as_ref(), job)?.0.is_some() {
-        return Ok(());
+    let store = place.open_to_read()?;
+    match look(store.as_ref(), job)?.0 {
+        Some(_) => Ok(()),
+        None => super::must_be_known(place, store.as_ref(), &job.name),
     }
-    let near = place.config.as_ref().and_then(|config| config.near(&job.name));
-    let hint = near.map_or_else(String::new, |near| format!(" Did you mean {near}?"));
-    Err(Failure::Usage(format!("{job} is not in the configuration and has never run on this store.{hint}")))
 }
 
 /// Applies the change. False if there was nothing to change.

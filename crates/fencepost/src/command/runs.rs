@@ -23,6 +23,9 @@ pub fn run(global: &Global, options: &RunsOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     let store = place.open_to_read()?;
     let list = place.ask(store.as_ref(), |view| view.runs(&query))?;
+    if let Some(name) = options.job.as_ref().filter(|_| list.runs.is_empty() && list.errors.is_empty()) {
+        super::must_be_known(&place, store.as_ref(), name)?;
+    }
     if global.json {
         list.runs.iter().for_each(show::json);
         list.errors.iter().cloned().map(ErrorAnswer::from).for_each(|error| show::json(&error));

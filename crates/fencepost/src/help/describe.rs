@@ -5,6 +5,9 @@ use clap::{Arg, Command};
 /// Heading of the options that every verb takes.
 pub const GLOBAL: &str = "Global options";
 
+/// Heading of what stands without dashes.
+pub const ARGUMENTS: &str = "Arguments";
+
 /// The arguments under one heading.
 #[derive(Debug)]
 pub struct ArgumentGroup {
@@ -47,7 +50,9 @@ pub fn usage(command: &Command) -> String {
 
 /// A verb's own arguments, by heading: positional arguments first.
 pub fn own_sections(command: &Command) -> Vec<ArgumentGroup> {
-    sections(command.get_arguments().filter(|arg| !arg.is_global_set()))
+    let mut sections = sections(command.get_arguments().filter(|arg| !arg.is_global_set()));
+    sections.sort_by_key(|section| section.title != ARGUMENTS);
+    sections
 }
 
 /// The options that every verb takes.
@@ -71,7 +76,7 @@ fn sections<'a>(arguments: impl Iterator<Item = &'a Arg>) -> Vec<ArgumentGroup> 
 }
 
 fn heading(arg: &Arg) -> &str {
-    arg.get_help_heading().unwrap_or(if arg.is_positional() { "Arguments" } else { "Options" })
+    arg.get_help_heading().unwrap_or(if arg.is_positional() { ARGUMENTS } else { "Options" })
 }
 
 fn spelling(arg: &Arg) -> String {

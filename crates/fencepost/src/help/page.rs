@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::Command;
 use fencepost_view::vocabulary::{STATUS_SYMBOLS, StatusSymbol};
 
-use super::describe::{self, ArgumentGroup, GLOBAL};
+use super::describe::{self, ARGUMENTS, ArgumentGroup, GLOBAL};
 use super::table::{self, VerbHelp};
 
 /// How much is shown.
@@ -137,11 +137,20 @@ impl Page {
 
     /// A command line. One that is too long goes on after a backslash, so that it can be copied.
     fn code(&mut self, line: &str) {
-        let lines = wrapped(line, self.columns.saturating_sub(8));
-        for (at, part) in lines.iter().enumerate() {
-            let indent = if at == 0 { "  " } else { "      " };
-            let end = if at + 1 < lines.len() { " \\" } else { "" };
-            let _ = writeln!(self.text, "{indent}{part}{end}");
+        let (indent, room) = ("      ", self.columns.saturating_sub(" \\".len()));
+        let mut lines = vec![String::from(" ")];
+        for chunk in chunks(line) {
+            let last = lines.last_mut().expect("there is a first line");
+            if last.chars().count() + 1 + chunk.chars().count() > room && !last.trim().is_empty() {
+                last.push_str(" \\");
+                lines.push(format!("{}{chunk}", indent));
+            } else {
+                last.push(' ');
+                last.push_str(&chunk);
+            }
+        }
+        for line in lines {
+            let _ = writeln!(self.text, "{line}");
         }
     }
 
@@ -157,7 +166,7 @@ impl Page {
                 continue;
             }
             // A short selection needs no headings but the first two.
-            if only.is_none() || section.title == "Arguments" {
+            if only.is_none() || section.title == ARGUMENTS {
                 self.heading(&section.title);
             } else if !std::mem::replace(&mut is_titled, true) {
                 self.heading("Most used options");
@@ -200,6 +209,21 @@ impl Page {
             let _ = writeln!(self.text, "{:margin$}{line}", "");
         }
     }
+}
+
+/// The words of a command line; an option stays together with its value.
+fn chunks(line: &str) -> Vec<String> {
+    let mut chunks: Vec<String> = Vec::new();
+    for word in line.split(' ') {
+        match chunks.last_mut() {
+            Some(last) if last.starts_with('-') && !last.contains(' ') && !word.starts_with('-') => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => chunks.push(word.to_string()),
+        }
+    }
+    chunks
 }
 
 /// Breaks a text into lines of at most so many columns. A longer word has a line of its own.

@@ -124,3 +124,45 @@ fn the_bare_name_on_a_terminal_shows_this_machine_and_the_next_commands() {
     assert!(start(&options).contains("nonsense"));
     assert!(!site.database().exists());
 }
+
+#[test]
+fn a_first_run_that_is_not_due_says_when_it_is_and_how_to_run_it_at_once() {
+    let site = Site::new();
+    let config = site.path("fencepost.toml");
+    let said = site.say(&["init", "-o", &config.display().to_string()]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let next = format!("fencepost run hello --now --config {}", config.display());
+    assert!(said.stdout.contains(&next) && said.stdout.contains("fencepost validate"), "{said:?}");
+    let mut shell = Shell::start(site.program("setsid", &[]));
+    shell.say(&format!("$BINARY run hello --config {}; echo code-\"$?\"\n", config.display()));
+    let screen = shell.expect("code-0");
+    for part in
+        ["hello: nothing was run: Nothing is due", "The next slot is 20", "07:00:00Z", "fencepost run hello --now"]
+    {
+        assert!(screen.contains(part), "{part}: {screen}");
+    }
+    // Off a terminal cron would mail it.
+    let silent = site.say(&["run", "hello", "--config", &config.display().to_string()]);
+    assert_eq!((silent.code, silent.stdout.as_str(), silent.stderr.as_str()), (0, "", ""));
+    let said = site.shell(&next.replacen("fencepost", "\"$BINARY\"", 1));
+    assert_eq!((said.code, said.stdout.as_str()), (0, "hello\n"), "{said:?}");
+}
+
+#[test]
+fn a_job_that_is_not_known_is_a_mistake_with_the_nearest_name() {
+    let site = Site::new();
+    assert_eq!(site.say(&["run", "nightly", "-c", "true"]).code, 0);
+    for verb in ["runs", "why", "logs", "pause", "resume"] {
+        let said = site.say(&[verb, "nighty"]);
+        assert_eq!((said.code, said.stdout.as_str()), (2, ""), "{verb}: {said:?}");
+        assert!(said.stderr.contains("nightly") && said.stderr.contains("known"), "{verb}: {said:?}");
+        assert_eq!(lines(&site.say(&[verb, "nosuch", "--json"]).stdout)[0]["error"]["code"], 2, "{verb}");
+    }
+    let config = site.path("fencepost.toml");
+    std::fs::write(&config, "[job.later]\nevery = '1h'\ncommand = 'true'\n").unwrap();
+    let config = config.display().to_string();
+    let said = site.say(&["runs", "later", "--config", &config]);
+    assert!(said.code == 0 && said.stdout.contains("No runs."), "{said:?}");
+    assert_eq!(site.say(&["logs", "later", "--config", &config]).code, 125);
+    assert_eq!(site.say(&["why", "later", "--config", &config]).code, 0);
+}

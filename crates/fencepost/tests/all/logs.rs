@@ -40,7 +40,9 @@ fn a_run_prints_as_ever_and_what_it_printed_is_kept() {
     let none = scene.say(&["logs", "silent"]);
     assert_eq!(none.code, 125);
     contains(&none.stderr, &["its configuration says so"]);
-    contains(&scene.say(&["logs", "other"]).stderr, &["There is no log of other"]);
+    let unknown = scene.say(&["logs", "other"]);
+    assert_eq!(unknown.code, 2);
+    contains(&unknown.stderr, &["No job other is known"]);
 }
 
 #[test]

@@ -79,8 +79,8 @@ fn a_mistake_is_answered_with_the_nearest_right_word_or_the_way_out() {
     let site = Site::new();
     let table: &[(&[&str], &[&str])] = &[
         (&["rum", "j", "--", "true"], &["run"]),
-        (&["stauts"], &["'status'"]),
-        (&["lease", "acquier", "j"], &["'acquire'"]),
+        (&["stauts"], &["fencepost status"]),
+        (&["lease", "acquier", "j"], &["fencepost lease acquire"]),
         (&["run", "j", "--tll", "5m", "--", "true"], &["'--ttl'"]),
         (&["run", "j", "--overlap", "replce", "--", "true"], &["'replace'"]),
         (&["run", "j", "--ttl", "600", "--", "true"], &["600s"]),

@@ -15,8 +15,8 @@ pub struct HttpOptions {
     /// How to send it
     #[arg(long, value_enum, ignore_case = true, default_value_t = MethodChoice::Put)]
     pub method: MethodChoice,
-    /// A header to send besides, as 'Name: value'; may be given several times. It is seen by everybody who lists
-    /// processes: no secrets
+    /// A header to send besides, as 'Name: value'; may be given several times. Every user of the machine can read it (ps):
+    /// no secrets
     #[arg(long, value_name = "K: V")]
     pub header: Vec<String>,
     /// What the payload is

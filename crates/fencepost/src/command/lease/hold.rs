@@ -7,6 +7,7 @@ use std::time::Duration;
 use fencepost_core::run::{Event, Overlap, Run, Stages, Terms};
 use fencepost_core::time::{Boot, millis};
 use fencepost_core::token::Token;
+use fencepost_core::zone::Zone;
 use fencepost_guard::drive::{Note, drive};
 use fencepost_guard::hold::Stdin;
 use fencepost_guard::signals::Signals;
@@ -48,7 +49,8 @@ impl LeaseDesk<'_> {
         let store = self.place.callee(&self.store);
         let mut tell = |note: Note| lines.note(&note);
         let finish = drive(Run::new(terms), store, &self.place.local(), &mut signals, &mut Stdin::new(), &mut tell);
-        let summary = RunContext { job: &self.job, skip_exit: 0, now: clock::now().wall }.summary(finish);
+        let summary =
+            RunContext { job: &self.job, skip_exit: 0, now: clock::now().wall, zone: &Zone::utc() }.summary(finish);
         self.held_to_the_end(summary, lines)
     }
 

@@ -9,7 +9,7 @@ use crate::exit::{Code, Failure};
 
 pub fn run(global: &Global, options: &RedisOptions) -> Result<Code, Failure> {
     let url = TargetUrl::find(options.url.as_ref(), "FENCEPOST_REDIS_URL", "redis://host:6379")?;
-    let server = RedisDestination::parse(&url.url).map_err(|error| Failure::Usage(error.to_string()))?;
+    let server = RedisDestination::parse(&url.url)?;
     PublishDesk::open(global, &options.common)?.publish("redis", format!("redis:{}", options.key), |request| {
         let value = read_payload(&options.payload, VALUE_BYTES_MAX)?;
         url.warn(redis::publish(request, &server, &options.key, &value)?)

@@ -191,7 +191,8 @@ impl RunAttempt<'_> {
             Listener { attempt: self, store: store.as_ref(), capture: capture.as_ref(), events, teller, claimed: None };
         let mut tell = |note: Note| listener.hear(&note);
         let finish = drive(run, place.callee(store), &place.local(), signals, child, &mut tell);
-        let asked = RunContext { job, skip_exit: settings.options.skip_exit(), now: clock::now().wall };
+        let asked =
+            RunContext { job, skip_exit: settings.options.skip_exit(), now: clock::now().wall, zone: &settings.zone };
         (asked.summary(finish), listener.claimed)
     }
 

@@ -156,7 +156,8 @@ fn wait_for(job: &Job, reason: ReasonCode, message: String, slot: Option<String>
 /// Reports a run that starts nothing, with its message and exit code.
 fn ending(job: &Job, settings: &Settings, finish: Finish, now: Wall) -> DryRunAnswer {
     use ReasonCode::{Barred, Done, Halted, Held, NotDue, Paused, Running, Unknown};
-    let summary = RunContext { job, skip_exit: settings.options.skip_exit(), now }.summary(finish);
+    let summary =
+        RunContext { job, skip_exit: settings.options.skip_exit(), now, zone: &settings.zone }.summary(finish);
     let (decision, would) = match summary.reason {
         Some(Halted | Unknown) => (DryRunDecision::Halt, "would be halted"),
         Some(Held | Barred | Running | Done | NotDue | Paused) => (DryRunDecision::Skip, "would be skipped"),
