@@ -540,6 +540,7 @@ fn cannot_run(command: Option<&OsString>, errno: i32, text: &str) -> String {
         }
         ENOENT if !is_path => ". It was looked for in the directories of PATH; cron's PATH is short, so give its path",
         ENOENT if path.exists() => ". It exists, but the interpreter that its first line names does not",
+        ENOENT if !path.is_absolute() => ". It was looked for from the job's working directory; give its absolute path",
         EACCES if path.is_file() => ". If it is a script or a program, make it executable: chmod +x",
         _ => "",
     };

@@ -70,6 +70,9 @@ impl RunContext<'_> {
         let code = Code::of_judgement(exit.code(), judgement);
         let message = match (status, note) {
             (Status::Ok | Status::Empty, _) => None,
+            (_, Some(note)) if *breaks_contract && exit.code() == 0 => {
+                Some(format!("{job} failed: {note}. It exited 0, but did not do what it declares."))
+            }
             (_, Some(note)) => Some(format!("{job} failed: {note}.")),
             (_, None) if *breaks_contract => Some(format!("{job} failed: it said nothing else.")),
             // One line also if the command printed nothing: cron mails only what is printed.
@@ -86,8 +89,9 @@ impl RunContext<'_> {
     }
 
     fn halted(&self, barred: &[Barred], recorded: Kept) -> Summary {
-        let kept = kept(self.job, &recorded);
-        let message = format!("{} was halted, nothing was run: {}{kept}", self.job, reasons(barred));
+        let (job, kept) = (self.job, kept(self.job, &recorded));
+        let message =
+            format!("{job} was halted, nothing was run: {}{kept} Details: fencepost why {job}", reasons(barred));
         Summary { recorded, ..self.by_fencepost(Status::Halted, Code::HALTED.under_run(), ReasonCode::Halted, message) }
     }
 

@@ -102,7 +102,8 @@ pub enum Refusal {
     },
     #[error(
         "the store's clock and this host's are more than 24 hours apart (store {store_ms}, here {here_ms}, in \
-         milliseconds since 1970), so that no token can be trusted. Set the clock that is wrong, then try again."
+         milliseconds since 1970), so no token can be trusted and none was granted. Compare both clocks (here: date -u; the \
+         store's: fencepost store check), set the wrong one, then try again."
     )]
     ClocksApart { store_ms: i64, here_ms: i64 },
     #[error("there is no token left below 2^53")]

@@ -159,7 +159,7 @@ fn connecting(error: Option<&Error>, store: &PostgresStore) -> (Trouble, String)
     // The driver has no error kind for this: the server asked for a password, and none was given.
     let asked_in_vain = error.is_some_and(|error| db.is_none() && explained(error).contains("password missing"));
     if asked_in_vain || db.is_some_and(|db| db.code().code().starts_with("28")) {
-        let mut step = "Give the password in a file, by FENCEPOST_STORE_PASSWORD, or in .pgpass.".to_string();
+        let mut step = "Put the password into a file with mode 0600 and name it: FENCEPOST_STORE_PASSWORD_FILE=/path/to/file, or store_password_file in fencepost.toml; or use .pgpass.".to_string();
         for remark in store.server.remarks() {
             step.push(' ');
             step.push_str(remark);

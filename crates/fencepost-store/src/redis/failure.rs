@@ -147,9 +147,10 @@ fn meaning(error: &RedisError) -> (Trouble, String) {
     }
     let (trouble, step) = match code(error) {
         "READONLY" => (Trouble::Refused, "It is a replica: give the URL of the primary."),
-        "NOAUTH" | "WRONGPASS" => {
-            (Trouble::Refused, "Give the password in a file, by FENCEPOST_STORE_PASSWORD, or in the URL.")
-        }
+        "NOAUTH" | "WRONGPASS" => (
+            Trouble::Refused,
+            "Put the password into a file with mode 0600 and name it: FENCEPOST_STORE_PASSWORD_FILE=/path/to/file, or store_password_file in fencepost.toml.",
+        ),
         "NOPERM" => (
             Trouble::Refused,
             "The user needs ~{fencepost}* +@read +@write +@scripting +time, and +info to find replicas.",
@@ -159,7 +160,10 @@ fn meaning(error: &RedisError) -> (Trouble, String) {
         "WRONGTYPE" => (Trouble::Corrupt, "A key that begins with {fencepost} is not fencepost's: remove it by hand."),
         "LOADING" | "BUSY" | "NOREPLICAS" | "CLUSTERDOWN" | "TRYAGAIN" | "MASTERDOWN" => (Trouble::Unavailable, ""),
         // The error about a wrong password while connecting has no code.
-        "" => (Trouble::Refused, "Give the password in a file, by FENCEPOST_STORE_PASSWORD, or in the URL."),
+        "" => (
+            Trouble::Refused,
+            "Put the password into a file with mode 0600 and name it: FENCEPOST_STORE_PASSWORD_FILE=/path/to/file, or store_password_file in fencepost.toml.",
+        ),
         _ => (Trouble::Unavailable, ""),
     };
     (trouble, step.to_string())

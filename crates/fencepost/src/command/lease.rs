@@ -241,7 +241,8 @@ impl<'a> LeaseDesk<'a> {
             TransactError::Store(error) => return Err(Failure::Store(error)),
             TransactError::Refused(Refusal::Held { record, remaining }) => {
                 let holder = record.lease.as_ref().map(|lease| show::holder(lease, remaining, clock::now().wall));
-                (Code::HELD, ReasonCode::Held, format!("{} is held by {}.", self.job, holder.unwrap_or_default()))
+                let holder = holder.unwrap_or_default();
+                (Code::HELD, ReasonCode::Held, format!("{} is held by {holder}. To wait for it: --wait 5m", self.job))
             }
             TransactError::Refused(Refusal::NotNow { why: why @ NotNow::Paused { .. }, .. }) => (
                 Code::HELD,

@@ -252,5 +252,5 @@ fn none_found() -> Failure {
             format!("It was looked for as {}.", looked.join(", "))
         }
     };
-    Failure::Usage(format!("There is no configuration. {why}"))
+    Failure::Usage(format!("There is no configuration. {why} Write one: fencepost init"))
 }

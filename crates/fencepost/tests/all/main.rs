@@ -42,6 +42,7 @@ mod publish_sql;
 mod publish_tree;
 mod publish_trust;
 mod race;
+mod reasons;
 mod records;
 mod run;
 mod runs;

@@ -138,7 +138,7 @@ impl<'a> PublishDesk<'a> {
 
     fn refused(&self, kind: &str, resource: &str, level: Level, seen: Token, reason: ReasonCode, why: &str) -> Code {
         self.note(kind, resource, level, seen, Some(why.to_string()));
-        Voice::of(self.global).warn(&format!("{resource}: refused: {why}. Nothing was changed."));
+        Voice::of(self.global).warn(&format!("{resource}: refused: {why}. Nothing was changed. What each reason means: docs/reference/reasons.md#{reason}"));
         let json = PublishAnswer { level, seen: seen.number(), ..self.json(kind, resource) };
         let error = ErrorDetail { code: Code::FENCED.0, reason, message: why.to_string(), key: None };
         self.print(&PublishAnswer { error: Some(error), ..json });

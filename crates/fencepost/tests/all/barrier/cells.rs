@@ -117,7 +117,11 @@ impl Cell {
         let (code, stdout, words) = match decision {
             "proceed" => (0, format!("ran\n{}", self.desk.read("data")), String::new()),
             "skip" => (99, String::new(), String::new()),
-            _ => (115, String::new(), format!("fencepost: down was halted, nothing was run: {reason}\n")),
+            _ => (
+                115,
+                String::new(),
+                format!("fencepost: down was halted, nothing was run: {reason} Details: fencepost why down\n"),
+            ),
         };
         // A run reads the copy that it makes, a gate the file itself.
         let stderr = said.stderr.replace("it cannot be copied: ", "");
