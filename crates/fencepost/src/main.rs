@@ -79,6 +79,9 @@ fn obey() -> Code {
         Verb::Notifier => command::notifier::run(),
         Verb::Advise(options) => command::advise::run(&arguments.global, options),
         Verb::Demo(options) => command::demo::run(&arguments.global, options),
+        Verb::Completions { shell } => command::completions::script(*shell),
+        Verb::Man { directory } => command::completions::manual(directory.as_deref()),
+        Verb::Complete(options) => command::completions::complete(options),
         Verb::Schema => command::schema::run(),
         Verb::Version => {
             match arguments.global.verbose {

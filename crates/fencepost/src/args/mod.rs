@@ -121,6 +121,21 @@ pub enum Verb {
     Demo(demo::DemoOptions),
     /// Print the JSON Schema of every --json answer and of the events
     Schema,
+    /// Print a script that completes verbs, options and job names in your shell (tab completion)
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: operate::Shell,
+    },
+    /// Print the man page, or write one for each verb into a directory
+    Man {
+        /// The directory to write to (default: the main page on standard output)
+        #[arg(value_name = "DIR")]
+        directory: Option<PathBuf>,
+    },
+    /// What can follow the words that are typed; called by the completions
+    #[command(hide = true, name = "__complete")]
+    Complete(operate::CompleteOptions),
     /// Print the version
     Version,
 }

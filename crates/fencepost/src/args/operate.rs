@@ -1,5 +1,6 @@
 //! Command-line grammar of the verbs that start jobs and report those that did not run.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -92,4 +93,22 @@ pub struct JobsArgument {
     /// The job is each host's own
     #[arg(long)]
     pub per_host: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+    Powershell,
+}
+
+#[derive(Debug, Args)]
+pub struct CompleteOptions {
+    /// A new word begins after the last one
+    #[arg(long)]
+    pub new_word: bool,
+    /// The words after the program's name; the last one is being typed
+    #[arg(last = true)]
+    pub words: Vec<OsString>,
 }

@@ -1,6 +1,7 @@
 //! The commands, one file per verb.
 
 pub mod advise;
+pub mod completions;
 pub mod demo;
 pub mod gate;
 pub mod init;

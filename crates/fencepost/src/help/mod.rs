@@ -1,6 +1,8 @@
 //! Help: what `--help`, `-h`, `help VERB`, a wrong command line and bare `fencepost` print.
 
+pub mod complete;
 pub mod describe;
+pub mod man;
 mod other_words;
 mod page;
 mod start;

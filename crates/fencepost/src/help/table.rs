@@ -308,6 +308,30 @@ const VERBS: &[VerbHelp] = &[
         ..PLAIN
     },
     VerbHelp {
+        verb: "completions",
+        group: ABOUT,
+        page: "docs/tasks/install.md",
+        other_words: &["completion", "complete", "autocomplete", "tab", "shell"],
+        examples: &[
+            ("bash", "fencepost completions bash > ~/.local/share/bash-completion/completions/fencepost"),
+            ("zsh, into a directory of $fpath", "fencepost completions zsh > ~/.zfunc/_fencepost"),
+            ("fish", "fencepost completions fish > ~/.config/fish/completions/fencepost.fish"),
+        ],
+        notes: "Job names come from the configuration and the store. A store that does not answer within 300 ms is left out.",
+        ..PLAIN
+    },
+    VerbHelp {
+        verb: "man",
+        group: ABOUT,
+        page: "docs/tasks/install.md",
+        other_words: &["manual", "manpage", "docs", "doc"],
+        examples: &[
+            ("Read the main page", "fencepost man | man -l -"),
+            ("Install a page for each verb", "fencepost man ~/.local/share/man/man1"),
+        ],
+        ..PLAIN
+    },
+    VerbHelp {
         verb: "schema",
         group: ABOUT,
         page: "docs/COMMANDS.md",

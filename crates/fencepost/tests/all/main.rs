@@ -5,6 +5,7 @@ mod attempts;
 mod barrier;
 mod calls;
 mod common;
+mod completions;
 mod config;
 mod demo;
 mod dependencies;
