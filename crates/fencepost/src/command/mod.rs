@@ -83,7 +83,7 @@ pub fn must_be_known(place: &Place, store: &dyn Store, name: &Name) -> Result<()
         return Ok(());
     }
     let configured: Vec<String> =
-        place.config.iter().flat_map(|config| config.jobs.keys()).map(ToString::to_string).collect();
+        place.config.iter().flat_map(Config::all_names).map(|name| name.to_string()).collect();
     let recorded = job_names(store)?;
     let of_all_hosts = |job: &str| job.split('@').next().unwrap_or(job).to_string();
     let known: Vec<String> = configured.into_iter().chain(recorded.iter().map(|job| of_all_hosts(job))).collect();

@@ -8,6 +8,7 @@ use fencepost_view::unread::job_names;
 
 use super::{describe, grammar};
 use crate::args::Global;
+use crate::config::Config;
 use crate::exit::Failure;
 use crate::place::Place;
 
@@ -140,7 +141,7 @@ impl<'c> Typed<'c> {
         let global = Global { store, config, json: false, verbose: false, quiet: true };
         let Ok(place) = Place::find(&global) else { return Vec::new() };
         let mut jobs: Vec<String> =
-            place.config.iter().flat_map(|config| config.jobs.keys()).map(ToString::to_string).collect();
+            place.config.iter().flat_map(Config::all_names).map(|name| name.to_string()).collect();
         let recorded = place.ask_within(PATIENCE, |place| {
             let store = place.open_to_read()?;
             Ok::<_, Failure>(job_names(store.as_ref())?)

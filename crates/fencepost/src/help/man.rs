@@ -131,7 +131,10 @@ impl Roff {
 
     fn examples(&mut self, examples: &[(&str, &str)]) {
         for (what, example) in examples {
-            let _ = writeln!(self.text, ".PP\n{}:\n.PP\n.nf\n.RS 4\n{}\n.RE\n.fi", escaped(what), escaped(example));
+            // A paragraph right after a heading is a mistake in roff.
+            let is_first = self.text.lines().next_back().is_some_and(|line| line.starts_with(".SH"));
+            self.text.push_str(if is_first { "" } else { ".PP\n" });
+            let _ = writeln!(self.text, "{}:\n.PP\n.nf\n.RS 4\n{}\n.RE\n.fi", escaped(what), escaped(example));
         }
     }
 }

@@ -89,5 +89,5 @@ fn command<'c>(root: &'c clap::Command, verb: &str) -> Option<&'c clap::Command>
 fn is_job(word: &str) -> bool {
     let global = Global { store: None, config: None, json: false, verbose: false, quiet: true };
     let config = Config::load(&global).ok().flatten();
-    config.is_some_and(|config| config.jobs.keys().any(|name| name.as_str() == word))
+    config.is_some_and(|config| config.all_names().any(|name| name.as_str() == word))
 }

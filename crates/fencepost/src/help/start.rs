@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use fencepost_core::ledger::Status;
-use fencepost_core::record::Record;
-use fencepost_view::unread::{Unread, each_record};
+use fencepost_view::attention::Attention;
+use fencepost_view::status::StatusQuery;
 
 use crate::args::Global;
+use crate::command::overdue::expected;
 use crate::config::FILE_NAME;
 use crate::exit::{Code, Failure};
 use crate::place::Place;
@@ -15,135 +15,105 @@ use crate::show;
 /// A store that does not answer within this time is shown as such.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What the records of a store say, as far as the first screen shows it.
+/// What the store and the configuration say, as far as the first screen shows it.
 #[derive(Default)]
 struct Jobs {
-    count: usize,
+    /// Jobs that have run.
+    ran: usize,
     held: usize,
-    /// Jobs whose newest outcome is a failure.
-    failing: Vec<String>,
-    newest: Option<String>,
+    attention: Vec<Attention>,
 }
 
 pub fn show(global: &Global) -> Code {
-    show::line(concat!(
-        "fencepost ",
-        env!("CARGO_PKG_VERSION"),
-        ": run it once, on fresh input, and let nothing stale write."
-    ));
+    let version = env!("CARGO_PKG_VERSION");
+    show::line(&format!("fencepost {version}: run it once, on fresh input, and let nothing stale write."));
     show::line("\nThis machine");
-    let place = Place::find(global);
-    let (jobs, configured) = match &place {
+    let next = match Place::find(global) {
         Ok(place) => {
-            (describe(place), place.config.as_ref().map(|config| config.jobs.keys().collect()).unwrap_or_default())
+            let jobs = describe(&place);
+            let first = place.config.as_ref().and_then(|config| config.jobs.keys().next().map(ToString::to_string));
+            next(jobs.as_ref(), first.as_deref())
         }
         Err(failure) => {
             show::line(&format!("  {}", failure.message()));
-            (None, Vec::new())
+            vec![("fencepost validate".to_string(), "check the configuration"), all_verbs()]
         }
     };
     show::line("\nNext");
-    let first = configured.first().map(|name| name.as_str());
-    for (command, what) in
-        next(place.as_ref().err(), jobs.as_ref(), first, place.as_ref().is_ok_and(|place| place.config.is_some()))
-    {
-        show::line(&format!("  {command:38}  {what}"));
-    }
+    next.iter().for_each(|(command, what)| show::line(&format!("  {command:38}  {what}")));
     Code::DONE
 }
 
 /// Prints the configuration, the store and its jobs. Returns what is known of the jobs.
 fn describe(place: &Place) -> Option<Jobs> {
-    match &place.config {
+    let config = match &place.config {
         Some(config) => {
-            let jobs = config.jobs.len();
-            show::line(&format!(
-                "  configuration  {} ({jobs} {})",
-                config.path.display(),
-                if jobs == 1 { "job" } else { "jobs" }
-            ));
+            let jobs = config.all_names().count();
+            format!("{} ({jobs} {})", config.path.display(), if jobs == 1 { "job" } else { "jobs" })
         }
-        None => show::line(&format!(
-            "  configuration  none ({FILE_NAME} is not here, nor above, nor in ~/.config/fencepost)"
-        )),
-    }
-    let store = place.shown_store();
+        None => format!("none ({FILE_NAME} is neither here nor above, nor in ~/.config/fencepost)"),
+    };
+    show::line(&format!("  configuration  {config}"));
+    let below = |text: &str| format!("\n                 {text}");
     let (state, jobs) = match place.is_new() {
-        Err(failure) => (format!("\n                 {}", failure.message()), None),
+        Err(failure) => (below(failure.message()), None),
         Ok(true) => (" (not there yet; the first run creates it)".to_string(), Some(Jobs::default())),
         Ok(false) => match place.ask_within(PATIENCE, read) {
             None => (" (does not answer)".to_string(), None),
-            Some(Err(failure)) => (format!("\n                 {}", failure.message()), None),
+            Some(Err(failure)) => (below(failure.message()), None),
             Some(Ok(jobs)) => (String::new(), Some(jobs)),
         },
     };
-    show::line(&format!("  store          {store}{state}"));
-    if let Some(jobs) = jobs.as_ref().filter(|jobs| jobs.count > 0) {
-        show::line(&format!("  jobs           {}", jobs.sentence()));
+    show::line(&format!("  store          {}{state}", place.shown_store()));
+    if let Some(jobs) = jobs.as_ref().filter(|jobs| jobs.ran > 0) {
+        show::line(&format!("  jobs           {} have run, {} held now", jobs.ran, jobs.held));
+        if let Some(first) = jobs.attention.first() {
+            let more = jobs.attention.len() - 1;
+            let more = if more == 0 { String::new() } else { format!(" And {more} more.") };
+            show::line(&format!("  attention      {}{more}", show::flat(&first.sentence)));
+        }
     }
     jobs
 }
 
 fn read(place: &Place) -> Result<Jobs, Failure> {
     let store = place.open_to_read()?;
-    let mut jobs = Jobs::default();
-    each_record(store.as_ref(), &mut Unread::default(), |_, record, _| {
-        jobs.add(&record);
-        Ok(())
-    })?;
-    Ok(jobs)
+    let query = StatusQuery { job: None, expected: expected(place, None)? };
+    let status = place.ask(store.as_ref(), |view| view.status(&query))?;
+    Ok(Jobs {
+        ran: status.jobs.iter().filter(|job| job.grants > 0).count(),
+        held: status.jobs.iter().filter(|job| job.holder.is_some()).count(),
+        attention: status.attention,
+    })
 }
 
-impl Jobs {
-    fn add(&mut self, record: &Record) {
-        self.count += 1;
-        self.held += usize::from(record.lease.is_some());
-        let failed = |status: Status| {
-            matches!(status, Status::Error | Status::Timeout | Status::Lost | Status::Fenced | Status::Halted)
-        };
-        if record.ledger.last().is_some_and(|last| failed(last.status)) {
-            self.failing.push(record.job.to_string());
-        }
-        self.newest.get_or_insert_with(|| record.job.to_string());
-    }
+type NextCommand = (String, &'static str);
 
-    fn sentence(&self) -> String {
-        let failing = match self.failing.as_slice() {
-            [] => "none failing".to_string(),
-            [one] => format!("1 failing: {one}"),
-            [one, ..] => format!("{} failing, such as {one}", self.failing.len()),
-        };
-        format!("{} have run, {} held now, {failing}", self.count, self.held)
-    }
+fn all_verbs() -> NextCommand {
+    ("fencepost help".to_string(), "all verbs")
 }
 
 /// The commands that help most in this state.
-fn next(
-    wrong: Option<&Failure>,
-    jobs: Option<&Jobs>,
-    configured: Option<&str>,
-    has_config: bool,
-) -> Vec<(String, &'static str)> {
+fn next(jobs: Option<&Jobs>, configured: Option<&str>) -> Vec<NextCommand> {
     let mut next = Vec::new();
     let mut add = |command: &str, what| next.push((command.to_string(), what));
-    let has_run = jobs.is_some_and(|jobs| jobs.count > 0);
-    if let Some(failing) = jobs.and_then(|jobs| jobs.failing.first()) {
-        add(&format!("fencepost why {failing}"), "why its last run failed");
+    let attention = jobs.and_then(|jobs| jobs.attention.iter().find_map(|attention| attention.command.as_deref()));
+    if let Some(command) = attention {
+        add(command, "more about that");
     }
-    match (wrong, jobs, configured) {
-        (Some(_), ..) if has_config || !has_run => add("fencepost validate", "every mistake, with its line"),
-        (None, None, _) => add("fencepost store check", "what is wrong with the store"),
-        (None, Some(_), Some(job)) if !has_run => {
+    match (jobs, configured) {
+        (None, _) => add("fencepost store check", "what is wrong with the store"),
+        (Some(jobs), _) if jobs.ran > 0 => add("fencepost status", "all jobs"),
+        (Some(_), Some(job)) => {
             add("fencepost validate", "check the configuration");
             add(&format!("fencepost run {job} --now"), "run a job at once");
         }
-        (None, Some(_), None) if !has_run => {
+        (Some(_), None) => {
             add("fencepost demo", "what it prevents, live, in 40 seconds");
             add("fencepost run nightly -- ./backup.sh", "guard a command");
             add("fencepost init", "write a fencepost.toml here");
         }
-        _ => add("fencepost status", "all jobs"),
     }
-    add("fencepost help", "all verbs");
+    next.push(all_verbs());
     next
 }

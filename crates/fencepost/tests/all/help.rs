@@ -113,7 +113,7 @@ fn the_bare_name_on_a_terminal_shows_this_machine_and_the_next_commands() {
     assert!(screen.contains("(1 job)") && screen.contains("fencepost run hello --now"), "{screen}");
     assert_eq!(site.say(&["run", "hello", "--now", "--config", &config.display().to_string()]).code, 3);
     let screen = start(&options);
-    assert!(screen.contains("1 failing: hello") && screen.contains("fencepost why hello"), "{screen}");
+    assert!(screen.contains("attention      hello failed") && screen.contains("fencepost why hello"), "{screen}");
     // A store that is lost, a store that does not answer and a wrong configuration are shown, and fail nothing.
     std::fs::remove_file(site.database()).unwrap();
     assert!(start(&options).contains("fencepost store accept"), "{screen}");
