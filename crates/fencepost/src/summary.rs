@@ -219,8 +219,9 @@ impl RunContext<'_> {
             NotNow::OtherParameters => (Weight::Trouble, text),
             NotNow::TooOld { .. } => (Weight::Trouble, format!("{text} If it is to run all the same, say --again.")),
             NotNow::Paused { until, .. } => {
-                let end = until
-                    .map_or_else(String::new, |until| format!(" It resumes by itself at {}.", show::second_in(until, self.zone)));
+                let end = until.map_or_else(String::new, |until| {
+                    format!(" It resumes by itself at {}.", show::second_in(until, self.zone))
+                });
                 (Weight::Remark, format!("{text}{end} Let it go on: fencepost resume {job}"))
             }
             NotNow::NotDue { next, .. } => (Weight::Remark, format!("{text}{}", self.next_slot(*next))),
