@@ -319,7 +319,7 @@ impl TriggerChange {
 /// The commands that the user still has to run.
 fn next_steps(options: &InstallOptions, changes: &[&TriggerChange]) -> Vec<String> {
     let files = changes.iter().filter_map(|change| match &change.at {
-        At::File(path) => Some((path.file_name()?.to_string_lossy().into_owned(), change.new.is_some(), path)),
+        At::File(path) => Some((path.file_name()?.to_string_lossy().into_owned(), change.new.is_some())),
         At::Crontab => None,
     });
     match options.target {
@@ -327,17 +327,12 @@ fn next_steps(options: &InstallOptions, changes: &[&TriggerChange]) -> Vec<Strin
         Target::Systemd if options.remove => vec!["Now: systemctl --user daemon-reload".to_string()],
         Target::Systemd => {
             let mut steps = vec!["Now: systemctl --user daemon-reload".to_string()];
-            let started = files.filter(|(name, is_new, _)| *is_new && systemd::is_started(name));
-            steps.extend(started.map(|(name, ..)| format!("Now: systemctl --user enable --now '{name}'")));
+            let started = files.filter(|(name, is_new)| *is_new && systemd::is_started(name));
+            steps.extend(started.map(|(name, _)| format!("Now: systemctl --user enable --now '{name}'")));
             steps.push("For jobs while you are not logged in: loginctl enable-linger".to_string());
             steps
         }
-        Target::Launchd => files
-            .map(|(_, is_new, path)| match is_new {
-                true => format!("Now: launchctl bootstrap gui/$(id -u) '{}'", path.display()),
-                false => format!("Now: launchctl bootout gui/$(id -u) '{}'", path.display()),
-            })
-            .collect(),
+        Target::Launchd => launchd::next_steps(changes),
     }
 }
 

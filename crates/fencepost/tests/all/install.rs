@@ -201,6 +201,11 @@ fn agents_are_property_lists() {
         ],
     );
     let a = fs::read_to_string(agents.join("fencepost.job.a.plist")).unwrap();
+    contains(&a, &["<key>ProcessType</key>\n\t<string>Interactive</string>"]);
+    for stream in ["Out", "Error"] {
+        let log = home.site.path("home/Library/Logs/fencepost.job.a.log");
+        contains(&a, &[&format!("<key>Standard{stream}Path</key>\n\t<string>{}</string>", log.display())]);
+    }
     contains(&a, &["<dict><key>Hour</key><integer>7</integer><key>Minute</key><integer>0</integer></dict>"]);
     contains(&a, &["<string>run</string>\n\t\t<string>a</string>"]);
     if has("python3") {
@@ -212,6 +217,27 @@ fn agents_are_property_lists() {
     }
     home.done(&["install", "launchd", "--remove"]);
     assert_eq!(fs::read_dir(&agents).unwrap().count(), 0);
+}
+
+/// launchd keeps the old text of a loaded agent until it is unloaded, and has nothing to unload of a new one.
+#[test]
+fn a_changed_agent_is_unloaded_before_it_is_loaded() {
+    let home = Home::new(&two());
+    let install = || home.done(&["install", "launchd", "--per-job", "a", "--write"]).stdout;
+    let agent = home.site.path("home/Library/LaunchAgents/fencepost.job.a.plist").display().to_string();
+    let (unload, load) =
+        (format!("launchctl bootout gui/$(id -u) '{agent}'"), format!("launchctl bootstrap gui/$(id -u) '{agent}'"));
+    let first = install();
+    contains(&first, &[&load, "only while you are logged in"]);
+    assert!(!first.contains(&unload), "{first}");
+    home.write("fencepost.toml", "[job.a]\nschedule = '*/1 * * * *'\ncommand = 'true'\n");
+    let second = install();
+    let at = |step: &str| second.find(step).unwrap_or_else(|| panic!("{step} is missing in {second}"));
+    assert!(at(&unload) < at(&load), "{second}");
+    // Every minute, and once after a sleep: StartInterval would miss it.
+    let text = fs::read_to_string(&agent).unwrap();
+    contains(&text, &["<key>StartCalendarInterval</key>\n\t<array>\n\t\t<dict></dict>\n\t</array>"]);
+    assert!(!text.contains("StartInterval"), "{text}");
 }
 
 #[test]

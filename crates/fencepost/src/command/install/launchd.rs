@@ -7,7 +7,7 @@ use fencepost_core::time::Wall;
 
 use super::clockwork::{Poll, machine_zone};
 use super::units::TriggerFiles;
-use super::{InstallScope, TriggerChange, TriggerSetting, home};
+use super::{At, InstallScope, TriggerChange, TriggerSetting, home, text};
 use crate::exit::Failure;
 
 /// Maximum number of times of day listed one by one.
@@ -19,14 +19,15 @@ const JOB: &str = "fencepost.job.";
 /// Returns the agents' files before and after.
 pub fn changes(setting: &TriggerSetting, scope: &InstallScope) -> Result<Vec<TriggerChange>, Failure> {
     let mut wanted = BTreeMap::new();
+    let logs = text(home()?.join("Library/Logs").into_os_string(), "the path of your home directory")?;
     if !scope.remove && !scope.per_job {
         let keys = "\t<key>RunAtLoad</key>\n\t<true/>\n\t<key>KeepAlive</key>\n\t<true/>\n";
-        wanted.insert(format!("{UP}.plist"), agent(setting, UP, &["up"], keys));
+        wanted.insert(format!("{UP}.plist"), agent(setting, &logs, UP, &["up"], keys));
     }
     for (name, schedule) in scope.jobs.iter().filter(|_| scope.per_job) {
         let label = format!("{JOB}{}", name.as_str().replace('/', "\u{2215}"));
-        let text = agent(setting, &label, &["run", name.as_str()], &calendar(setting.now, schedule));
-        wanted.insert(format!("{label}.plist"), text);
+        let plist = agent(setting, &logs, &label, &["run", name.as_str()], &calendar(setting.now, schedule));
+        wanted.insert(format!("{label}.plist"), plist);
     }
     let mark = configured(&setting.config);
     kind(&|text| text.contains(&mark))?.changes(scope, wanted)
@@ -39,6 +40,25 @@ pub fn kind(is_for: &dyn Fn(&str) -> bool) -> Result<TriggerFiles<'_>, Failure> 
         is_for,
         job: job_of,
     })
+}
+
+/// The commands that the user still has to run. launchd keeps the old text of a loaded agent until `bootout`.
+pub fn next_steps(changes: &[&TriggerChange]) -> Vec<String> {
+    let mut steps = Vec::new();
+    for change in changes {
+        let At::File(path) = &change.at else { continue };
+        let step = |verb: &str| format!("Now: launchctl {verb} gui/$(id -u) '{}'", path.display());
+        if change.old.is_some() {
+            steps.push(step("bootout"));
+        }
+        if change.new.is_some() {
+            steps.push(step("bootstrap"));
+        }
+    }
+    if changes.iter().any(|change| change.new.is_some()) {
+        steps.push("These agents run only while you are logged in. Their output is in ~/Library/Logs.".to_string());
+    }
+    steps
 }
 
 /// The job of an agent, from its file name.
@@ -59,7 +79,10 @@ pub fn config_of(text: &str) -> Option<String> {
     Some(plain.replace("&amp;", "&"))
 }
 
-fn agent(setting: &TriggerSetting, label: &str, verb: &[&str], keys: &str) -> String {
+/// Writes an agent. `Interactive` is full speed: macOS confines a `Background` agent to the slow cores. The agent's output
+/// goes to a file of the user's logs; without it launchd throws it away.
+fn agent(setting: &TriggerSetting, logs: &str, label: &str, verb: &[&str], keys: &str) -> String {
+    let log = format!("{logs}/{label}.log");
     let words: String =
         setting.argv(verb).iter().map(|word| format!("\t\t<string>{}</string>\n", escaped(word))).collect();
     let variable = |(name, value): &(String, String)| {
@@ -71,8 +94,10 @@ fn agent(setting: &TriggerSetting, label: &str, verb: &[&str], keys: &str) -> St
          \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">\n<plist version=\"1.0\">\n<dict>\n\t<key>Label</key>\n\
          \t<string>{label}</string>\n\t<key>ProgramArguments</key>\n\t<array>\n{words}\t</array>\n\
          \t<key>EnvironmentVariables</key>\n\t<dict>\n{variables}\t</dict>\n{keys}\t<key>AbandonProcessGroup</key>\n\t<true/>\n\
-         \t<key>ProcessType</key>\n\t<string>Background</string>\n</dict>\n</plist>\n",
+         \t<key>ProcessType</key>\n\t<string>Interactive</string>\n\t<key>StandardOutPath</key>\n\t<string>{log}</string>\n\
+         \t<key>StandardErrorPath</key>\n\t<string>{log}</string>\n</dict>\n</plist>\n",
         label = escaped(label),
+        log = escaped(&log),
     )
 }
 
@@ -86,7 +111,8 @@ pub fn calendar(now: Wall, schedule: &Schedule) -> String {
     } else if poll.minutes.len() < 60 {
         poll.minutes.iter().map(|minute| number("Minute", *minute)).collect()
     } else {
-        return "\t<key>StartInterval</key>\n\t<integer>60</integer>\n".to_string();
+        // An empty entry is every minute. `StartInterval` would miss the firing that came during sleep.
+        vec![String::new()]
     };
     let lines: String = times.iter().map(|time| format!("\t\t<dict>{time}</dict>\n")).collect();
     format!("\t<key>StartCalendarInterval</key>\n\t<array>\n{lines}\t</array>\n")
