@@ -5,6 +5,8 @@ use fencepost_core::time::{Boot, Wall};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 
+use crate::sys::BOOT_CLOCK;
+
 /// The clock for deadlines, which runs through suspend.
 pub fn boot_now() -> Boot {
     let reading = read(BOOT_CLOCK);
@@ -20,12 +22,6 @@ pub fn wall_now() -> Wall {
 pub fn now() -> Now {
     Now { boot: boot_now(), wall: wall_now() }
 }
-
-/// Linux stops `CLOCK_MONOTONIC` during suspend, macOS does not.
-#[cfg(target_os = "linux")]
-const BOOT_CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
-#[cfg(not(target_os = "linux"))]
-const BOOT_CLOCK: ClockId = ClockId::CLOCK_MONOTONIC;
 
 fn read(clock: ClockId) -> TimeSpec {
     // The kernel refuses only unknown clocks, and these two exist on every supported system.

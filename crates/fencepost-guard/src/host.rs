@@ -1,12 +1,15 @@
 //! This host: its name, its identity, and whether a holder on it is dead.
 
 use std::fs;
+use std::path::Path;
 
 use fencepost_core::format::Unknown;
 use fencepost_core::record::{Holder, Process, Processes};
 use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::{Pid, gethostname};
+
+use crate::sys::{self, ProcessState};
 
 /// The system this process runs on. Pids and start times are comparable only if all four marks match.
 #[derive(Clone, Debug)]
@@ -26,12 +29,10 @@ struct Namespaces {
 }
 
 impl Namespaces {
-    /// Both, if both can be read and `/proc` shows this process under its own id. In a new pid namespace with the old
-    /// `/proc`, `/proc/<getpid()>` is another process.
+    /// Both, if processes can be looked up.
     fn of_this_process() -> Option<Self> {
-        own_process()?;
-        let link = |name: &str| Some(fs::read_link(name).ok()?.to_string_lossy().into_owned());
-        Some(Self { pid: link("/proc/self/ns/pid")?, time: link("/proc/self/ns/time")? })
+        let (pid, time) = sys::namespaces()?;
+        Some(Self { pid, time })
     }
 }
 
@@ -47,9 +48,38 @@ impl Host {
         let name = gethostname().ok().and_then(|name| name.into_string().ok());
         Self {
             name: name.filter(|name| !name.is_empty()).unwrap_or_else(|| "localhost".to_string()),
-            machine: first_line("/etc/machine-id"),
+            machine: sys::machine_id(),
             boot: boot_id(),
             namespaces,
+        }
+    }
+
+    /// This host, as the state directory knows it. Where the system changes the host name with the network, the first
+    /// name is kept: it is part of the name of a `--per-host` job.
+    pub fn known_in(state: &Path) -> Self {
+        let mut host = Self::this();
+        if !sys::HOST_NAME_STAYS {
+            host.keep_name(&state.join(NAME_FILE));
+        }
+        host
+    }
+
+    /// Takes the name from the file if the file is this machine's. Otherwise writes the current name to it, without the
+    /// network's domain. A file that cannot be written is tried again at the next start.
+    fn keep_name(&mut self, file: &Path) {
+        if self.machine.is_empty() {
+            return;
+        }
+        let kept = fs::read_to_string(file).unwrap_or_default();
+        if let Some(name) = kept_name(&kept, &self.machine) {
+            self.name = name.to_string();
+            return;
+        }
+        self.name.truncate(self.name.find('.').filter(|at| *at > 0).unwrap_or(self.name.len()));
+        let draft = file.with_extension(std::process::id().to_string());
+        let written = fs::write(&draft, format!("{}\n{}\n", self.machine, self.name));
+        if written.and_then(|()| fs::rename(&draft, file)).is_err() {
+            let _ = fs::remove_file(&draft);
         }
     }
 
@@ -114,39 +144,20 @@ impl Host {
     }
 }
 
-/// This process, if `/proc` shows it under its own pid.
-#[cfg(target_os = "linux")]
-fn own_process() -> Option<Process> {
-    let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    let pid = std::process::id().cast_signed();
-    (stat.split_once(' ')?.0.parse() == Ok(pid)).then(|| parse_stat(pid, &stat))?
+/// The file of the state directory with the machine's id and, on the second line, its name.
+const NAME_FILE: &str = "host-name";
+
+/// The name in the file, if the file is this machine's: a backup of another Mac brings that one's file.
+fn kept_name<'a>(text: &'a str, machine: &str) -> Option<&'a str> {
+    let (first, rest) = text.split_once('\n')?;
+    let name = rest.lines().next().map(str::trim).filter(|name| !name.is_empty())?;
+    (first.trim() == machine).then_some(name)
 }
 
-#[cfg(not(target_os = "linux"))]
-fn own_process() -> Option<Process> {
-    None
-}
-
-/// A living process with its start time. A zombie is dead.
-#[cfg(target_os = "linux")]
+/// A living process with its mark. A zombie is dead.
 pub fn process(pid: i32) -> Option<Process> {
-    parse_stat(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-/// The state and start time in the content of a `stat` file.
-#[cfg(target_os = "linux")]
-fn parse_stat(pid: i32, stat: &str) -> Option<Process> {
-    // The name is in parentheses and may contain any character: fields are counted from the last parenthesis.
-    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-    let state = fields.next()?;
-    let started = fields.nth(18)?.parse().ok()?;
-    (!matches!(state, "Z" | "X" | "x")).then_some(Process { pid, started })
-}
-
-/// Without a start time a pid proves nothing later; see `boot_id`.
-#[cfg(not(target_os = "linux"))]
-pub fn process(pid: i32) -> Option<Process> {
-    Some(Process { pid, started: 0 })
+    let entry = sys::process(pid).filter(|entry| entry.state != ProcessState::Dead)?;
+    Some(Process { pid, started: entry.mark })
 }
 
 /// Whether the kernel says that the process does not exist, or that its pid is now another process. A hidden process
@@ -155,24 +166,11 @@ fn is_gone(mark: Process) -> bool {
     if kill(Pid::from_raw(mark.pid), None) == Err(Errno::ESRCH) {
         return true;
     }
-    let readable = fs::metadata(format!("/proc/{}/stat", mark.pid)).is_ok();
-    readable && process(mark.pid) != Some(mark)
+    sys::process(mark.pid).is_some_and(|entry| entry.state == ProcessState::Dead || entry.mark != mark.started)
 }
 
-#[cfg(target_os = "linux")]
 fn boot_id() -> String {
     fencepost_store::boot_id().unwrap_or_default().to_string()
-}
-
-/// On other systems the boot cannot be identified without unsafe calls. No holder is proved dead there; its lease ends
-/// by its time-to-live.
-#[cfg(not(target_os = "linux"))]
-fn boot_id() -> String {
-    String::new()
-}
-
-fn first_line(path: &str) -> String {
-    fs::read_to_string(path).map(|text| text.lines().next().unwrap_or_default().trim().to_string()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -225,6 +223,25 @@ mod tests {
         assert!(here.knows_dead(&holder));
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_host_keeps_its_first_name_on_every_network() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let file = dir.path().join(NAME_FILE);
+        let host = |name: &str, machine: &str| {
+            let mut host = Host { name: name.to_string(), machine: machine.to_string(), ..Host::this() };
+            host.keep_name(&file);
+            host.name
+        };
+        assert_eq!(host("studio.fritz.box", "4C4C"), "studio");
+        assert_eq!(host("dhcp-17.example.org", "4C4C"), "studio");
+        fs::write(&file, "4C4C\nkitchen\n").unwrap();
+        assert_eq!(host("studio.local", "4C4C"), "kitchen", "a person may choose the name");
+        assert_eq!(host("laptop.local", "ABCD"), "laptop", "the file came from another machine");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "ABCD\nlaptop\n");
+        assert_eq!(host("unknown.local", ""), "unknown.local", "without an id nothing is kept");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

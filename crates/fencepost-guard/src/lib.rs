@@ -43,12 +43,12 @@ pub mod transact;
 pub mod unguarded;
 pub mod upstream_check;
 
-mod sys;
 mod task;
 mod without_keeper;
 mod worker;
 
 use fencepost_core::record::Record;
+use fencepost_sys as sys;
 use nix::libc::SIGCONT;
 use nix::sys::signal::Signal;
 

@@ -9,10 +9,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 
 use fencepost_core::run::Exit;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 
 use crate::keeper::Spawn;
-use crate::sys::{self, Change};
+use crate::sys::{self, Change, ExitWatch};
 use crate::task::BackgroundTask;
 
 #[derive(Debug)]
@@ -68,9 +70,16 @@ impl CommandWithoutKeeper {
 }
 
 fn exit_of(pid: i32) -> Option<Exit> {
-    match sys::wait_for(Pid::from_raw(pid))? {
-        Change::Exited(code) => Some(Exit::Code(code)),
-        Change::Killed(signal) => Some(Exit::Signal(signal)),
-        Change::Stopped(_) | Change::Continued => None,
+    match sys::wait_for(Pid::from_raw(pid)) {
+        Some(Change::Exited(code)) => Some(Exit::Code(code)),
+        Some(Change::Killed(signal)) => Some(Exit::Signal(signal)),
+        Some(Change::Stopped(_) | Change::Continued) => None,
+        // Without a subreaper the orphan is init's child. Only the moment of its end can be learnt.
+        None => {
+            if let Ok(exit) = ExitWatch::of(pid) {
+                while poll(&mut [PollFd::new(exit.fd(), PollFlags::POLLIN)], PollTimeout::NONE) == Err(Errno::EINTR) {}
+            }
+            None
+        }
     }
 }

@@ -18,6 +18,8 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use fencepost_sys::flush;
+
 use crate::declared::{Declaring, Property, Soundness};
 use crate::{
     Access, Answer, Entry, Fate, Key, OpenError, SCAN_KEYS_MAX, Store, StoreError, Swapped, Trouble, Version,
@@ -176,7 +178,7 @@ impl DirStore {
     /// Flushes the new name, and with the first version the mark that the directory is in use.
     fn flush(&self, directory: &Path, is_in_use: bool) -> Result<(), StoreError> {
         let marked = if is_in_use { Ok(()) } else { versions::mark_in_use(directory, &self.modes) };
-        let flushed = marked.and_then(|()| File::open(directory)?.sync_all());
+        let flushed = marked.and_then(|()| flush(&File::open(directory)?));
         flushed.map_err(|error| self.failed(&error, Fate::Unknown))
     }
 

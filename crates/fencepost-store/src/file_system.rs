@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use fencepost_sys::flush;
 use nix::sys::statfs::{Statfs, statfs};
 
 /// The kind of shared file system a directory is on, or `None` if it is local.
@@ -20,7 +21,26 @@ fn kind(found: &Statfs) -> Option<&'static str> {
 
 #[cfg(not(target_os = "linux"))]
 fn kind(found: &Statfs) -> Option<&'static str> {
-    (!found.flags().contains(nix::mount::MntFlags::MNT_LOCAL)).then_some("a network file system")
+    shared_by_name(found.filesystem_type_name(), found.flags().contains(nix::mount::MntFlags::MNT_LOCAL))
+}
+
+/// macOS names the file system. The flag for local ones alone does not do: FUSE and the folders that a virtual machine's
+/// host shares count as local there.
+#[cfg(any(not(target_os = "linux"), test))]
+fn shared_by_name(name: &str, is_local: bool) -> Option<&'static str> {
+    Some(match name {
+        "apfs" | "hfs" | "ufs" | "tmpfs" | "exfat" | "msdos" | "lifs" if is_local => return None,
+        "nfs" => "NFS",
+        "smbfs" | "cifs" => "SMB",
+        "afpfs" => "AFP",
+        "webdav" => "WebDAV",
+        "9p" => "9p",
+        "virtiofs" | "AppleVirtIOFS" => "a FUSE or virtiofs file system",
+        "prl_fs" | "vmhgfs" | "vboxsf" => "a folder that the host of the virtual machine shares",
+        fuse if fuse.contains("fuse") => "a FUSE or virtiofs file system",
+        _ if is_local => return None,
+        _ => "a network file system",
+    })
 }
 
 /// File systems that several kernels may write to, or that handle locks in a process of their own.
@@ -55,7 +75,7 @@ pub(crate) fn create_directories(directory: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
-        Ok(()) => File::open(parent)?.sync_all(),
+        Ok(()) => flush(&File::open(parent)?),
     }
 }
 
@@ -104,6 +124,19 @@ fn is_mark(mark: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn macos_file_systems_are_told_apart_by_name_and_flag() {
+        for (name, shared) in
+            [("apfs", None), ("hfs", None), ("zfs", None), ("nfs", Some("NFS")), ("smbfs", Some("SMB"))]
+        {
+            assert_eq!(shared_by_name(name, shared.is_none()), shared, "{name}");
+        }
+        for name in ["macfuse", "osxfuse", "fuse-t", "prl_fs", "vmhgfs", "AppleVirtIOFS"] {
+            assert!(shared_by_name(name, true).is_some(), "{name} is shared though it says that it is local");
+        }
+        assert_eq!(shared_by_name("apfs", false), Some("a network file system"));
+    }
 
     #[test]
     fn file_systems_of_several_kernels_are_told_apart_from_local_ones() {

@@ -11,9 +11,7 @@ mod cli;
 mod push;
 mod remote;
 
-use std::fs::File;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use fencepost_core::hex;
 
@@ -173,7 +171,7 @@ impl GitStore {
     /// Flushes the directories of the repository: git flushes its files only.
     fn flush(&self) -> Result<(), StoreError> {
         let Some(path) = self.git.remote().path() else { return Ok(()) };
-        flush_all(&path).map_err(|error| {
+        fencepost_sys::flush_file_system(&path).map_err(|error| {
             let text = format!("{} could not be flushed ({error})", path.display());
             self.failed(Trouble::Unavailable, &text, Fate::Unknown)
         })
@@ -312,18 +310,6 @@ fn object<'a>(bytes: &'a [u8], kind: &str) -> Option<(String, &'a [u8], &'a [u8]
     let [name, found, length] = words.as_slice() else { return None };
     let (content, rest) = bytes[end + 1..].split_at_checked(length.parse().ok()?)?;
     (*found == kind).then(|| (name.to_string(), content, rest.strip_prefix(b"\n").unwrap_or(rest)))
-}
-
-/// Flushes the whole file system that contains a directory.
-#[cfg(target_os = "linux")]
-fn flush_all(directory: &Path) -> io::Result<()> {
-    Ok(nix::unistd::syncfs(File::open(directory)?)?)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn flush_all(directory: &Path) -> io::Result<()> {
-    nix::unistd::sync();
-    File::open(directory)?.sync_all()
 }
 
 /// Returns the user's cache directory.

@@ -11,9 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 
 use crate::{bare, redacted, redacted_text};
@@ -231,9 +229,9 @@ fn finish(mut child: Child, input: &[u8], limit: Duration) -> io::Result<GitAnsw
     let stdout = collect(child.stdout.take(), tell.clone());
     let stderr = collect(child.stderr.take(), tell.clone());
     let pid = Pid::from_raw(child.id().cast_signed());
-    // `waitid` does not reap the process here, so its pid is not reused.
+    // The process is not reaped here, so its pid is not reused.
     thread::spawn(move || {
-        while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(Errno::EINTR) {}
+        fencepost_sys::wait_until_ended(pid);
         let _ = tell.send(GitProcessEvent::Ended);
     });
     let mut give_up = Instant::now() + limit;
@@ -278,7 +276,8 @@ fn collect(from: Option<impl Read + Send + 'static>, tell: Sender<GitProcessEven
     output
 }
 
-/// Kills a process, its descendants, and the process group that it leads. Without `/proc` the descendants are unknown.
+/// Kills a process, its descendants, and the process group that it leads. If processes cannot be listed, the
+/// descendants are unknown.
 fn end_tree(pid: Pid) {
     let mut ahead = vec![pid];
     while let Some(pid) = ahead.pop() {
@@ -292,12 +291,8 @@ fn end_tree(pid: Pid) {
 }
 
 fn children(pid: Pid) -> Vec<Pid> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    lists
-        .flat_map(|list| list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
-        .map(Pid::from_raw)
-        .collect()
+    let all = fencepost_sys::processes().unwrap_or_default();
+    all.into_iter().filter(|entry| entry.parent == pid.as_raw()).map(|entry| Pid::from_raw(entry.pid)).collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use nix::time::{ClockId, clock_gettime};
+use nix::time::clock_gettime;
 
 use crate::{Era, StoreClock, Wall};
 
@@ -15,7 +15,7 @@ pub fn now() -> Option<StoreClock> {
     static AHEAD_MS: OnceLock<Option<i64>> = OnceLock::new();
     let era = Era(boot_id()?.to_string());
     let ahead_ms = (*AHEAD_MS.get_or_init(platform::ahead_ms))?;
-    let time = clock_gettime(platform::CLOCK).ok()?;
+    let time = clock_gettime(fencepost_sys::BOOT_CLOCK).ok()?;
     let millis = i64::try_from(Duration::from(time).as_millis()).ok()?;
     let tick = u64::try_from(millis.checked_sub(ahead_ms)?).ok()?;
     Some(StoreClock { wall: wall(), era, tick })
@@ -24,7 +24,7 @@ pub fn now() -> Option<StoreClock> {
 /// The boot id, read once; `None` if it cannot be read.
 pub fn boot_id() -> Option<&'static str> {
     static ID: OnceLock<Option<String>> = OnceLock::new();
-    ID.get_or_init(|| platform::boot_id().map(|id| id.trim().to_string()).filter(|id| !id.is_empty())).as_deref()
+    ID.get_or_init(|| fencepost_sys::boot_id().map(|id| id.trim().to_string()).filter(|id| !id.is_empty())).as_deref()
 }
 
 fn wall() -> Wall {
@@ -34,15 +34,7 @@ fn wall() -> Wall {
 
 #[cfg(target_os = "linux")]
 mod platform {
-    use super::ClockId;
     use std::fs;
-
-    /// Runs through suspend.
-    pub(super) const CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
-
-    pub(super) fn boot_id() -> Option<String> {
-        fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()
-    }
 
     /// How far this process's boot clock is ahead of the machine's. A container in its own time namespace shares the
     /// boot id but not the reading, and would otherwise expire its neighbours' leases.
@@ -71,21 +63,9 @@ mod platform {
     }
 }
 
+/// macOS has no time namespaces.
 #[cfg(not(target_os = "linux"))]
 mod platform {
-    use super::ClockId;
-    use std::process::Command;
-
-    /// On macOS this clock runs through sleep, unlike the one behind `Instant`.
-    pub(super) const CLOCK: ClockId = ClockId::CLOCK_MONOTONIC;
-
-    /// Asked of the system's own tool, because the call behind it cannot be made without `unsafe`. The boot time
-    /// would be cheaper but moves when the wall clock is set, and a moved era ends leases that are still held.
-    pub(super) fn boot_id() -> Option<String> {
-        let answer = Command::new("/usr/sbin/sysctl").args(["-n", "kern.bootsessionuuid"]).output().ok()?;
-        String::from_utf8(answer.stdout).ok().filter(|_| answer.status.success())
-    }
-
     pub(super) fn ahead_ms() -> Option<i64> {
         Some(0)
     }

@@ -21,8 +21,15 @@ const WORDS: [&str; 4] =
     [concat!("no", "body"), concat!("some", "body"), concat!("who", "ever"), concat!("what", "ever")];
 
 /// Crates that a product or the model is made of. Those for tests and measurements may repeat names.
-const TYPED: [&str; 6] =
-    ["fencepost", "fencepost-core", "fencepost-guard", "fencepost-sim", "fencepost-store", "fencepost-view"];
+const TYPED: [&str; 7] = [
+    "fencepost",
+    "fencepost-core",
+    "fencepost-guard",
+    "fencepost-sim",
+    "fencepost-store",
+    "fencepost-sys",
+    "fencepost-view",
+];
 
 /// Directories without sources of ours.
 const SKIPPED: [&str; 4] = ["target", "node_modules", ".git", "dist"];

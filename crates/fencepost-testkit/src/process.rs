@@ -22,6 +22,12 @@ fi
 while [ ! -e go ]; do date +%s%N >> beats; sleep 0.05; done
 "#;
 
+/// [`TREE`], as far as it is promised to end with its job. A process control without a subreaper, that of macOS, does
+/// not find a daemon in a session of its own. There the daemon only loses its parents.
+pub fn tree_script(is_portable: bool) -> String {
+    if is_portable { TREE.replace("setsid ", "") } else { TREE.to_string() }
+}
+
 /// The names of the files in which the processes of [`TREE`] write their pids.
 pub const TREE_FILES: [&str; 3] = ["child", "grandchild", "daemon"];
 

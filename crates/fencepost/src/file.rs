@@ -6,6 +6,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use fencepost_core::history::RETENTION;
+use fencepost_sys::flush;
 
 use crate::exit::Failure;
 
@@ -61,12 +62,12 @@ fn write(draft: &Path, text: &str, mode: u32) -> io::Result<()> {
     // The umask may have taken bits away.
     file.set_permissions(Permissions::from_mode(mode))?;
     file.write_all(text.as_bytes())?;
-    file.sync_all()
+    flush(&file)
 }
 
 /// The new name outlives a crash. A file system that cannot promise it has the new file all the same.
 fn settle(directory: PathBuf) -> io::Result<()> {
-    let _ = File::open(directory).and_then(|directory| directory.sync_all());
+    let _ = File::open(directory).and_then(|directory| flush(&directory));
     Ok(())
 }
 

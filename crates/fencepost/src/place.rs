@@ -65,7 +65,7 @@ impl Place {
         if named_by == NamedBy::CommandLine {
             warn_of_password(global, &store);
         }
-        let host = Host::this();
+        let host = Host::known_in(&state);
         let place = Self { state, config, store, host, named_by, password_file: None, is_left_alone: false };
         place.warn_of_unsent_password(global);
         place.warn_of_exposed_password(global);

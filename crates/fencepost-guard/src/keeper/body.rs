@@ -14,8 +14,10 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
+use super::control::ProcessControl;
 use super::protocol::{Channel, ChannelRead, JobExit, KeeperOrder, NamedProcess, Report, Spawn};
 use super::spawn::{self, Inherited};
+use super::system::SystemControl;
 use super::tree::{self, Killer, Tree};
 use crate::clock::boot_now;
 use crate::sys::{self, Change};
@@ -26,6 +28,8 @@ pub(super) fn run(channel: Channel, mut inherited: Inherited) -> io::Result<()> 
     // to another one while the wrapper waits for the store.
     let _ = poll(&mut [PollFd::new(channel.fd(), PollFlags::POLLIN)], PollTimeout::NONE);
     inherited.settle()?;
+    let mut tree = Tree::default();
+    tree.control.prepare(channel.fd())?;
     let (wake, woken) = UnixStream::pair()?;
     wake.set_nonblocking(true)?;
     let kept = [channel.fd().as_raw_fd(), wake.as_raw_fd(), woken.as_raw_fd()];
@@ -33,17 +37,19 @@ pub(super) fn run(channel: Channel, mut inherited: Inherited) -> io::Result<()> 
     let mut body = KeeperBody {
         channel,
         wake,
-        tree: Tree::default(),
+        tree,
         phase: JobPhase::Waiting,
         inherited,
         kept,
         job: KeptJob::default(),
         wrapper_died: false,
         due: boot_now(),
+        look_in: None,
     };
     while !body.is_done() {
         body.step();
     }
+    body.tree.control.leave();
     body.say_last_words();
     Ok(())
 }
@@ -62,6 +68,8 @@ struct KeeperBody {
     wrapper_died: bool,
     /// When the loop expected to wake.
     due: Boot,
+    /// When to look at the running job again, if before the next wake-up.
+    look_in: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -118,9 +126,17 @@ impl KeeperBody {
         if self.is_done() {
             return;
         }
+        self.look();
         let pause = self.pause();
         self.due = boot_now() + pause;
         self.sleep(pause);
+    }
+
+    /// Looks at a running job, where the kernel does not tell of its processes.
+    fn look(&mut self) {
+        if matches!(self.phase, JobPhase::Running) && !self.job.observed {
+            self.look_in = self.tree.control.look(self.tree.group);
+        }
     }
 
     /// Whether the tree is empty, and the wrapper knows it or is gone.
@@ -134,7 +150,7 @@ impl KeeperBody {
 
     fn reap(&mut self) {
         let has_children = loop {
-            match sys::next_change() {
+            match self.tree.control.next_change(self.job.pid) {
                 Ok(Some((pid, change))) if Some(pid) == self.job.pid => self.note(change),
                 Ok(Some(_)) => {}
                 Ok(None) => break true,
@@ -173,7 +189,7 @@ impl KeeperBody {
 
     fn note_end(&mut self, exit: JobExit) {
         self.job.pid = None;
-        self.tree.group = None;
+        self.tree.first_ended();
         self.report(&Report::ChildEnded { exit });
     }
 
@@ -213,9 +229,12 @@ impl KeeperBody {
         if job.deadline.is_some_and(|deadline| boot_now() >= deadline.before(job.grace)) {
             return self.report(&Report::Stale);
         }
-        match spawn::spawn(&job, &self.inherited) {
+        match spawn::spawn(&job, &self.inherited, &self.tree.control) {
             Ok(pid) => self.begin(pid, job),
-            Err(report) => self.report(&report),
+            Err(report) => {
+                self.tree.forget();
+                self.report(&report);
+            }
         }
     }
 
@@ -235,7 +254,7 @@ impl KeeperBody {
         self.report(&Report::Spawned { pid: pid.as_raw() });
         if !self.job.more_to_come {
             // An inherited descriptor that stays open only delays readers of the output; the job is guarded anyway.
-            let _ = spawn::let_go(&self.kept);
+            let _ = spawn::let_go(&[&self.kept[..], &self.tree.control.descriptors()].concat());
         }
     }
 
@@ -278,7 +297,7 @@ impl KeeperBody {
             JobPhase::Frozen(_) => self.keep_frozen(now),
             JobPhase::Ending { kill_at } if now >= *kill_at => self.kill(),
             JobPhase::Killing(killer) => {
-                if let Some(escaped) = killer.strike(&self.tree, now) {
+                if let Some(escaped) = killer.strike(&mut self.tree, now) {
                     self.finish(escaped);
                 }
             }
@@ -315,12 +334,13 @@ impl KeeperBody {
 
     fn kill(&mut self) {
         let mut killer = Killer::default();
-        killer.strike(&self.tree, boot_now());
+        killer.strike(&mut self.tree, boot_now());
         self.phase = JobPhase::Killing(killer);
     }
 
     fn finish(&mut self, escaped: Vec<NamedProcess>) {
         self.phase = JobPhase::Empty;
+        self.tree.forget();
         self.job.escaped.clone_from(&escaped);
         self.report(&Report::Empty { escaped });
     }
@@ -370,8 +390,10 @@ impl KeeperBody {
         let until = |at: Boot| at.since(boot_now()).min(PAUSE_MAX);
         match &self.phase {
             JobPhase::Waiting | JobPhase::Empty => PAUSE_MAX,
-            JobPhase::Running => self.act_at().map_or(PAUSE_MAX, until),
-            JobPhase::Lingering { until: at } | JobPhase::Ending { kill_at: at } => until(*at),
+            JobPhase::Running => self.act_at().map_or(PAUSE_MAX, until).min(self.look_in.unwrap_or(PAUSE_MAX)),
+            JobPhase::Lingering { until: at } | JobPhase::Ending { kill_at: at } => {
+                until(*at).min(SystemControl::LOOK_INTERVAL)
+            }
             JobPhase::Frozen(frozen) if frozen.told => FROZEN_INTERVAL,
             JobPhase::Frozen(_) | JobPhase::Killing(_) => super::STRIKE_INTERVAL,
         }
@@ -379,14 +401,15 @@ impl KeeperBody {
 
     fn sleep(&mut self, pause: Duration) {
         let waiting = if self.channel.backlog() > 0 { PollFlags::POLLOUT } else { PollFlags::empty() };
-        let mut fds = [
-            PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.channel.fd(), PollFlags::POLLIN | waiting),
-        ];
+        let mut fds = vec![PollFd::new(self.wake.as_fd(), PollFlags::POLLIN)];
         // poll() would report a closed channel for ever.
-        let count = if self.wrapper_died { 1 } else { 2 };
+        if !self.wrapper_died {
+            fds.push(PollFd::new(self.channel.fd(), PollFlags::POLLIN | waiting));
+        }
+        let alarm = self.tree.control.alarm().filter(|_| matches!(self.phase, JobPhase::Running));
+        fds.extend(alarm.map(|alarm| PollFd::new(alarm, PollFlags::POLLIN)));
         // The only error is EINTR, and the loop checks everything anyway.
-        let _ = poll(&mut fds[..count], PollTimeout::try_from(pause).unwrap_or(PollTimeout::ZERO));
+        let _ = poll(&mut fds, PollTimeout::try_from(pause).unwrap_or(PollTimeout::ZERO));
         while self.wake.read(&mut [0; 64]).is_ok_and(|length| length > 0) {}
     }
 

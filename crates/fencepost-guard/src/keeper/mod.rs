@@ -2,13 +2,21 @@
 //!
 //! The wrapper renews the lease. It may hang, be stopped or be killed meanwhile. So it first forks the keeper, which
 //! starts the job, receives each new deadline, and enforces it alone. If the wrapper dies, the keeper terminates the
-//! tree. If the keeper dies, its orphans become the wrapper's children, and the wrapper kills them
-//! ([`Keeper::sweep`]).
+//! tree. If the keeper dies, the wrapper kills the tree ([`Keeper::sweep`]).
+//!
+//! What differs between systems is behind one trait (`control.rs`): `linux.rs`, and `portable.rs` for macOS.
 
 mod body;
+mod control;
 mod protocol;
 mod spawn;
+#[cfg_attr(all(target_os = "linux", not(feature = "portable-processes")), path = "linux.rs")]
+#[cfg_attr(any(not(target_os = "linux"), feature = "portable-processes"), path = "portable.rs")]
+mod system;
 mod tree;
+
+#[cfg(all(feature = "portable-processes", not(debug_assertions)))]
+compile_error!("the feature portable-processes is for tests; build without it");
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,8 +33,10 @@ use nix::unistd::Pid;
 use crate::clock::boot_now;
 use crate::host;
 use crate::sys;
+use control::ProcessControl;
 use protocol::{Channel, ChannelRead};
 pub use protocol::{JobExit, KeeperOrder, NamedProcess, Report, Spawn, SpawnStep};
+use system::SystemControl;
 use tree::{Killer, Tree};
 
 /// The wrapper's handle on its keeper.
@@ -61,12 +71,12 @@ impl Keeper {
     /// The job inherits the signal dispositions and the mask that are in force now, so call this before any handler is
     /// installed.
     pub fn start() -> io::Result<Self> {
-        if !tree::is_single_threaded() {
+        if !sys::is_single_threaded() {
             return Err(io::Error::other("the keeper has to be started before the first thread"));
         }
         let (channel, keepers) = Channel::pair()?;
-        tree::become_subreaper()?;
-        let tree = Tree { bystanders: tree::children(), ..Tree::default() };
+        SystemControl::adopt_orphans()?;
+        let tree = Tree { bystanders: SystemControl::bystanders(), ..Tree::default() };
         // Restores SIGCHLD: if it was inherited as ignored, wait() cannot return the keeper's status.
         let mut ignored = Vec::new();
         if sys::restore_default(Signal::SIGCHLD)? {
@@ -152,14 +162,11 @@ impl Keeper {
     /// Kills every descendant of the wrapper, including commands that the wrapper itself runs, but not processes that
     /// existed before the keeper.
     pub fn sweep(mut self) -> Vec<NamedProcess> {
-        self.channel = None;
-        // The keeper may have closed its end without dying.
-        let _ = sys::send(self.pid(), Signal::SIGKILL as i32);
-        sys::wait_for(self.pid);
+        self.end_keeper();
         let mut killer = Killer::default();
         let mut empty_rounds = 0;
         while !self.tree.is_empty(reap_any()) && empty_rounds < 2 {
-            if let Some(escaped) = killer.strike(&self.tree, boot_now()) {
+            if let Some(escaped) = killer.strike(&mut self.tree, boot_now()) {
                 return escaped;
             }
             // With bystanders waitpid never answers ECHILD; and a single scan can miss a process that just forked.
@@ -172,19 +179,49 @@ impl Keeper {
 
     /// Reaps a dead keeper and leaves its job running. Returns the job's pid if the job became a child of this process.
     pub(crate) fn bury(mut self) -> Option<i32> {
-        self.channel = None;
+        self.end_keeper();
+        let of_job = |pid: &i32| !self.tree.bystanders.contains(pid);
+        self.tree.group.map(Pid::as_raw).or_else(|| SystemControl::bystanders().into_iter().find(of_job))
+    }
+
+    /// Reaps the keeper. It may have closed its end of the channel without dying, or may be stopped.
+    fn end_keeper(&mut self) {
+        let channel = self.channel.take();
         let _ = sys::send(self.pid(), Signal::SIGKILL as i32);
         sys::wait_for(self.pid);
-        let of_job = |pid: &i32| !self.tree.bystanders.contains(pid);
-        self.tree.group.map(Pid::as_raw).or_else(|| tree::children().into_iter().find(of_job))
+        if let Some(channel) = channel.filter(|_| SystemControl::HAS_WATCHER) {
+            self.await_watcher(channel);
+        }
+    }
+
+    /// Reads the keeper's last reports and waits until the watcher has killed the tree and closed the channel.
+    fn await_watcher(&mut self, mut channel: Channel) {
+        let until = boot_now() + WATCHER_TIMEOUT;
+        loop {
+            match channel.receive() {
+                ChannelRead::Message(report) => self.note(&report),
+                ChannelRead::Closed => return,
+                ChannelRead::Nothing => {
+                    let left = until.since(boot_now());
+                    if left.is_zero() {
+                        return;
+                    }
+                    let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+                    let _ = poll(&mut [PollFd::new(channel.fd(), PollFlags::POLLIN)], timeout);
+                }
+            }
+        }
     }
 
     fn note(&mut self, report: &Report) {
         match report {
-            // Without a subreaper, a sweep finds the tree only by its process group.
+            // Without a subreaper, a sweep finds the tree by its process group.
             Report::Spawned { pid } => self.tree.group = Some(Pid::from_raw(*pid)),
-            Report::ChildEnded { .. } => self.tree.group = None,
-            Report::Empty { .. } => self.is_done = !self.more_to_come,
+            Report::ChildEnded { .. } => self.tree.first_ended(),
+            Report::Empty { .. } => {
+                self.tree.forget();
+                self.is_done = !self.more_to_come;
+            }
             _ => {}
         }
     }
@@ -248,5 +285,7 @@ fn reap_any() -> bool {
 
 const OPEN: &str = "the channel is open until the handle is dropped";
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a dead keeper's watcher may take to kill the tree. A watcher that is stopped never does.
+const WATCHER_TIMEOUT: Duration = Duration::from_secs(2);
 /// The pause between two rounds of KILL, in which killed processes disappear.
 const STRIKE_INTERVAL: Duration = Duration::from_millis(5);

@@ -13,8 +13,9 @@ use nix::libc::{EINVAL, ENOENT};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{Pid, chdir, close, dup2_stderr, dup2_stdin, dup2_stdout, getpid, setpgid, tcsetpgrp};
 
+use super::control::ProcessControl;
 use super::protocol::{Report, Spawn, SpawnStep};
-use super::tree;
+use super::system::SystemControl;
 use crate::sys::{self, Image};
 
 /// Signal dispositions and settings that the wrapper inherited and the job must get unchanged.
@@ -37,8 +38,7 @@ impl Inherited {
                 self.ignored.push(signal);
             }
         }
-        tree::become_subreaper()?;
-        tree::name_process(c"fencepost-keep");
+        SystemControl::adopt_orphans()?;
         self.env = std::env::vars_os().collect();
         Ok(SigSet::empty().thread_set_mask()?)
     }
@@ -61,7 +61,7 @@ impl Inherited {
 }
 
 /// Starts the job in its own process group, and returns its pid, or the report of the failure.
-pub(super) fn spawn(job: &Spawn, inherited: &Inherited) -> Result<Pid, Report> {
+pub(super) fn spawn(job: &Spawn, inherited: &Inherited, control: &SystemControl) -> Result<Pid, Report> {
     let image = image(job, &inherited.env).map_err(|error| not_spawned(SpawnStep::Command, &error))?;
     let mut streams = Streams::open(job).map_err(|(step, error)| not_spawned(step, &error))?;
     let cwd = directory(job).map_err(|error| not_spawned(SpawnStep::Directory, &error))?;
@@ -73,7 +73,7 @@ pub(super) fn spawn(job: &Spawn, inherited: &Inherited) -> Result<Pid, Report> {
             chdir(directory.as_c_str())?;
         }
         if !job.observed {
-            tree::die_with_parent(keeper)?;
+            control.tie(keeper)?;
         }
         if job.foreground {
             // SIGTTOU is still ignored here. Without the terminal the job still runs, as it would in the background.

@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 
 use fencepost_core::fence::Fence;
 use fencepost_core::record::Unreadable;
+use fencepost_sys::flush;
 use nix::fcntl::OFlag;
 use thiserror::Error;
 
@@ -56,7 +57,7 @@ pub(super) fn read(folder: &Folder, name: impl AsRef<OsStr>) -> Result<Fence, Fe
 pub(super) fn write(file: &mut File, fence: &Fence, folder: &Folder) -> io::Result<()> {
     file.write_all(&encode(fence))?;
     share(file, folder)?;
-    file.sync_all()
+    flush(&file)
 }
 
 /// Gives a file of fencepost's to the users that may write in its directory: its owner, and its group if that may

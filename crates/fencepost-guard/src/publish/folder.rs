@@ -5,19 +5,15 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
+use fencepost_sys::{LOOK, flush};
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, readlinkat, renameat};
 use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, symlinkat, unlinkat};
-
-/// Opens an entry to inspect it. Linux needs no permission for that, and opens a symbolic link itself.
-#[cfg(target_os = "linux")]
-const LOOK: OFlag = OFlag::O_PATH.union(OFlag::O_NOFOLLOW);
-#[cfg(not(target_os = "linux"))]
-const LOOK: OFlag = OFlag::O_SYMLINK.union(OFlag::O_NONBLOCK);
 
 #[derive(Debug)]
 pub(super) struct Folder {
@@ -30,12 +26,16 @@ pub(super) struct Folder {
 pub(super) struct FolderEntry {
     file: File,
     pub metadata: Metadata,
+    /// The text of a symbolic link, read by its name.
+    text: Option<PathBuf>,
 }
 
 impl FolderEntry {
     /// Reads the text of a symbolic link.
     pub fn text(&self) -> io::Result<PathBuf> {
-        Ok(readlinkat(&self.file, "").map(PathBuf::from)?)
+        // macOS reads a link by its name only.
+        let named = |error| self.text.clone().ok_or(error);
+        Ok(readlinkat(&self.file, "").map(PathBuf::from).or_else(named)?)
     }
 }
 
@@ -112,7 +112,15 @@ impl Folder {
 
     pub fn look(&self, name: impl AsRef<OsStr>) -> io::Result<FolderEntry> {
         let file = self.open_at(name.as_ref(), LOOK, 0)?;
-        Ok(FolderEntry { metadata: file.metadata()?, file })
+        let metadata = file.metadata()?;
+        let mut text = None;
+        if metadata.is_symlink() {
+            text = self.read_link(name.as_ref()).ok();
+            // The name still stands for the entry that was opened.
+            let again = self.open_at(name.as_ref(), LOOK, 0)?.metadata()?;
+            text = text.filter(|_| (again.dev(), again.ino()) == (metadata.dev(), metadata.ino()));
+        }
+        Ok(FolderEntry { file, metadata, text })
     }
 
     pub fn metadata_of(&self, name: impl AsRef<OsStr>) -> io::Result<Metadata> {
@@ -178,7 +186,7 @@ impl Folder {
 
     /// Flushes the names in the directory.
     pub fn sync(&self) -> io::Result<()> {
-        self.file.sync_all()
+        flush(&self.file)
     }
 
     fn open_at(&self, name: impl AsRef<OsStr>, flags: OFlag, mode: u32) -> io::Result<File> {

@@ -9,6 +9,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use fencepost_core::time::Boot;
+use fencepost_sys::flush;
 use nix::fcntl::OFlag;
 
 use super::folder::Folder;
@@ -50,7 +51,7 @@ impl Lock {
             return Ok(());
         }
         self.file.write_all(b"fenced\n")?;
-        self.file.sync_all()
+        flush(&self.file)
     }
 }
 

@@ -13,7 +13,7 @@ use fencepost_testkit::eventually;
 use fencepost_testkit::process::{children_of, is_alive, name, send};
 use nix::sys::signal::Signal;
 
-use crate::scene::{Scene, all_dead, deadline_in, tree_job};
+use crate::scene::{Scene, all_dead, deadline_in, inhabitants, tree_job};
 use crate::wrapper::Line;
 
 pub const TESTS: &[fencepost_testkit::runner::Test] = &[
@@ -264,12 +264,8 @@ fn signals_do_not_move_the_keeper() {
 
 /// Nothing alive has the scene's directory as its own.
 fn no_survivor(scene: &Scene) {
-    let dir = fs::canonicalize(scene.dir.path()).unwrap();
-    for entry in fs::read_dir("/proc").unwrap().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let inside = fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == dir);
-        assert!(!inside || !is_alive(pid), "{pid} survived");
-    }
+    let left = inhabitants(scene.dir.path());
+    assert!(left.is_empty(), "{left:?} survived");
 }
 
 const NOBODY: u32 = 65534;

@@ -9,6 +9,7 @@ mod freezing;
 mod plain;
 mod scene;
 mod terminal;
+mod together;
 mod wrapper;
 
 use std::env;
@@ -29,5 +30,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     signals::reset();
-    runner::run(&[plain::TESTS, ending::TESTS, freezing::TESTS, terminal::TESTS].concat(), 4)
+    let portable = if scene::PORTABLE { together::PORTABLE_TESTS } else { &[] };
+    let tests = [plain::TESTS, ending::TESTS, freezing::TESTS, terminal::TESTS, together::TESTS, portable];
+    runner::run(&tests.concat(), 4)
 }

@@ -11,11 +11,14 @@ use std::time::Duration;
 use fencepost_core::time::Boot;
 use fencepost_guard::clock::boot_now;
 use fencepost_guard::keeper::{KeeperOrder, Report, Spawn};
-use fencepost_testkit::process::{TREE, TREE_FILES, is_alive};
+use fencepost_testkit::process::{TREE_FILES, all_pids, is_alive, tree_script};
 use fencepost_testkit::{PATIENCE, eventually};
 use tempfile::TempDir;
 
 use crate::wrapper::{ARGUMENT, Line};
+
+/// The keeper controls processes as on macOS.
+pub const PORTABLE: bool = cfg!(any(feature = "portable-processes", not(target_os = "linux")));
 
 pub struct Scene {
     pub dir: TempDir,
@@ -126,7 +129,11 @@ impl Scene {
 
     /// The pids in the files that `TREE` writes, once all are there.
     pub fn tree(&self) -> Vec<i32> {
-        TREE_FILES.map(|name| self.text(name).trim().parse().unwrap()).to_vec()
+        TREE_FILES.map(|name| self.pid_in(name)).to_vec()
+    }
+
+    pub fn pid_in(&self, name: &str) -> i32 {
+        self.text(name).trim().parse().unwrap()
     }
 
     /// What the keeper and the wrapper wrote to standard error.
@@ -142,9 +149,16 @@ impl Drop for Scene {
     }
 }
 
+/// Living processes whose working directory is this one.
+pub fn inhabitants(directory: &Path) -> Vec<i32> {
+    let directory = fs::canonicalize(directory).unwrap();
+    let is_here = |pid: &i32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == directory);
+    all_pids().into_iter().filter(is_here).filter(|&pid| is_alive(pid)).collect()
+}
+
 /// `TREE`, or a variation of it, as a job: the script has to be a file, because it runs itself.
 pub fn tree_job(scene: &Scene, prelude: &str) -> Spawn {
-    fs::write(scene.path("tree.sh"), format!("{prelude}\n{TREE}")).unwrap();
+    fs::write(scene.path("tree.sh"), format!("{prelude}\n{}", tree_script(PORTABLE))).unwrap();
     let mut job = scene.job("");
     job.argv = vec!["sh".into(), "tree.sh".into()];
     job

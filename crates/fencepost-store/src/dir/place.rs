@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use fencepost_core::hex;
+use fencepost_sys::flush;
 
 use super::DirStore;
 use super::versions::{DRAFT, DirDraft, read_regular};
@@ -114,7 +115,7 @@ pub(super) fn make_directories(directory: &Path, root: &Path, modes: &Modes) -> 
                 let mode = fs::metadata(directory)?.mode() & 0o7000 | modes.directory;
                 fs::set_permissions(directory, Permissions::from_mode(mode))?;
             }
-            File::open(parent)?.sync_all()
+            flush(&File::open(parent)?)
         }
     }
 }
@@ -135,7 +136,7 @@ fn make_root(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
-        Ok(()) => path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all()),
+        Ok(()) => path.parent().map_or(Ok(()), |parent| flush(&File::open(parent)?)),
     }
 }
 
@@ -178,7 +179,7 @@ pub(super) fn make_mark(root: &Path, modes: &Modes) -> Result<String, StoreError
     let draft = DirDraft::write(root, modes, format!("{LAYOUT}\n{id}\n").as_bytes()).map_err(failed)?;
     match fs::hard_link(draft.path(), root.join(MARK)) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(failed(error)),
-        _ => File::open(root).and_then(|directory| directory.sync_all()).map_err(failed),
+        _ => File::open(root).and_then(|directory| flush(&directory)).map_err(failed),
     }?;
     drop(draft);
     read_mark(root)?.ok_or_else(|| gone(root))
@@ -196,15 +197,10 @@ fn refuse_carried(path: &Path) -> Result<(), StoreError> {
     Err(StoreError::not_done(Trouble::Refused, detail))
 }
 
-/// On macOS a folder of any file provider, iCloud's Documents and Desktop included, has an attribute that says so.
+/// On macOS a folder of any file provider, iCloud's Documents and Desktop included, says so.
 fn file_provider(path: &Path) -> Option<(&'static str, PathBuf)> {
-    if !cfg!(target_os = "macos") {
-        return None;
-    }
-    let above: Vec<&Path> = path.ancestors().filter(|above| above.exists()).collect();
-    let mut asked = std::process::Command::new("/usr/bin/xattr");
-    let answer = asked.args(["-p", "com.apple.file-provider-domain-id"]).args(&above).output().ok()?;
-    (!answer.stdout.is_empty()).then(|| ("a cloud provider", path.to_path_buf()))
+    let folder = path.ancestors().find(|above| fencepost_sys::is_provided_by_cloud(above))?;
+    Some(("a cloud provider", folder.to_path_buf()))
 }
 
 fn gone(path: &Path) -> StoreError {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fencepost_core::hex;
+use fencepost_sys::flush;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 
@@ -204,7 +205,7 @@ impl DirDraft {
     pub(super) fn write(directory: &Path, modes: &Modes, content: &[u8]) -> io::Result<Self> {
         let (draft, mut file) = Self::create(directory, modes)?;
         file.write_all(content)?;
-        file.sync_all()?;
+        flush(&file)?;
         Ok(draft)
     }
 

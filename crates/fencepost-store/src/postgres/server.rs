@@ -1,11 +1,12 @@
 //! Parses the URL of a server: its parameters, the source of the password, and the TLS mode.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::unistd::geteuid;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
@@ -21,8 +22,24 @@ use crate::{Secret, User};
 /// The time limit for one address of the server.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The socket directory of libpq if the URL names no host.
-const SOCKET_DIRECTORY: &str = "/var/run/postgresql";
+/// Where servers put their sockets, for a URL without a host: Debian and others, then PostgreSQL's own default, which
+/// Homebrew keeps.
+const SOCKET_DIRECTORIES: [&str; 2] = ["/var/run/postgresql", "/tmp"];
+
+/// The host of a URL that names none: the directory with the server's socket, or else this machine's TCP port. In a
+/// directory that every user writes to, only a socket of this user or of root counts.
+fn default_host(directories: [&str; 2], port: u16) -> &str {
+    let [own, open] = directories;
+    let is_trusted = |socket: Metadata| [0, geteuid().as_raw()].contains(&socket.uid());
+    let socket = Path::new(open).join(format!(".s.PGSQL.{port}"));
+    if Path::new(own).is_dir() {
+        own
+    } else if fs::symlink_metadata(socket).is_ok_and(is_trusted) {
+        open
+    } else {
+        "localhost"
+    }
+}
 
 /// The address of a server, and the credentials for it.
 #[derive(Clone)]
@@ -69,8 +86,8 @@ impl PostgresServer {
             config.user(&user);
         }
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-            let local = Path::new(SOCKET_DIRECTORY).is_dir();
-            config.host(if local { SOCKET_DIRECTORY } else { "localhost" });
+            let port = config.get_ports().first().copied().unwrap_or(5432);
+            config.host(default_host(SOCKET_DIRECTORIES, port));
         }
         // libpq's default would fall back to plain text, which is allowed only within this machine.
         let default = if other_host(&config).is_some() { SslMode::Require } else { SslMode::Prefer };
@@ -346,6 +363,20 @@ impl ServerCertVerifier for Anybody {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_url_without_a_host_finds_the_socket_of_debian_and_of_homebrew() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let place = |name: &str| dir.path().join(name).display().to_string();
+        let (debian, shared) = (place("run"), place("tmp"));
+        fs::create_dir(&shared).unwrap();
+        assert_eq!(default_host([&debian, &shared], 5433), "localhost");
+        fs::write(format!("{shared}/.s.PGSQL.5433"), "").unwrap();
+        assert_eq!(default_host([&debian, &shared], 5433), shared);
+        assert_eq!(default_host([&debian, &shared], 5432), "localhost", "a server of another port");
+        fs::create_dir(&debian).unwrap();
+        assert_eq!(default_host([&debian, &shared], 5433), debian);
+    }
 
     #[test]
     fn a_password_file_is_read_as_libpq_reads_it() {

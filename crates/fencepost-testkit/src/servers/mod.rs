@@ -13,7 +13,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
-use nix::sys::statvfs::statvfs;
 use nix::unistd::{Pid, User, chown, geteuid};
 use tempfile::TempDir;
 
@@ -28,7 +27,7 @@ use crate::PATIENCE;
 pub fn own_directory() -> TempDir {
     // What a server flushes need not wait for a disk, if there is the memory.
     let memory = Path::new("/dev/shm");
-    let free = statvfs(memory).map_or(0, |found| found.blocks_available().saturating_mul(found.fragment_size()));
+    let free = std::fs::File::open(memory).and_then(|memory| fencepost_sys::free_bytes(&memory)).unwrap_or(0);
     let directory = if free > 2 << 30 { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
     if geteuid().is_root() {
         let nobody = User::from_name("nobody").unwrap().expect("the unprivileged user exists");

@@ -9,6 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use fencepost_store::User;
+use fencepost_sys::flush;
 use fencepost_view::answer::{AnswerVersion, InitAnswer, LeftOutLine};
 
 pub use self::crontab::{CronJob, comment};
@@ -91,7 +92,7 @@ fn check(path: &Path, text: &str) -> Result<(), Failure> {
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let opened = OpenOptions::new().write(true).create_new(true).mode(MODE).open(path);
     let written = opened.and_then(|mut file| {
-        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        let written = file.write_all(text.as_bytes()).and_then(|()| flush(&file));
         if written.is_err() {
             let _ = std::fs::remove_file(path);
         }

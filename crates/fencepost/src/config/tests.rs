@@ -74,6 +74,7 @@ overlap = "replace"
 per_host = true
 on_store_error = "run"
 leave_children = true
+awake = true
 output_on_failure = true
 observe = true
 slack = "2m"

@@ -136,6 +136,10 @@ options! {
                      fencepost's is refused in either case.";
         /// Leave processes alone that the command leaves running
         leave_children: Flag = false, flag: "leave-children";
+        /// Keep a Mac awake while the command runs
+        awake: Flag = false,
+            detail: "macOS does not go to sleep by itself then; closing the lid still sends it to sleep. Other systems accept \
+                     the key and ignore it.";
         /// Decide and record everything, but skip, halt and stop nothing
         observe: Flag = false, flag: "observe",
             detail: "A note, an event and the counters say what would have been done. This holds if the store, the barrier, \

@@ -2,6 +2,7 @@
 
 mod advise;
 mod attempts;
+mod awake;
 mod barrier;
 mod calls;
 mod common;

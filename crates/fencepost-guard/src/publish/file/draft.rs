@@ -5,6 +5,7 @@ use std::fs::{File, Metadata, Permissions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 
+use fencepost_sys::flush;
 use nix::fcntl::OFlag;
 
 use crate::publish::folder::Folder;
@@ -37,7 +38,7 @@ impl<'a> FileDraft<'a> {
         if let Some(old) = old {
             draft.remarks = dress(&draft.file, &old, place).map_err(failed_beside)?;
         }
-        draft.file.sync_all().map_err(failed_beside)?;
+        flush(&draft.file).map_err(failed_beside)?;
         Ok(draft)
     }
 

@@ -6,6 +6,8 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use fencepost_sys::flush;
+
 use super::cli::{LocalClone, PUSHING};
 use crate::publish::PublishError;
 
@@ -117,7 +119,7 @@ impl HookPlace {
             let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o700).open(&draft)?;
             file.write_all(text.as_bytes())?;
             file.set_permissions(Permissions::from_mode(mode & 0o7777))?;
-            file.sync_all()?;
+            flush(&file)?;
             fs::rename(&draft, &self.hook)
         };
         write().map(|()| self.done(true)).map_err(|error| {

@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Component, Path, PathBuf};
 
+use fencepost_sys::flush;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
@@ -259,7 +260,7 @@ fn take_file(entry: &CopiedEntry, (from, name): (&Folder, &OsStr), to: To<'_>) -
     let digest = digest::read(&mut copy)?;
     dress(&copy, entry)?;
     copy.set_times(FileTimes::new().set_modified(source.metadata()?.modified()?))?;
-    copy.sync_all()?;
+    flush(&copy)?;
     Ok(Some(digest))
 }
 

@@ -10,6 +10,7 @@ use fencepost_core::schedule::Schedule;
 use fencepost_core::time::Wall;
 use fencepost_core::zone::Zone;
 use fencepost_guard::clock;
+use fencepost_sys::flush;
 
 use super::clockwork::{Poll, field, is_within_minutes, machine_zone, obeys_cron_tz, plain};
 use super::originals::{self, Original};
@@ -270,7 +271,7 @@ fn back_up(place: &Place, old: &str) -> Result<(), Failure> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).map_err(cannot)?;
     let path = directory.join(format!("{}.{}", clock::now().wall.0, std::process::id()));
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(cannot)?;
-    file.write_all(old.as_bytes()).and_then(|()| file.sync_all()).map_err(cannot)?;
+    file.write_all(old.as_bytes()).and_then(|()| flush(&file)).map_err(cannot)?;
     let mut kept: Vec<_> = directory.read_dir().map_err(cannot)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
     kept.sort();
     let too_many = kept.len().saturating_sub(BACKUPS_MAX);

@@ -187,8 +187,9 @@ impl RunAttempt<'_> {
         let Self { settings, place, job, .. } = self;
         let Prepared { signals, store, capture, holder, child, .. } = prepared;
         let run = Run::new(terms(settings, job.clone(), self.claim(holder.clone())));
+        let (store_used, capture) = (store.as_ref(), capture.as_ref());
         let mut listener =
-            Listener { attempt: self, store: store.as_ref(), capture: capture.as_ref(), events, teller, claimed: None };
+            Listener { attempt: self, store: store_used, capture, events, teller, claimed: None, awake: None };
         let mut tell = |note: Note| listener.hear(&note);
         let finish = drive(run, place.callee(store), &place.local(), signals, child, &mut tell);
         let asked =

@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 use fencepost_core::name::Job;
 use fencepost_core::time::Wall;
 use fencepost_core::token::RunId;
+use fencepost_sys::free_bytes;
 use fencepost_view::output::OutputTail;
 use nix::fcntl::Flock;
 use nix::libc::O_NONBLOCK;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{Mode, fstat};
-use nix::sys::statvfs::fstatvfs;
 use nix::unistd::mkfifo;
 
 use crate::backlog::{PATIENCE, PORTION_BYTES, takes_more};
@@ -282,8 +282,7 @@ impl Log {
 
     /// Whether the disk keeps its reserve after writing this many bytes. True if its free space is unknown.
     fn has_room(&mut self, bytes: usize) -> bool {
-        let Some(disk) = self.file.as_ref().and_then(|file| fstatvfs(file.as_fd()).ok()) else { return true };
-        let free = disk.blocks_available().saturating_mul(disk.fragment_size());
+        let Some(free) = self.file.as_ref().and_then(|file| free_bytes(file).ok()) else { return true };
         let has_room = free >= RESERVE + bytes as u64;
         if !has_room {
             self.why_lost = Some("less than 1 MiB is free on the disk".to_string());

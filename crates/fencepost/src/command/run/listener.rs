@@ -9,6 +9,7 @@ use fencepost_guard::drive::Note;
 use fencepost_guard::transact::{count_skip, look};
 use fencepost_guard::{clock, nudge};
 use fencepost_store::Store;
+use fencepost_sys::Awake;
 
 use super::RunAttempt;
 use super::capture::Capture;
@@ -23,6 +24,8 @@ pub struct Listener<'a> {
     pub events: &'a mut Events,
     pub teller: Option<&'a mut Teller>,
     pub claimed: Option<ClaimedSlot>,
+    /// Held from the start of the command, if the job asks for it.
+    pub awake: Option<Awake>,
 }
 
 /// The lease that the run was granted.
@@ -38,8 +41,10 @@ impl Listener<'_> {
         if let Some(teller) = &mut self.teller {
             teller.note(&line.event);
         }
-        if let Note::Event(event) = note {
-            self.follow(event);
+        match note {
+            Note::Event(event) => self.follow(event),
+            Note::Spawned { .. } => self.stay_awake(),
+            _ => {}
         }
         self.events.write(&line);
         let RunAttempt { global, job, place, .. } = self.attempt;
@@ -59,6 +64,20 @@ impl Listener<'_> {
             Event::WithoutLease { .. } => self.keep_output(clock::now().wall),
             Event::Observed { status, .. } => self.count_observed(*status),
             _ => {}
+        }
+    }
+
+    /// Keeps the machine from sleeping while the command runs.
+    fn stay_awake(&mut self) {
+        let RunAttempt { global, settings, job, .. } = self.attempt;
+        if !settings.options.awake() || self.awake.is_some() {
+            return;
+        }
+        match Awake::hold(&format!("fencepost: {job}")) {
+            Ok(awake) => self.awake = Some(awake),
+            Err(error) => Voice::of(global).warn(&format!(
+                "{job}: this machine cannot be kept awake ({error}). The job runs anyway, and may be interrupted by sleep."
+            )),
         }
     }
 

@@ -8,12 +8,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use fencepost_testkit::process::{TREE, TREE_FILES, all_pids, children_of, is_alive, name, send};
+use fencepost_testkit::process::{TREE_FILES, all_pids, children_of, is_alive, name, send, tree_script};
 use fencepost_testkit::{PATIENCE, eventually};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::common::{BINARY, Site};
+
+/// The binary controls processes as on macOS.
+pub const PORTABLE: bool = cfg!(any(feature = "portable-processes", not(target_os = "linux")));
 
 /// The time-to-live of the leases that are lost here, with its options.
 pub const TTL: Duration = Duration::from_secs(3);
@@ -27,8 +30,9 @@ pub struct Place {
 impl Place {
     pub fn new() -> Self {
         let place = Self { site: Site::new() };
-        fs::write(place.path("tree.sh"), TREE).unwrap();
-        fs::write(place.path("stubborn.sh"), format!("trap '' TERM HUP INT\n{TREE}")).unwrap();
+        let tree = tree_script(PORTABLE);
+        fs::write(place.path("tree.sh"), &tree).unwrap();
+        fs::write(place.path("stubborn.sh"), format!("trap '' TERM HUP INT\n{tree}")).unwrap();
         place
     }
 
@@ -162,7 +166,10 @@ impl Running {
 
     /// The wrapper's keeper, once it is one.
     pub fn keeper(&self) -> i32 {
-        let find = || children_of(self.pid()).into_iter().find(|&pid| name(pid) == "fencepost-keep");
+        // Without a name, a keeper is recognised by its watcher.
+        let is_ready =
+            |pid: &i32| if PORTABLE { !children_of(*pid).is_empty() } else { name(*pid) == "fencepost-keep" };
+        let find = || children_of(self.pid()).into_iter().find(is_ready);
         eventually("there is a keeper", || find().is_some());
         find().unwrap()
     }

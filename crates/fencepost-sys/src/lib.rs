@@ -1,9 +1,18 @@
-//! The unsafe calls of this crate, each with the reason why it is sound.
+//! The system calls of fencepost. All unsafe code of the product is in this crate, each block with its reason.
+//!
+//! This file has the calls that every system shares. What differs is in one file per system, `linux.rs` and
+//! `macos.rs`, with the same functions. [`darwin`] reads the bytes that macOS returns; it is compiled and tested on
+//! every system.
 #![allow(unsafe_code)]
+
+pub mod darwin;
+#[cfg_attr(target_os = "linux", path = "linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "macos.rs")]
+mod system;
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nix::errno::Errno;
@@ -11,10 +20,15 @@ use nix::libc;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction};
 use nix::unistd::{ForkResult, Pid, fork};
 
+pub use system::{
+    BOOT_CLOCK, HOST_NAME_STAYS, LOOK, boot_id, flush, flush_file_system, free_bytes, give_back_code, group_members,
+    is_provided_by_cloud, is_single_threaded, machine_id, namespaces, process, processes, uid_of,
+};
+
 /// Forks. Returns the child's pid in the parent, `None` in the child.
 ///
 /// The caller ensures that the process has one thread.
-pub(crate) fn split() -> io::Result<Option<Pid>> {
+pub fn split() -> io::Result<Option<Pid>> {
     // SAFETY: with a single thread no other thread holds a lock at this moment, so the child may allocate and lock.
     match unsafe { fork() }? {
         ForkResult::Parent { child } => Ok(Some(child)),
@@ -23,18 +37,18 @@ pub(crate) fn split() -> io::Result<Option<Pid>> {
 }
 
 /// Exits without flushing what the parent had buffered before the fork.
-pub(crate) fn exit_now(code: i32) -> ! {
+pub fn exit_now(code: i32) -> ! {
     // SAFETY: `_exit` takes any number, and nothing after it runs.
     unsafe { libc::_exit(code) }
 }
 
 /// A program to execute: candidate paths, arguments and environment, ready for the kernel.
 #[derive(Debug)]
-pub(crate) struct Image {
+pub struct Image {
     /// Tried in this order.
-    pub(crate) paths: Vec<CString>,
-    pub(crate) argv: Vec<CString>,
-    pub(crate) env: Vec<CString>,
+    pub paths: Vec<CString>,
+    pub argv: Vec<CString>,
+    pub env: Vec<CString>,
 }
 
 /// Starts the program in a new process, which first calls `settle` with all signals blocked.
@@ -43,7 +57,7 @@ pub(crate) struct Image {
 /// wrapper's work. So `settle` must neither allocate nor lock, and its errors are numbers.
 ///
 /// The caller ensures that the process has one thread.
-pub(crate) fn start(image: &Image, settle: &mut dyn FnMut() -> io::Result<()>) -> io::Result<Pid> {
+pub fn start(image: &Image, settle: &mut dyn FnMut() -> io::Result<()>) -> io::Result<Pid> {
     let argv = pointers(image.argv.iter());
     // A script without a `#!` line is run by the system's shell.
     let shell = [c"/bin/sh", c""].into_iter().chain(image.argv.iter().skip(1).map(CString::as_c_str));
@@ -51,7 +65,7 @@ pub(crate) fn start(image: &Image, settle: &mut dyn FnMut() -> io::Result<()>) -
     let (paths, env) = (pointers(image.paths.iter()), pointers(image.env.iter()));
     let mut errand = Errand { paths, argv, shell, env, settle, errno: 0 };
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
-    let started = beside(&mut errand);
+    let started = system::beside(&mut errand);
     before.thread_set_mask()?;
     let pid = started?;
     if errand.errno == 0 {
@@ -102,59 +116,18 @@ impl Errand<'_> {
     }
 }
 
-/// Runs the errand in a process that shares our memory while we wait.
-#[cfg(target_os = "linux")]
-fn beside(errand: &mut Errand<'_>) -> io::Result<Pid> {
-    extern "C" fn run(errand: *mut libc::c_void) -> libc::c_int {
-        // SAFETY: it is the errand below, whose owner is suspended until this process is another program or gone.
-        let errand = unsafe { &mut *errand.cast::<Errand<'_>>() };
-        errand.errno = errand.run();
-        exit_now(127)
-    }
-    // Uninitialised memory is enough: the stack is written before it is read.
-    let mut stack = Vec::<u128>::with_capacity(STACK_BYTES / size_of::<u128>());
-    let top = stack.spare_capacity_mut().as_mut_ptr_range().end.cast();
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: the new process runs on a stack of its own, with signals blocked and thus no handler of ours, and this
-    // one does not go on before it is done with our memory.
-    let pid = unsafe { libc::clone(run, top, flags, std::ptr::from_mut(errand).cast()) };
-    if pid == -1 { Err(io::Error::last_os_error()) } else { Ok(Pid::from_raw(pid)) }
-}
-
-/// Large enough: no function that runs there recurses.
-#[cfg(target_os = "linux")]
-const STACK_BYTES: usize = 64 * 1024;
-
-/// Runs the errand in a forked copy of this process. Its error comes through a pipe, which closes when the program is
-/// executed.
-#[cfg(not(target_os = "linux"))]
-fn beside(errand: &mut Errand<'_>) -> io::Result<Pid> {
-    use std::io::{Read, Write};
-    let (mut heard, mut told) = io::pipe()?;
-    let Some(pid) = split()? else {
-        let _ = told.write_all(&errand.run().to_ne_bytes());
-        exit_now(127)
-    };
-    drop(told);
-    let mut errno = [0; 4];
-    if heard.read_exact(&mut errno).is_ok() {
-        errand.errno = i32::from_ne_bytes(errno);
-    }
-    Ok(pid)
-}
-
 /// Ignores the signal. Returns whether it was ignored before.
-pub(crate) fn ignore(signal: Signal) -> io::Result<bool> {
+pub fn ignore(signal: Signal) -> io::Result<bool> {
     dispose(signal, SigHandler::SigIgn)
 }
 
 /// Restores the signal's default action. Returns whether it was ignored before.
-pub(crate) fn restore_default(signal: Signal) -> io::Result<bool> {
+pub fn restore_default(signal: Signal) -> io::Result<bool> {
     dispose(signal, SigHandler::SigDfl)
 }
 
 /// Whether the signal is ignored: `nohup` and a shell's background jobs ignore some.
-pub(crate) fn is_ignored(signal: i32) -> bool {
+pub fn is_ignored(signal: i32) -> bool {
     Signal::try_from(signal).is_ok_and(|signal| {
         dispose(signal, SigHandler::SigDfl).is_ok_and(|ignored| {
             if ignored {
@@ -166,7 +139,7 @@ pub(crate) fn is_ignored(signal: i32) -> bool {
 }
 
 /// Duplicates a descriptor.
-pub(crate) fn duplicate(fd: i32) -> io::Result<OwnedFd> {
+pub fn duplicate(fd: i32) -> io::Result<OwnedFd> {
     // SAFETY: `fcntl` refuses a number that is not open. The descriptor it returns is new and owned here.
     unsafe {
         match libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) {
@@ -177,7 +150,7 @@ pub(crate) fn duplicate(fd: i32) -> io::Result<OwnedFd> {
 }
 
 /// Runs a function while the signal has its default action, then restores the previous action.
-pub(crate) fn with_default<T>(signal: i32, act: impl FnOnce() -> T) -> T {
+pub fn with_default<T>(signal: i32, act: impl FnOnce() -> T) -> T {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     // SAFETY: the default action is the kernel's own.
     let before = Signal::try_from(signal).and_then(|signal| unsafe { sigaction(signal, &default) });
@@ -194,7 +167,7 @@ pub(crate) fn with_default<T>(signal: i32, act: impl FnOnce() -> T) -> T {
 /// A memory-mapped file, such as SQLite's index, reports a failing or read-only disk as SIGBUS and not as an error
 /// code. A hung call is what the deadline handles: the job is terminated in order, and the lease ends. On the thread
 /// that calls this function the process ends, because no other thread would continue.
-pub(crate) fn hang_on_bus_error() -> io::Result<()> {
+pub fn hang_on_bus_error() -> io::Result<()> {
     FIRST_THREAD.store(this_thread(), Ordering::Relaxed);
     let action = SigAction::new(SigHandler::Handler(on_bus_error), SaFlags::SA_ONSTACK, SigSet::empty());
     // SAFETY: the handler makes calls that are allowed in one only, and never returns into what failed.
@@ -225,7 +198,7 @@ fn this_thread() -> usize {
 }
 
 /// Sends a signal by number, because real-time signals have no name in `nix`. A negative pid is a group.
-pub(crate) fn send(pid: i32, signal: i32) -> io::Result<()> {
+pub fn send(pid: i32, signal: i32) -> io::Result<()> {
     // SAFETY: `kill` takes any two numbers and touches no memory of ours.
     match unsafe { libc::kill(pid, signal) } {
         0 => Ok(()),
@@ -235,7 +208,7 @@ pub(crate) fn send(pid: i32, signal: i32) -> io::Result<()> {
 
 /// A state change of a child process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub enum Change {
     Exited(i32),
     Killed(i32),
     Stopped(i32),
@@ -246,7 +219,7 @@ pub(crate) enum Change {
 /// children.
 ///
 /// Decodes the raw status, because `nix` loses the status of a process that a real-time signal killed.
-pub(crate) fn next_change() -> io::Result<Option<(Pid, Change)>> {
+pub fn next_change() -> io::Result<Option<(Pid, Change)>> {
     let mut status = 0;
     // SAFETY: `status` lives across the call, which writes nothing else.
     let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED) };
@@ -257,8 +230,54 @@ pub(crate) fn next_change() -> io::Result<Option<(Pid, Change)>> {
     }
 }
 
+/// Returns the next state change of one child without blocking. An ended child stays a zombie, so its pid and its
+/// process group keep their numbers until [`reap`].
+pub fn peek_change(pid: Pid) -> io::Result<Option<Change>> {
+    // The other order fails: the kernel does not count a zombie among the children that can stop.
+    match wait_status(pid, libc::WEXITED | libc::WNOWAIT | libc::WNOHANG)? {
+        Some(change) => Ok(Some(change)),
+        None => match wait_status(pid, libc::WSTOPPED | libc::WCONTINUED | libc::WNOHANG) {
+            // It ended since.
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
+            change => change,
+        },
+    }
+}
+
+/// Waits until this child has ended, and leaves it a zombie: its pid is not reused.
+pub fn wait_until_ended(pid: Pid) {
+    while wait_status(pid, libc::WEXITED | libc::WNOWAIT).is_err_and(|error| error.kind() == io::ErrorKind::Interrupted)
+    {
+    }
+}
+
+fn wait_status(pid: Pid, kinds: libc::c_int) -> io::Result<Option<Change>> {
+    // SAFETY: zero is a value of every field. The kernel leaves it so if there is nothing to report.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let id = libc::id_t::try_from(pid.as_raw()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: `info` lives across the call, which writes nothing else.
+    if unsafe { libc::waitid(libc::P_PID, id, &raw mut info, kinds) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `waitid` fills in the fields of SIGCHLD, or leaves the zeros.
+    let (found, status) = unsafe { (info.si_pid(), info.si_status()) };
+    Ok((found != 0).then_some(match info.si_code {
+        libc::CLD_EXITED => Change::Exited(status),
+        libc::CLD_STOPPED => Change::Stopped(status),
+        libc::CLD_CONTINUED => Change::Continued,
+        _ => Change::Killed(status),
+    }))
+}
+
+/// Reaps this child if it has ended. Does not wait.
+pub fn reap(pid: Pid) {
+    let mut status = 0;
+    // SAFETY: `status` lives across the call, which writes nothing else.
+    unsafe { libc::waitpid(pid.as_raw(), &raw mut status, libc::WNOHANG) };
+}
+
 /// Waits until this child has ended. Returns `None` if it is not a child of this process.
-pub(crate) fn wait_for(pid: Pid) -> Option<Change> {
+pub fn wait_for(pid: Pid) -> Option<Change> {
     let mut status = 0;
     loop {
         // SAFETY: `status` lives across the call, which writes nothing else.
@@ -271,34 +290,102 @@ pub(crate) fn wait_for(pid: Pid) -> Option<Change> {
 }
 
 /// Standard input, borrowed without setting up its buffer.
-pub(crate) fn stdin() -> BorrowedFd<'static> {
+pub fn stdin() -> BorrowedFd<'static> {
     // SAFETY: the number is not -1, and no code in this crate closes it. If the process was started without it, calls
     // fail with `EBADF`.
     unsafe { BorrowedFd::borrow_raw(libc::STDIN_FILENO) }
 }
 
-/// Releases this program's code pages. The kernel has them in its page cache and maps them again when they are needed.
-///
-/// Starting up maps far more of them than waiting for a child needs, and they are most of a waiting process's memory.
-#[cfg(target_os = "linux")]
-pub(crate) fn give_back_code() {
-    let here = give_back_code as fn() as usize;
-    let Ok(mappings) = std::fs::read_to_string("/proc/self/maps") else { return };
-    let Some(code) = mappings.lines().filter_map(code_range).find(|code| code.contains(&here)) else { return };
-    // SAFETY: these pages hold code from a file and cannot be written, so that they come back as they were.
-    unsafe { libc::madvise(code.start as *mut libc::c_void, code.len(), libc::MADV_DONTNEED) };
+/// A process as the kernel lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessEntry {
+    pub pid: i32,
+    pub parent: i32,
+    pub group: i32,
+    pub state: ProcessState,
+    pub name: String,
+    /// A number that tells this process from an earlier or later one with the same pid: the start time on Linux, the
+    /// kernel's unique id on macOS.
+    pub mark: u64,
+    /// The mark of the process that forked this one, also after that process has ended. Linux does not keep it.
+    pub parent_mark: Option<u64>,
 }
 
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn give_back_code() {}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessState {
+    Running,
+    Stopped,
+    /// In uninterruptible sleep: signals stay pending.
+    Deep,
+    /// A zombie.
+    Dead,
+}
 
-/// The addresses of a mapping, if it is code: `55d0c0a00000-55d0c0f00000 r-xp …`.
-#[cfg(target_os = "linux")]
-fn code_range(mapping: &str) -> Option<std::ops::Range<usize>> {
-    let (range, rest) = mapping.split_once(' ')?;
-    let (start, end) = range.split_once('-')?;
-    let address = |text| usize::from_str_radix(text, 16).ok();
-    rest.starts_with("r-xp ").then_some(address(start)?..address(end)?)
+/// Becomes readable when a process has ended.
+#[derive(Debug)]
+pub struct ExitWatch(OwnedFd);
+
+impl ExitWatch {
+    /// Fails with ESRCH if there is no such process.
+    pub fn of(pid: i32) -> io::Result<Self> {
+        system::exit_descriptor(pid).map(Self)
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Tells when watched processes fork or end, where the system can: a caller looks at intervals too.
+#[derive(Debug, Default)]
+pub struct ProcessAlarm(Option<OwnedFd>);
+
+impl ProcessAlarm {
+    pub fn watch(&mut self, pid: i32) {
+        if self.0.is_none() {
+            self.0 = system::alarm();
+        }
+        if let Some(alarm) = &self.0 {
+            system::add_to_alarm(alarm, pid);
+        }
+    }
+
+    /// Becomes readable.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.0.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Forgets what was told.
+    pub fn clear(&self) {
+        if let Some(alarm) = &self.0 {
+            system::clear_alarm(alarm);
+        }
+    }
+}
+
+/// Keeps a Mac from going to sleep while this exists and the lid is open. Other systems do nothing.
+///
+/// The system releases it if this process dies.
+#[derive(Debug)]
+pub struct Awake(u32);
+
+impl Awake {
+    pub fn hold(reason: &str) -> io::Result<Self> {
+        // Tests see a failure and a success that no other system than macOS has. Release builds do not read it.
+        #[cfg(debug_assertions)]
+        match std::env::var("FENCEPOST_TEST_AWAKE").as_deref() {
+            Ok("fail") => return Err(io::Error::other("a test made it fail")),
+            Ok(file) => std::fs::write(file, reason)?,
+            Err(_) => {}
+        }
+        system::hold_awake(reason).map(Self)
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        system::release_awake(self.0);
+    }
 }
 
 fn dispose(signal: Signal, handler: SigHandler) -> io::Result<bool> {
