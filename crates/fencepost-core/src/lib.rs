@@ -31,6 +31,7 @@
 //! * [`said`]: what a job says of itself while it runs.
 //! * [`transition`]: one change of a record, carried through lost swaps and unknown fates.
 //! * [`run`]: one guarded run, from the first look to the last swap.
+//! * [`waiting`]: a run that waits for another.
 
 #![no_std]
 
@@ -63,4 +64,5 @@ pub mod spelling;
 pub mod time;
 pub mod token;
 pub mod transition;
+pub mod waiting;
 pub mod zone;

@@ -171,6 +171,9 @@ pub struct Holder {
     /// The lease was taken by hand and belongs to no run: its end leaves no outcome.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub by_hand: bool,
+    /// The runs inside which it was started, the outermost first. For people only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inside: Vec<RunId>,
     #[serde(flatten)]
     pub unknown: Unknown,
 }

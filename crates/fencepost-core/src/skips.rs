@@ -1,6 +1,7 @@
 //! Skipped triggers, counted under a key of their own: a skip never disturbs a renewal.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,9 @@ pub struct Skips {
     /// The last one for another run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<LastSkip>,
+    /// How many for another run in each hour that had any, oldest first, at most [`HOURS_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hours: Vec<HourOfSkips>,
     #[serde(flatten)]
     pub unknown: Unknown,
 }
@@ -65,11 +69,33 @@ pub struct LastSkip {
     pub unknown: Unknown,
 }
 
+/// How many triggers were skipped for another run in one hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HourOfSkips {
+    /// Hours since 1970.
+    pub hour: i64,
+    pub overlap: u64,
+}
+
+/// The most hours that are told apart.
+pub const HOURS_MAX: usize = 72;
+
+const HOUR_MILLIS: i64 = 3_600_000;
+
 impl Skips {
     /// Adds one skipped trigger.
     pub fn add(before: Option<&Self>, nonce: Nonce, at: Wall, host: String, skip: Skip) -> Self {
-        let none =
-            Self { v: FORMAT, nonce, overlap: 0, duplicate: 0, paused: 0, last: None, unknown: Unknown::default() };
+        let none = Self {
+            v: FORMAT,
+            nonce,
+            overlap: 0,
+            duplicate: 0,
+            paused: 0,
+            last: None,
+            hours: Vec::new(),
+            unknown: Unknown::default(),
+        };
         let mut skips = Self { nonce, ..before.cloned().unwrap_or(none) };
         match skip {
             Skip::Duplicate => skips.duplicate += 1,
@@ -78,10 +104,29 @@ impl Skips {
                 let same = skips.last.as_ref().filter(|last| last.token == token);
                 let in_a_row = same.map_or(0, |last| last.in_a_row) + 1;
                 skips.overlap += 1;
+                skips.count_hour(at.0.div_euclid(HOUR_MILLIS));
                 skips.last = Some(LastSkip { at, host, token, in_a_row, unknown: Unknown::default() });
             }
         }
         skips
+    }
+
+    fn count_hour(&mut self, hour: i64) {
+        match self.hours.last_mut() {
+            Some(last) if last.hour == hour => last.overlap += 1,
+            _ => self.hours.push(HourOfSkips { hour, overlap: 1 }),
+        }
+        let over = self.hours.len().saturating_sub(HOURS_MAX);
+        self.hours.drain(..over);
+    }
+
+    /// How many triggers were skipped for another run since an instant, to the hour and as far as is known.
+    pub fn overlaps_since(&self, since: Wall) -> u64 {
+        let from = since.0.div_euclid(HOUR_MILLIS);
+        let counted: u64 = self.hours.iter().filter(|hour| hour.hour >= from).map(|hour| hour.overlap).sum();
+        // Skips counted by an earlier version have no hours.
+        let newest = self.last.as_ref().filter(|last| last.at >= since);
+        if newest.is_some() { counted.max(1) } else { 0 }
     }
 
     /// How many triggers in a row were skipped, if the newest grant is still the going run's.
@@ -92,5 +137,29 @@ impl Skips {
     /// The share of skips among all triggers.
     pub fn rate(&self, grants: u64) -> f64 {
         self.overlap as f64 / (self.overlap + grants).max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::token::RunId;
+    use alloc::string::ToString;
+
+    #[test]
+    fn overlaps_are_told_apart_by_the_hour_for_three_days() {
+        let nonce = Nonce { by: RunId(uuid::Uuid::from_u128(7)), write: 0 };
+        let overlap = Skip::Overlap(Token::new(5).unwrap());
+        let mut skips: Option<Skips> = None;
+        for minute in (0..200 * 60).step_by(30) {
+            skips = Some(Skips::add(skips.as_ref(), nonce, Wall(minute * 60_000), "h".to_string(), overlap));
+        }
+        let skips = Skips::add(skips.as_ref(), nonce, Wall(0), "h".to_string(), Skip::Duplicate);
+        assert_eq!((skips.overlap, skips.hours.len()), (400, HOURS_MAX));
+        let since = |hour: i64| skips.overlaps_since(Wall(hour * HOUR_MILLIS));
+        assert_eq!((since(199), since(190), since(0), since(200)), (2, 20, 144, 0));
+        // An earlier version counted no hours.
+        let older = Skips { hours: Vec::new(), ..skips };
+        assert_eq!((older.overlaps_since(Wall(0)), older.overlaps_since(Wall(200 * HOUR_MILLIS))), (1, 0));
     }
 }

@@ -95,6 +95,7 @@ impl Host {
             host: self.name.clone(),
             processes: self.processes(wrapper, keeper),
             by_hand: false,
+            inside: Vec::new(),
             unknown: Unknown::default(),
         }
     }
@@ -114,7 +115,13 @@ impl Host {
 
     /// A holder by hand: a script that comes and goes between `acquire` and `release`.
     pub fn holder_by_hand(&self) -> Holder {
-        Holder { host: self.name.clone(), processes: None, by_hand: true, unknown: Unknown::default() }
+        Holder {
+            host: self.name.clone(),
+            processes: None,
+            by_hand: true,
+            inside: Vec::new(),
+            unknown: Unknown::default(),
+        }
     }
 
     /// A holder by hand that stays: this process holds the lease for its caller.

@@ -42,6 +42,7 @@ pub mod terminal;
 pub mod transact;
 pub mod unguarded;
 pub mod upstream_check;
+pub mod waiting;
 
 mod task;
 mod without_keeper;

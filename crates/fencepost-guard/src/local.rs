@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
 use crate::skip_queue::SkipQueue;
+use crate::waiting::WaitingRuns;
 
 /// This host's memory of the jobs of one store or several, in its state directory.
 #[derive(Clone, Debug)]
@@ -60,6 +61,11 @@ impl Local {
             memory.high_water = Some(record.token);
             let _ = self.keep(record, &memory);
         }
+    }
+
+    /// The runs of this host that wait.
+    pub fn waiting(&self) -> WaitingRuns {
+        WaitingRuns::new(self.memory.clone(), self.host.clone())
     }
 
     /// Waits until no other process of this host is counting a skip.

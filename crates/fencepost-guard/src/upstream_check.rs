@@ -21,6 +21,7 @@ use fencepost_core::register::StoreError;
 use fencepost_core::run::Passage;
 use fencepost_core::time::Wall;
 use fencepost_core::transition::Known;
+use fencepost_core::waiting::WaitingRun;
 use fencepost_store::Store;
 use fencepost_store::records::{details, history};
 
@@ -28,6 +29,7 @@ use crate::artifact::{Base, DeclaredArtifact, FingerprintError, Snapshot, read, 
 use crate::clock;
 use crate::local::Local;
 use crate::pin;
+use crate::waiting::WaitingMark;
 
 /// The pause between two checks of an upstream that is not good yet, at first and at most.
 const LOOK_PAUSE_MIN: Duration = Duration::from_millis(200);
@@ -51,6 +53,8 @@ pub struct UpstreamCheck {
     /// The directory for copies of the artifacts. Without it, artifacts are only compared.
     pub pins: Option<PathBuf>,
     pub produces: Vec<DeclaredArtifact>,
+    /// The run that waits, for those who ask what it waits for.
+    pub waiting: Option<WaitingRun>,
 }
 
 impl std::fmt::Debug for UpstreamCheck {
@@ -98,16 +102,28 @@ impl UpstreamCheck {
     /// Checks all upstreams, repeatedly while there is time and one of them is not good.
     pub fn inspect(&self, asker: &Asker) -> Inspection {
         let until = clock::boot_now() + self.wait;
-        let mut pause = LOOK_PAUSE_MIN;
+        let (mut pause, mut mark) = (LOOK_PAUSE_MIN, None);
         loop {
             let inspection = self.look(asker);
             let left = until.since(clock::boot_now());
             if inspection.decision() != Decision::Halt || left.is_zero() {
                 return inspection;
             }
+            if mark.is_none() {
+                mark = self.announce(&inspection, left);
+            }
             std::thread::sleep(pause.min(left));
             pause = (pause * 2).min(LOOK_PAUSE_MAX);
         }
+    }
+
+    /// Notes which upstreams are waited for.
+    fn announce(&self, inspection: &Inspection, left: Duration) -> Option<WaitingMark> {
+        let halting = inspection.verdicts.iter().filter(|verdict| verdict.decision == Decision::Halt);
+        let waits_for: Vec<_> = halting.map(|verdict| verdict.job.to_string()).collect();
+        let since = clock::now().wall;
+        let waiting = WaitingRun { waits_for, since, until: Some(since + left), ..self.waiting.clone()? };
+        Some(self.local.waiting().note(&waiting))
     }
 
     /// The declared artifacts before the job.

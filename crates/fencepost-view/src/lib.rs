@@ -12,7 +12,8 @@
 //! * [`schema`]: the JSON Schema of every answer.
 //! * [`unread`]: records that cannot be read, which are part of an answer.
 //! * [`archive`]: the history of a job, newest first.
-//! * [`attention`]: which jobs need attention, and why.
+//! * [`waiting`]: which job waits for which.
+//! * [`attention`]: which jobs need attention, and why. [`digest`]: what happened since a moment.
 //! * [`output`]: the last lines that a command printed.
 //! * [`text`], [`moment`], [`time`], [`vocabulary`]: words, times and names.
 
@@ -20,6 +21,7 @@ pub mod advise;
 pub mod answer;
 pub mod archive;
 pub mod attention;
+pub mod digest;
 pub mod event;
 pub mod gate;
 pub mod graph;
@@ -40,6 +42,7 @@ pub mod text;
 pub mod time;
 pub mod unread;
 pub mod vocabulary;
+pub mod waiting;
 pub mod why;
 
 use std::borrow::Cow;
@@ -50,6 +53,7 @@ use fencepost_core::name::Name;
 use fencepost_core::record::{Holder, Record};
 use fencepost_core::schedule::Schedule;
 use fencepost_core::time::{Boot, StoreClock, Wall};
+use fencepost_core::waiting::WaitingRun;
 use fencepost_core::zone::Zone;
 use fencepost_store::{Store, StoreError};
 use thiserror::Error;
@@ -67,6 +71,8 @@ pub struct View<'a> {
     /// The jobs of the configuration that do not run because of mistakes.
     pub broken: Vec<JobMistakes>,
     pub now: Wall,
+    /// The runs of this host that wait.
+    pub waiting: Vec<WaitingRun>,
     /// Whether the processes of a holder are known to be dead.
     pub is_dead: &'a dyn Fn(&Holder) -> bool,
 }

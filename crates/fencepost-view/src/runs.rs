@@ -35,20 +35,34 @@ pub struct RunList {
 
 impl View<'_> {
     pub fn runs(&self, query: &RunsQuery) -> Result<RunList, ViewError> {
-        let mut list = RunsList { query, lines: BTreeMap::new() };
         let (mut records, mut unread) = (Vec::new(), Unread::default());
         each_record(self.store, &mut unread, |_, record, clock| {
             if query.job.as_ref().is_none_or(|name| record.job.name == *name) {
-                list.add_record(self, &record, clock);
-                records.push(record);
+                let is_over = self.is_over(&record, clock);
+                records.push((record, is_over));
             }
             Ok(())
         })?;
+        let records: Vec<_> = records.iter().map(|(record, is_over)| (record, *is_over)).collect();
+        let runs = self.listed(query, &records, &mut unread)?;
+        Ok(RunList { runs, errors: unread.into_errors() })
+    }
+
+    /// The runs of these records that match the query, newest first. With a record comes whether its lease has ended
+    /// without a release.
+    pub(crate) fn listed(
+        &self,
+        query: &RunsQuery,
+        records: &[(&Record, bool)],
+        unread: &mut Unread,
+    ) -> Result<Vec<RunAnswer>, StoreError> {
+        let mut list = RunsList { query, lines: BTreeMap::new() };
         // All records first: they bound how far back the histories have to be read.
-        for record in &records {
-            list.add_history(self, record, &mut unread)?;
+        records.iter().for_each(|(record, is_over)| list.add_record(record, *is_over));
+        for (record, _) in records {
+            list.add_history(self, record, unread)?;
         }
-        Ok(RunList { runs: list.lines.into_values().rev().collect(), errors: unread.into_errors() })
+        Ok(list.lines.into_values().rev().collect())
     }
 }
 
@@ -85,8 +99,8 @@ type Spot = (Wall, Wall, Token, RunId, String);
 
 impl RunsList<'_> {
     /// Adds what a record holds, and the run behind its lease.
-    fn add_record(&mut self, view: &View<'_>, record: &Record, clock: Option<&StoreClock>) {
-        let run = RunAnswer::unrecorded(record, view.is_over(record, clock));
+    fn add_record(&mut self, record: &Record, is_over: bool) {
+        let run = RunAnswer::unrecorded(record, is_over);
         if let Some((lease, run)) = record.lease.as_ref().zip(run) {
             let at = (lease.slot, lease.since, record.token, lease.run, record.job.to_string());
             if self.wants(run.status) && self.query.range.meets(lease.slot, lease.slot, &run.slot.zone) {

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::View;
 use crate::attention::{AttentionReason, SKIPS_IN_A_ROW};
+use crate::moment::Moment;
 use crate::overdue::{Expected, ExpectedJob};
 use crate::status::{JobState, StatusAnswer, StatusQuery};
 
@@ -58,15 +59,21 @@ fn one(ring: &[Value], more: &Value, is_dead: bool, expected: Expected) -> Statu
 }
 
 fn ask(store: &dyn Store, is_dead: bool, expected: Expected) -> StatusAnswer {
+    ask_since(store, is_dead, expected, None)
+}
+
+fn ask_since(store: &dyn Store, is_dead: bool, expected: Expected, since: Option<&str>) -> StatusAnswer {
     let view = View {
         store,
         store_url: "memory:".to_string(),
         config: None,
         broken: Vec::new(),
+        waiting: Vec::new(),
         now: NOW,
         is_dead: &|_| is_dead,
     };
-    view.status(&StatusQuery { job: None, expected }).unwrap()
+    view.status(&StatusQuery { job: None, expected, since: since.map(|text| Moment::parse(text, NOW).unwrap()) })
+        .unwrap()
 }
 
 fn configured(name: &str, schedule: Option<&str>) -> ExpectedJob {
@@ -227,4 +234,37 @@ fn a_job_costs_two_reads_and_a_job_that_never_ran_none() {
     // The keys and that there are no more; each job's record and skips; the store's identity.
     assert_eq!(calls(3, 0), (2, 2 * 3 + 1));
     assert_eq!(calls(60, 20), (2, 2 * 60 + 1));
+}
+
+#[test]
+fn a_digest_counts_the_slots_since_a_moment_of_the_jobs_zone() {
+    let store = MemoryStore::new();
+    // It is 01:00 in Tokyo. The last midnight there was an hour ago, and in UTC 16 hours ago.
+    let mut missed = outcome(9, "missed", 5);
+    (missed["slot"], missed["covers"]) =
+        (json!(NOW.0 - HOUR), json!({ "from": NOW.0 - 3 * HOUR, "to": NOW.0 - HOUR, "count": 3 }));
+    let ended = ["ok", "ok", "empty", "error", "timeout", "lost", "fenced", "halted", "skipped_barrier"];
+    let mut ring: Vec<_> =
+        ended.iter().enumerate().map(|(at, status)| outcome(20 + at as u64, status, 30 - at as i64)).collect();
+    ring.splice(0..0, [outcome(1, "error", 90), missed]);
+    store.swap(&Key::job(&job("j")), None, Some(&record("j", &ring, &lease(5)))).unwrap();
+    let skips = json!({
+        "nonce": { "by": RUN, "write": 0 }, "overlap": 40,
+        "hours": [{ "hour": 990, "overlap": 7 }, { "hour": 999, "overlap": 2 }, { "hour": 1000, "overlap": 1 }],
+        "last": { "at": NOW.0, "host": "mini", "token": 900, "in_a_row": 1 },
+    });
+    let skips = skips.to_string().replacen('{', r#"{"v":2,"#, 1);
+    store.swap(&Key::skips(&job("j")), None, Some(skips.as_bytes())).unwrap();
+    let expected = || expecting(vec![configured("j", Some("@hourly")), configured("new", None)], NOW);
+    let digest = |since| ask_since(&store, false, expected(), Some(since)).digest.unwrap();
+    let today = serde_json::to_value(digest("today")).unwrap();
+    let j = json!({
+        "job": "j", "since": "1970-02-12T00:00:00+09:00", "ran": 8, "ok": 2, "empty": 1, "failed": 3, "halted": 1,
+        "missed": 1, "fenced": 1, "skipped": 4,
+    });
+    assert_eq!(today["jobs"][0], j);
+    assert_eq!((&today["jobs"][1]["job"], &today["jobs"][1]["ran"]), (&json!("new"), &json!(0)));
+    assert_eq!((&today["total"]["failed"], &today["total"]["ran"]), (&j["failed"], &j["ran"]));
+    let longer = digest("12h").total;
+    assert_eq!((longer.failed, longer.missed, longer.skipped), (4, 3, 11));
 }

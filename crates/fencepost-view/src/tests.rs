@@ -36,11 +36,11 @@ fn record(name: &str, upstream: &str) -> Vec<u8> {
 
 fn ask<T>(store: &MemoryStore, ask: impl FnOnce(&View<'_>) -> T) -> T {
     let (store_url, now) = ("memory:".to_string(), Wall(3_600_000));
-    ask(&View { store, store_url, config: None, broken: Vec::new(), now, is_dead: &|_| false })
+    ask(&View { store, store_url, config: None, broken: Vec::new(), waiting: Vec::new(), now, is_dead: &|_| false })
 }
 
 fn all() -> StatusQuery {
-    StatusQuery { job: None, expected: Expected::default() }
+    StatusQuery { job: None, expected: Expected::default(), since: None }
 }
 
 fn filled() -> MemoryStore {

@@ -134,6 +134,7 @@ impl Place {
             config: self.shown_config(),
             broken: self.config.iter().flat_map(Config::broken_answers).collect(),
             now: clock::now().wall,
+            waiting: self.local().waiting().list(),
             is_dead: &|holder| self.host.knows_dead(holder),
         })
     }

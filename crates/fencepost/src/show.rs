@@ -128,9 +128,18 @@ pub fn wrapped(text: &str, columns: usize, indent: usize) -> Vec<String> {
 
 /// How wide the terminal on standard output is, if it is one.
 pub fn terminal_columns() -> Option<usize> {
+    terminal_size().map(|(columns, _)| columns).filter(|columns| *columns > 0)
+}
+
+/// How many lines the terminal on standard output has, if it is one.
+pub fn terminal_rows() -> Option<usize> {
+    terminal_size().map(|(_, rows)| rows).filter(|rows| *rows > 0)
+}
+
+fn terminal_size() -> Option<(usize, usize)> {
     let out = std::io::stdout();
     let size = out.is_terminal().then(|| rustix::termios::tcgetwinsize(&out).ok())??;
-    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+    Some((usize::from(size.ws_col), usize::from(size.ws_row)))
 }
 
 #[cfg(test)]

@@ -19,10 +19,13 @@ use serde::Serialize;
 use self::seen::SeenJob;
 use crate::answer::{AnswerVersion, ErrorDetail, JobMistakes, RunAnswer};
 use crate::attention::{self, Attention};
+use crate::digest::Digest;
+use crate::moment::Moment;
 use crate::overdue::{Expected, ExpectedJob};
 use crate::time::LocalTime;
 use crate::unread::{Unread, each_record, sentences};
 use crate::vocabulary::{WordSchema, words};
+use crate::waiting::{self, Leases, Waiting};
 use crate::{View, ViewError};
 
 /// How many of the newest outcomes the status of a job has at most.
@@ -43,6 +46,12 @@ pub struct StatusAnswer {
     pub broken: Vec<JobMistakes>,
     /// What needs attention, the most urgent first. `status --check` exits 1 if there is anything.
     pub attention: Vec<Attention>,
+    /// Which job waits for which, as far as this host knows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<Waiting>,
+    /// What happened since the moment that was asked about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
     /// The jobs that have run and those of the configuration, by name.
     pub jobs: Vec<JobStatus>,
     pub resources: Vec<FenceStatus>,
@@ -154,6 +163,12 @@ pub struct LeaseHolder {
     pub since: LocalTime,
     /// When the lease ends unless it is renewed, as far as the store's clock tells.
     pub until: Option<LocalTime>,
+    /// The jobs inside whose runs it was started, the outermost first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub inside: Vec<String>,
+    /// The jobs whose runs were started inside it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub around: Vec<String>,
 }
 
 /// A pause of a job.
@@ -248,6 +263,8 @@ pub struct StatusQuery {
     /// All jobs, or those of one name.
     pub job: Option<Name>,
     pub expected: Expected,
+    /// The digest counts what happened since then.
+    pub since: Option<Moment>,
 }
 
 impl StatusQuery {
@@ -264,8 +281,9 @@ impl StatusQuery {
 impl View<'_> {
     /// The jobs that have a record, and those of the configuration that have none.
     pub fn status(&self, query: &StatusQuery) -> Result<StatusAnswer, ViewError> {
-        let (mut jobs, mut unread) = (Vec::new(), Unread::default());
+        let (mut jobs, mut unread, mut leases) = (Vec::new(), Unread::default(), Leases::default());
         each_record(self.store, &mut unread, |unread, record, clock| {
+            leases.add(&record);
             if query.wants(&record.job) {
                 jobs.push(SeenJob::of(self, record, clock, &query.expected, unread)?);
             }
@@ -274,6 +292,7 @@ impl View<'_> {
         let never_ran = self.never_ran(query, &jobs, &unread);
         jobs.extend(never_ran);
         jobs.sort_by(|a, b| a.job.cmp(&b.job));
+        let digest = query.since.as_ref().map(|since| self.digest(since, &jobs, &mut unread)).transpose()?;
         let (sealed, errors) = (sealed(self.store)?, unread.into_errors());
         let mut attention = attention::of_store(sealed.as_ref(), &errors);
         attention.extend(jobs.iter().flat_map(|job| job.attention.clone()));
@@ -286,8 +305,10 @@ impl View<'_> {
             sealed,
             broken: self.broken_jobs(query.job.as_ref()).cloned().collect(),
             attention,
+            digest,
+            waiting: self.waits(query, &jobs, &leases),
             resources: jobs.iter().flat_map(SeenJob::fences).collect(),
-            jobs: jobs.iter().map(|job| job.status(self.now)).collect(),
+            jobs: jobs.iter().map(|job| job.status(self.now, &leases)).collect(),
             unreadable: sentences(&errors),
             errors,
         })
@@ -304,6 +325,21 @@ impl View<'_> {
         };
         let never_ran = query.configured().filter(|expected| !expected.is_broken && !is_known(expected));
         never_ran.map(|expected| SeenJob::never_ran(self, expected, &query.expected)).collect()
+    }
+
+    fn digest(&self, since: &Moment, jobs: &[SeenJob], unread: &mut Unread) -> Result<Digest, StoreError> {
+        let digests: Result<Vec<_>, _> = jobs.iter().map(|job| job.digest(self, since, unread)).collect();
+        Ok(Digest::of(digests?))
+    }
+
+    /// Which job waits for which, of those that are asked about.
+    fn waits(&self, query: &StatusQuery, jobs: &[SeenJob], leases: &Leases) -> Vec<Waiting> {
+        let zone =
+            |name: &str| jobs.iter().find(|seen| seen.job.to_string() == name).map_or(Zone::utc(), SeenJob::zone);
+        let mut waits = waiting::waits(&self.waiting, &self.store_url, leases, zone);
+        let is_asked = |name: &String| Job::parse(name).is_ok_and(|job| query.wants(&job));
+        waits.retain(|wait| is_asked(&wait.job) || is_asked(&wait.waits_for));
+        waits
     }
 
     /// The jobs with mistakes that have no record.

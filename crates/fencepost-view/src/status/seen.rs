@@ -23,9 +23,13 @@ use super::{
 use crate::answer::{RunAnswer, unrecorded};
 use crate::archive::whole;
 use crate::attention::{self, Attention, AttentionCase};
+use crate::digest::{DigestCounts, JobDigest};
+use crate::moment::{Moment, Range};
 use crate::overdue::{Expected, ExpectedJob, OverdueJob};
+use crate::runs::RunsQuery;
 use crate::time::LocalTime;
 use crate::unread::Unread;
+use crate::waiting::Leases;
 use crate::{View, recorded_schedule, remaining, text};
 
 pub(super) struct SeenJob {
@@ -130,7 +134,7 @@ impl SeenJob {
     }
 
     /// The configuration's zone, or that of the newest run.
-    fn zone(&self) -> Zone {
+    pub(super) fn zone(&self) -> Zone {
         if let Some(expected) = &self.expected {
             return expected.zone.clone();
         }
@@ -187,14 +191,16 @@ impl SeenJob {
         skipped.or_else(ended).map(|(status, count)| Streak { status, count })
     }
 
-    fn holder(&self, now: Wall, zone: &Zone) -> Option<LeaseHolder> {
-        let lease = self.held()?;
+    fn holder(&self, now: Wall, zone: &Zone, leases: &Leases) -> Option<LeaseHolder> {
+        let (lease, name) = (self.held()?, self.job.to_string());
         Some(LeaseHolder {
             run: lease.run.to_string(),
             host: lease.holder.host.clone(),
             pid: lease.holder.pid(),
             since: LocalTime::new(lease.since, zone),
             until: self.remaining.map(|left| LocalTime::new(now + left, zone)),
+            inside: leases.around(&name),
+            around: leases.inside(&name),
         })
     }
 
@@ -220,6 +226,32 @@ impl SeenJob {
         ended.chain(going).collect()
     }
 
+    /// What happened to it since a moment of its zone.
+    pub(super) fn digest(&self, view: &View<'_>, since: &Moment, unread: &mut Unread) -> Result<JobDigest, StoreError> {
+        let zone = self.zone();
+        let from = since.first(&zone);
+        let mut counts = DigestCounts::default();
+        if let Some(record) = &self.record {
+            let range = Range { since: Some(since.clone()), until: None, zone: Some(zone.clone()) };
+            let query = RunsQuery { job: None, statuses: Vec::new(), range, limit: usize::MAX };
+            let runs = view.listed(&query, &[(record, self.is_over)], unread)?;
+            runs.iter().for_each(|run| counts.add(run, self.slots_since(run, from)));
+        }
+        counts.skipped += self.skips.as_ref().map_or(0, |skips| skips.overlaps_since(from));
+        Ok(JobDigest { job: self.job.to_string(), since: LocalTime::new(from, &zone), counts })
+    }
+
+    /// How many slots an outcome stands for, of those that are not before `from`.
+    fn slots_since(&self, run: &RunAnswer, from: Wall) -> u64 {
+        let all = run.count.unwrap_or(1);
+        match (&run.slot_from, &run.slot_to, self.schedule()) {
+            (Some(first), Some(last), Some(schedule)) if first.at < from => {
+                schedule.count(Wall(from.0.saturating_sub(1)), last.at).min(all)
+            }
+            _ => all,
+        }
+    }
+
     pub(super) fn fences(&self) -> Vec<FenceStatus> {
         self.record.as_ref().map(|record| fences(record, &self.zone())).unwrap_or_default()
     }
@@ -241,7 +273,7 @@ impl SeenJob {
         self.skips.as_ref().map(|skips| SkippedTriggers::new(skips, grants, in_a_row, zone)).unwrap_or_default()
     }
 
-    pub(super) fn status(&self, now: Wall) -> JobStatus {
+    pub(super) fn status(&self, now: Wall, leases: &Leases) -> JobStatus {
         let (record, zone) = (self.record.as_ref(), self.zone());
         let ended = |outcome: Option<&Outcome>| Some(RunAnswer::ended(record?, outcome?));
         let gauges = record.iter().flat_map(|record| &record.upstreams);
@@ -255,7 +287,7 @@ impl SeenJob {
             timezone: zone.name().to_string(),
             token: record.map_or(0, |record| record.token.number()),
             grants: record.map_or(0, |record| record.grants),
-            holder: self.holder(now, &zone),
+            holder: self.holder(now, &zone, leases),
             lost_run: self.lease().filter(|_| self.is_over).map(|lease| lease.run.to_string()),
             paused: record.and_then(|record| record.paused.as_ref()).map(|paused| PausedJob::new(paused, &zone)),
             last: ended(record.and_then(|record| record.ledger.last())),

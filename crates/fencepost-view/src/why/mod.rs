@@ -26,6 +26,7 @@ use crate::output::KeptOutput;
 use crate::time::LocalTime;
 use crate::unread::{Unread, each_record};
 use crate::vocabulary::WordSchema;
+use crate::waiting::{self, Leases};
 use crate::{View, ViewError, recorded_schedule, remaining, text};
 
 /// `why`: the newest slot of a job at or before an instant, its attempts, and the explanation in sentences.
@@ -87,7 +88,8 @@ impl View<'_> {
         let Some((record, clock)) = self.find(query)? else {
             let path = self.config.as_deref().unwrap_or_default();
             let text = format!("{} is a job of {path}, but has never run on this store.", query.typed);
-            let sentences = self.mistakes(query).chain([Sentence::new("nothing", text)]).collect();
+            let waits = self.waits_of(&query.job, query.zone.as_ref().unwrap_or(&Zone::utc()));
+            let sentences = self.mistakes(query).chain([Sentence::new("nothing", text)]).chain(waits).collect();
             return Ok(WhyAnswer {
                 v: AnswerVersion,
                 job: query.typed.to_string(),
@@ -101,6 +103,7 @@ impl View<'_> {
             });
         };
         let zone = query.zone.clone().unwrap_or_else(|| newest_zone(&record));
+        let waits = self.waits_of(&record.job, &zone);
         let mut case = Case::of(self, record, clock.as_ref(), query.at.clone(), zone)?;
         case.printed = case.last_run().map(|(host, slot, run)| Printed {
             lines: query.output.last_lines(&case.record.job, slot, &run),
@@ -110,7 +113,16 @@ impl View<'_> {
         });
         let mut answer = case.answer();
         answer.sentences.splice(0..0, self.mistakes(query));
+        answer.sentences.extend(waits);
         Ok(answer)
+    }
+
+    /// Says for which job this one waits, and which wait for it.
+    fn waits_of(&self, job: &Job, zone: &Zone) -> Vec<Sentence> {
+        let name = job.to_string();
+        let waits = waiting::waits(&self.waiting, &self.store_url, &Leases::default(), |_| zone.clone());
+        let of_job = waits.into_iter().filter(|wait| wait.job == name || wait.waits_for == name);
+        of_job.map(|wait| Sentence::new("waiting", wait.sentence())).collect()
     }
 
     /// Says that the configuration's mistakes keep the job from running.

@@ -147,8 +147,8 @@ fn which(case: &Case) -> Vec<Sentence> {
     let zone = case.zone();
     let shown = format!("{} {} ({zone})", zone.date(slot), clock(slot, &zone));
     let mut sentences = Vec::new();
-    if let Some(Moment::Day(day)) = &case.at
-        && case.asked_in.date(slot) != *day
+    if let Some(day) = case.at.as_ref().and_then(|at| at.day(&case.asked_in))
+        && case.asked_in.date(slot) != day
         && !case.attempts.iter().any(|attempt| attempt.covers.is_some())
     {
         let text = format!("Nothing is recorded of {job} for {day} ({}): it did not run on that day.", case.asked_in);
@@ -163,9 +163,9 @@ fn which(case: &Case) -> Vec<Sentence> {
 }
 
 fn asked(at: &Moment, zone: &Zone) -> String {
-    match at {
-        Moment::Day(date) => format!("the end of {date} ({zone})"),
-        Moment::Time(_) => moment(at.first(zone), zone),
+    match at.day(zone) {
+        Some(date) => format!("the end of {date} ({zone})"),
+        None => moment(at.first(zone), zone),
     }
 }
 

@@ -333,8 +333,15 @@ pub struct StatusOptions {
     #[arg(value_parser = name)]
     pub job: Option<Name>,
     /// Exit 1 if anything needs attention, and print only that
-    #[arg(long)]
+    #[arg(long, conflicts_with = "watch")]
     pub check: bool,
+    /// What happened since then, counted for each job: 12h (ago), yesterday, 07:00 (the last one), a date or a time
+    #[arg(long, value_name = "T")]
+    pub since: Option<String>,
+    /// Show it again and again on the terminal, every 2s or as often as given, until ctrl-C
+    #[arg(long, value_parser = duration::parse, value_name = "D", num_args = 0..=1, require_equals = true,
+          default_missing_value = "2s", conflicts_with_all = ["output", "json"])]
+    pub watch: Option<Duration>,
     /// How to print it (default: table)
     #[arg(long, value_enum)]
     pub format: Option<StatusFormat>,
@@ -368,10 +375,10 @@ pub struct RunsOptions {
     /// Only runs that ended this way; may be given several times
     #[arg(long, value_parser = status, value_name = "STATUS")]
     pub status: Vec<Status>,
-    /// Only slots at or after this: a date, a local time, or an instant such as 2026-03-08T07:30:00Z
+    /// Only slots at or after this: 12h (ago), yesterday, 07:00 (the last one), a date, a local time or an instant
     #[arg(long, value_name = "T")]
     pub since: Option<String>,
-    /// Only slots at or before this; a date means its whole day
+    /// Only slots at or before this, written as for --since; a day means all of it
     #[arg(long, value_name = "T")]
     pub until: Option<String>,
     /// The zone of dates and local times, by its IANA name (default: each job's own)
@@ -387,7 +394,7 @@ pub struct WhyOptions {
     /// The job's name; with @HOST for a job that is each host's own
     #[arg(value_parser = Job::parse)]
     pub job: Job,
-    /// The newest slot at or before this: a date, a local time, or an instant (default: the newest of all)
+    /// The newest slot at or before this: 12h (ago), yesterday, 07:00, a date or a time (default: the newest of all)
     #[arg(long, value_name = "T")]
     pub at: Option<String>,
     /// The zone of a date or local time, by its IANA name (default: the job's own)
@@ -409,6 +416,15 @@ impl Arguments {
         });
         parsed.map_err(|error| help::answer(&error))
     }
+}
+
+/// The job that a command runs, if the command is `fencepost run JOB`.
+pub fn inner_job(command: &[OsString]) -> Option<Name> {
+    let program = std::path::Path::new(command.first()?).file_name()?;
+    let own = std::env::args_os().next().and_then(|own| Some(std::path::PathBuf::from(own).file_name()?.to_owned()));
+    let is_fencepost = program == "fencepost" || own.is_some_and(|own| own == program);
+    let RunArguments { verb: RunVerb::Run(options), .. } = run_alone(command.iter().filter(|_| is_fencepost).cloned())?;
+    Some(options.job)
 }
 
 /// Reads the command line of a `run` that has no mistake.

@@ -39,6 +39,7 @@ pub fn run(global: &Global, options: &GateOptions) -> Result<Code, Failure> {
     let inspection = match place.open_to_read() {
         Ok(store) => {
             let check = UpstreamCheck {
+                waiting: None,
                 store,
                 local: place.local(),
                 base,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fencepost_core::zone::Zone;
+use fencepost_guard::clock;
 use fencepost_view::answer::{ErrorAnswer, RunAnswer};
 use fencepost_view::moment::{Moment, Range};
 use fencepost_view::runs::RunsQuery;
@@ -58,9 +59,9 @@ fn range(options: &RunsOptions) -> Result<Range, Failure> {
     })
 }
 
-/// Parses a day, a local time or an instant from the command line.
+/// Parses a moment from the command line, for every option that takes one.
 pub fn moment(option: &str, text: &str) -> Result<Moment, Failure> {
-    Moment::parse(text).map_err(|error| Failure::Usage(format!("{option}: {error}.")))
+    Moment::parse(text, clock::now().wall).map_err(|error| Failure::Usage(format!("{option}: {error}.")))
 }
 
 fn row(run: &RunAnswer) -> Vec<String> {

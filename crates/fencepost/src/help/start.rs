@@ -78,7 +78,7 @@ fn describe(place: &Place) -> Option<Jobs> {
 
 fn read(place: &Place) -> Result<Jobs, Failure> {
     let store = place.open_to_read()?;
-    let query = StatusQuery { job: None, expected: expected(place, None)? };
+    let query = StatusQuery { job: None, expected: expected(place, None)?, since: None };
     let status = place.ask(store.as_ref(), |view| view.status(&query))?;
     Ok(Jobs {
         ran: status.jobs.iter().filter(|job| job.grants > 0).count(),

@@ -120,7 +120,7 @@ const VERBS: &[VerbHelp] = &[
         ],
         examples: &[
             ("All jobs, those that need attention first", "fencepost status"),
-            ("Everything about one job", "fencepost status nightly"),
+            ("What happened since yesterday evening, counted for each job", "fencepost status --since 18:00"),
             ("In cron or monitoring: exit 1 if anything needs attention", "fencepost status --check"),
         ],
         ..PLAIN

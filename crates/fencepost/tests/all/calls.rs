@@ -101,6 +101,7 @@ fn run_once(store: Arc<dyn Store>, site: &Site, job: &Job, needs: &[&str]) {
         due: Arc::new(|_, _, _| None),
         pins: None,
         produces: Vec::new(),
+        waiting: None,
     });
     let mut signals = Signals::listen().unwrap();
     let callee = Callee { store, is_embedded: true };

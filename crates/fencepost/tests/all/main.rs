@@ -53,6 +53,7 @@ mod slots;
 mod start;
 mod status;
 mod status_overview;
+mod status_waiting;
 mod stop;
 mod store_failure;
 mod stores;

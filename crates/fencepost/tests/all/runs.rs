@@ -85,7 +85,7 @@ fn a_day_is_the_jobs_own_day() {
     assert_eq!(chosen(&["tokyo", "--until", "2026-07-31T14:59:00Z"]), "2026-07-31T23:59:00+09:00");
     assert_eq!(chosen(&["tokyo", "--since", "2026-08-03"]), "");
     contains(&site.say(&["runs", "tokyo"]).stdout, &["2026-08-01 23:59:00+09:00"]);
-    for (wrong, hint) in [(["--since", "yesterday"], "2026-03-08"), (["--tz", "Tokyo"], "Asia/Tokyo")] {
+    for (wrong, hint) in [(["--since", "tomorrow"], "2026-03-08"), (["--tz", "Tokyo"], "Asia/Tokyo")] {
         let said = site.say(&[&["runs"], &wrong[..]].concat());
         assert_eq!(said.code, 2, "{said:?}");
         contains(&said.stderr, &[wrong[0], hint]);

@@ -93,3 +93,67 @@ fn the_help_has_the_legend() {
     let said = Site::new().say(&["status", "--help"]);
     contains(&said.stdout, &["✓ +  ok", "✗ x  error", "‖ |  halted", "… ~  running", "skipped_duplicate"]);
 }
+
+#[test]
+fn since_counts_what_happened_and_runs_lists_it() {
+    let home = Home::new(JOBS);
+    home.done(&["run", "by-hand"]);
+    home.done(&["run", "by-hand"]);
+    assert_eq!(home.say(&["run", "article", "--now"]).code, 3);
+    let said = home.done(&["status", "--since", "12h"]);
+    contains(&said.stdout, &["since   20", "+09:00", "1 needs attention:", "Nothing happened to 2 other jobs."]);
+    assert_eq!(row(&said, "JOB"), "JOB RAN OK EMPTY FAILED HALTED MISSED FENCED SKIPPED");
+    assert_eq!(row(&said, "by-hand"), "by-hand 2 2 - - - - - -");
+    assert_eq!(row(&said, "article"), "article 1 - - 1 - - - -");
+    assert_eq!(row(&said, "total"), "total 3 2 - 1 - - - -");
+    let digest = home.json(&["status", "--since", "12h"])["digest"].clone();
+    assert_eq!((&digest["total"]["ran"], &digest["total"]["failed"]), (&json!(3), &json!(1)));
+    assert_eq!(digest["jobs"][0]["job"], "article");
+    assert!(digest["jobs"][0]["since"].as_str().unwrap().ends_with("+09:00"), "{digest}");
+    assert!(home.json(&["status"]).get("digest").is_none());
+    for since in ["12h", "yesterday", "2020-01-01"] {
+        let listed = home.done(&["runs", "--json", "--since", since]).stdout.lines().count();
+        assert_eq!(listed, 3, "{since}");
+    }
+    assert_eq!(home.done(&["runs", "--json", "--until", "1h"]).stdout, "");
+    for arguments in [["status", "--since", "tomorrow"], ["runs", "--since", "24:00"], ["runs", "--until", "12"]] {
+        let said = home.say(&arguments);
+        assert_eq!(said.code, 2, "{arguments:?}: {said:?}");
+        contains(&said.stderr, &[arguments[1], "is not a time", "12h", "yesterday", "07:00"]);
+    }
+}
+
+#[test]
+fn watch_shows_changes_survives_a_lost_store_and_restores_the_terminal() {
+    let home = Home::new(JOBS);
+    home.done(&["run", "by-hand"]);
+    let said = home.say(&["status", "--watch"]);
+    assert_eq!((said.code, said.stdout.as_str()), (2, ""));
+    contains(&said.stderr, &["--watch needs a terminal", "fencepost status"]);
+
+    let mut setsid = home.command(&[]);
+    setsid = {
+        let mut command = std::process::Command::new("setsid");
+        let set = setsid.get_envs().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
+        command
+            .envs(set.collect::<Vec<_>>())
+            .current_dir(setsid.get_current_dir().unwrap_or(std::path::Path::new("/")));
+        command.env("TERM", "xterm").env("LC_ALL", "C.UTF-8").env("NO_COLOR", "1");
+        command
+    };
+    let mut shell = fencepost_testkit::terminal::Shell::start(setsid);
+    shell.say("\"$BINARY\" status --watch=300ms; echo code-\"is\"-$?\n");
+    shell.expect("\x1b[?1049h");
+    shell.expect("✓");
+    assert_eq!(home.say(&["run", "article", "--now"]).code, 3);
+    shell.expect("article failed (exit 3)");
+    // The store goes away: the last state stays, with its age.
+    let (store, away) = (home.site.database(), home.site.path("away.db"));
+    std::fs::rename(&store, &away).unwrap();
+    shell.expect("This is the state of ");
+    shell.expect("article failed (exit 3)");
+    std::fs::rename(&away, &store).unwrap();
+    shell.say("\x03");
+    shell.expect("\x1b[?25h\x1b[?1049l");
+    shell.expect("code-is-0");
+}

@@ -13,6 +13,7 @@ use fencepost_core::record::Holder;
 use fencepost_core::run::Run;
 use fencepost_core::slot::{Choice, LeaseState};
 use fencepost_core::token::RunId;
+use fencepost_core::waiting::WaitingRun;
 use fencepost_guard::child::{ChildPlan, GuardedChild};
 use fencepost_guard::drive::{Note, drive};
 use fencepost_guard::keeper::Keeper;
@@ -36,7 +37,9 @@ use crate::args::Global;
 use crate::config;
 use crate::events::Events;
 use crate::exit::{Code, Failure};
+use crate::inside;
 use crate::notify::Teller;
+use crate::options::Given;
 use crate::place::Place;
 use crate::report::{self, Voice};
 use crate::settings::Settings;
@@ -130,8 +133,9 @@ impl RunAttempt<'_> {
                     place.state.display()
                 ))
             })?;
-        let holder = place.host.holder(std::process::id() as i32, keeper.mark());
-        let plan = self.plan(&store, output.as_ref(), capture.as_ref(), pins.as_ref())?;
+        let inside = inside::runs();
+        let holder = Holder { inside, ..place.host.holder(std::process::id() as i32, keeper.mark()) };
+        let plan = self.plan(&store, output.as_ref(), capture.as_ref(), pins.as_ref(), &holder)?;
         let child = GuardedChild::new(plan, keeper, terminal);
         Ok(Prepared { begun, signals, store, output, capture, _pins: pins, holder, child })
     }
@@ -143,6 +147,7 @@ impl RunAttempt<'_> {
         output: Option<&RunOutput>,
         capture: Option<&Capture>,
         pins: Option<&Pins>,
+        holder: &Holder,
     ) -> Result<ChildPlan, Failure> {
         let Self { settings, place, job, run, .. } = self;
         let kept = |path: fn(&Capture) -> &PathBuf| capture.map(|capture| OsString::from(path(capture)));
@@ -150,7 +155,7 @@ impl RunAttempt<'_> {
         Ok(ChildPlan {
             argv: settings.argv.clone(),
             prepare: settings.options.prepare.as_ref().map(|prepare| prepare.value.argv()),
-            check: check(settings, place, store, pins)?,
+            check: check(settings, place, store, pins, Some(self.waiting(holder)))?,
             cwd: settings.working_directory.clone().map(PathBuf::into_os_string),
             grace: settings.grace,
             leave_children: settings.options.leave_children(),
@@ -163,6 +168,22 @@ impl RunAttempt<'_> {
             said: place.said(*run),
             env: environment(place, settings, job, *run),
         })
+    }
+
+    /// This run while it waits for its lease.
+    fn waiting(&self, holder: &Holder) -> WaitingRun {
+        let Self { settings, place, job, run, .. } = self;
+        let since = clock::now().wall;
+        WaitingRun {
+            store: place.shown_store(),
+            job: job.to_string(),
+            run: *run,
+            holder: holder.clone(),
+            waits_for: vec![job.to_string()],
+            then: None,
+            since,
+            until: settings.options.wait.value().map(|wait| since + wait),
+        }
     }
 
     fn claim(&self, holder: Holder) -> Claim {
@@ -187,9 +208,17 @@ impl RunAttempt<'_> {
         let Self { settings, place, job, .. } = self;
         let Prepared { signals, store, capture, holder, child, .. } = prepared;
         let run = Run::new(terms(settings, job.clone(), self.claim(holder.clone())));
-        let (store_used, capture) = (store.as_ref(), capture.as_ref());
-        let mut listener =
-            Listener { attempt: self, store: store_used, capture, events, teller, claimed: None, awake: None };
+        let mut listener = Listener {
+            attempt: self,
+            store: store.as_ref(),
+            capture: capture.as_ref(),
+            events,
+            teller,
+            claimed: None,
+            awake: None,
+            waiting: self.waiting(holder),
+            mark: None,
+        };
         let mut tell = |note: Note| listener.hear(&note);
         let finish = drive(run, place.callee(store), &place.local(), signals, child, &mut tell);
         let asked =

@@ -54,7 +54,7 @@ pub fn run(global: &Global, place: &Place, job: &Job, settings: &Settings) -> Re
         aside: Aside::default(),
     };
     let answer = match claim.choose::<Honest>(record.as_ref(), &context) {
-        Ok(chosen) => match check(settings, place, &store, None)? {
+        Ok(chosen) => match check(settings, place, &store, None, None)? {
             None => would_run(job, settings, &chosen, record.as_ref(), now.wall),
             Some(check) => behind_barrier(job, settings, &chosen, record.as_ref(), check, now.wall),
         },

@@ -5,14 +5,17 @@ use fencepost_core::name::Job;
 use fencepost_core::run::Event;
 use fencepost_core::skips::Skip;
 use fencepost_core::time::Wall;
+use fencepost_core::waiting::WaitingRun;
 use fencepost_guard::drive::Note;
 use fencepost_guard::transact::{count_skip, look};
+use fencepost_guard::waiting::WaitingMark;
 use fencepost_guard::{clock, nudge};
 use fencepost_store::Store;
 use fencepost_sys::Awake;
 
 use super::RunAttempt;
 use super::capture::Capture;
+use crate::args::inner_job;
 use crate::events::{self, Events};
 use crate::notify::Teller;
 use crate::report::Voice;
@@ -26,6 +29,9 @@ pub struct Listener<'a> {
     pub claimed: Option<ClaimedSlot>,
     /// Held from the start of the command, if the job asks for it.
     pub awake: Option<Awake>,
+    /// This run, as it is announced if it has to wait.
+    pub waiting: WaitingRun,
+    pub mark: Option<WaitingMark>,
 }
 
 /// The lease that the run was granted.
@@ -57,7 +63,9 @@ impl Listener<'_> {
     /// Handles an event.
     fn follow(&mut self, event: &Event) {
         match event {
+            Event::Waiting { .. } => self.announce(),
             Event::Claimed { slot, grants, .. } => {
+                self.mark = None;
                 self.claimed = Some(ClaimedSlot { slot: *slot, grants: *grants });
                 self.keep_output(*slot);
             }
@@ -79,6 +87,14 @@ impl Listener<'_> {
                 "{job}: this machine cannot be kept awake ({error}). The job runs anyway, and may be interrupted by sleep."
             )),
         }
+    }
+
+    /// Lets `status` and `why` say what this run waits for.
+    fn announce(&mut self) {
+        let RunAttempt { place, settings, .. } = self.attempt;
+        let then = inner_job(&settings.argv).and_then(|name| crate::command::job(&name, false, place).ok());
+        self.waiting.then = then.map(|job| job.to_string());
+        self.mark = Some(place.local().waiting().note(&self.waiting));
     }
 
     fn keep_output(&self, slot: Wall) {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use fencepost_core::lease::Claim;
 use fencepost_core::name::Job;
 use fencepost_core::run::{Stages, Terms};
+use fencepost_core::waiting::WaitingRun;
 use fencepost_guard::pin::Pins;
 use fencepost_guard::upstream_check::UpstreamCheck;
 use fencepost_store::Store;
@@ -106,6 +107,7 @@ fn check(
     place: &Place,
     store: &Arc<dyn Store>,
     pins: Option<&Pins>,
+    waiting: Option<WaitingRun>,
 ) -> Result<Option<UpstreamCheck>, Failure> {
     if settings.needs.is_empty() && settings.produces.is_empty() {
         return Ok(None);
@@ -120,6 +122,7 @@ fn check(
         due: upstreams::last_due(&settings.needs, place.config.as_ref())?,
         pins: pins.map(Pins::directory),
         produces: settings.produces.clone(),
+        waiting,
     }))
 }
 

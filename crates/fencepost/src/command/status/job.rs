@@ -2,8 +2,7 @@
 
 use fencepost_core::time::Wall;
 use fencepost_view::answer::RunAnswer;
-use fencepost_view::attention::Attention;
-use fencepost_view::status::JobStatus;
+use fencepost_view::status::{JobStatus, StatusAnswer};
 use fencepost_view::text::{artifacts, flat, second_in, time_for_people};
 use fencepost_view::time::LocalTime;
 
@@ -11,13 +10,23 @@ use super::overview::{attention_line, took};
 use super::style::Style;
 use crate::report::percent;
 
-pub fn lines(job: &JobStatus, attention: &[Attention], style: &Style, now: Wall) -> Vec<String> {
+pub fn lines(job: &JobStatus, status: &StatusAnswer, style: &Style, now: Wall) -> Vec<String> {
     let mut lines = vec![job.job.clone()];
     let mut say = |what: &str, text: &str| lines.push(format!("  {what:8} {}", flat(text)));
-    for attention in attention.iter().filter(|attention| attention.job.as_ref() == Some(&job.job)) {
+    for attention in status.attention.iter().filter(|attention| attention.job.as_ref() == Some(&job.job)) {
         say("look", &attention_line(attention));
     }
     say("state", &state(job));
+    let holder = job.holder.as_ref();
+    if let Some(holder) = holder.filter(|holder| !holder.inside.is_empty()) {
+        say("inside", &format!("the run of {}", holder.inside.join(", then of ")));
+    }
+    if let Some(holder) = holder.filter(|holder| !holder.around.is_empty()) {
+        say("runs", &holder.around.join(", "));
+    }
+    for wait in status.waiting.iter().filter(|wait| wait.job == job.job || wait.waits_for == job.job) {
+        say("waiting", &wait.sentence());
+    }
     if let Some(paused) = &job.paused {
         let note = paused.note.as_ref().map_or_else(String::new, |note| format!(": {note}"));
         let until = paused.until.as_ref().map_or_else(String::new, |until| format!(", until {}", moment(until)));

@@ -1,8 +1,10 @@
 //! `fencepost status`: the overview of all jobs, and everything about one.
 
+mod digest;
 mod job;
 mod overview;
 mod style;
+mod watch;
 
 use fencepost_core::time::Wall;
 use fencepost_view::prometheus;
@@ -10,6 +12,7 @@ use fencepost_view::status::{StatusAnswer, StatusQuery};
 
 use self::style::Style;
 use super::overdue::expected;
+use super::runs::moment;
 use crate::args::{Global, StatusFormat, StatusOptions};
 use crate::exit::{Code, Failure};
 use crate::file;
@@ -19,6 +22,9 @@ use crate::show;
 
 pub fn run(global: &Global, options: &StatusOptions) -> Result<Code, Failure> {
     let format = format(global, options)?;
+    if let Some(every) = options.watch {
+        return watch::run(global, options, every);
+    }
     let (status, now) = ask(global, options)?;
     match (format, &options.output) {
         (StatusFormat::Prom, Some(path)) => file::replace(path, &prometheus::exposition(&status))?,
@@ -33,12 +39,13 @@ pub fn run(global: &Global, options: &StatusOptions) -> Result<Code, Failure> {
 
 /// Asks the store and the configuration.
 fn ask(global: &Global, options: &StatusOptions) -> Result<(StatusAnswer, Wall), Failure> {
+    let since = options.since.as_deref().map(|text| moment("--since", text)).transpose()?;
     let place = Place::find(global)?;
     if options.output.is_some() || (options.check && place.config.is_none()) {
         place.must_exist()?;
     }
     let store = place.open_to_read()?;
-    let query = StatusQuery { job: options.job.clone(), expected: expected(&place, None)? };
+    let query = StatusQuery { job: options.job.clone(), expected: expected(&place, None)?, since };
     Ok(place.ask(store.as_ref(), |view| view.status(&query).map(|status| (status, view.now)))?)
 }
 
@@ -48,6 +55,9 @@ fn format(global: &Global, options: &StatusOptions) -> Result<StatusFormat, Fail
         (Some(_), true) => return Err(Failure::Usage("--json and another --format cannot both be meant.".to_string())),
         (format, false) => format.unwrap_or(StatusFormat::Table),
     };
+    if format == StatusFormat::Prom && (options.since.is_some() || options.watch.is_some()) {
+        return Err(Failure::Usage("--since and --watch do not go with --format prom.".to_string()));
+    }
     match &options.output {
         Some(_) if format != StatusFormat::Prom => {
             Err(Failure::Usage("--output goes with --format prom; anything else can be redirected.".to_string()))
@@ -73,6 +83,7 @@ fn page(status: &StatusAnswer, options: &StatusOptions, style: &Style, now: Wall
         format!("store   {}", show::flat(&status.store)),
         format!("config  {}", show::clean(status.config.as_deref().unwrap_or("none"))),
     ];
+    lines.extend(status.digest.iter().map(|digest| digest::since(digest)));
     lines.extend(status.sealed.iter().map(|seal| format!("sealed  {}", show::flat(&seal.to_string()))));
     match (&options.job, status.jobs.as_slice()) {
         // An unreadable record does not tell whether its job has run.
@@ -84,12 +95,15 @@ fn page(status: &StatusAnswer, options: &StatusOptions, style: &Style, now: Wall
             "No job has run on this store yet. Try: fencepost run hello -- echo hello".to_string(),
         ]),
         (Some(_), jobs) => {
+            lines.extend(status.digest.iter().flat_map(|digest| digest::lines(digest, style)));
             lines.push(String::new());
-            jobs.iter().for_each(|job| lines.extend(job::lines(job, &status.attention, style, now)));
+            jobs.iter().for_each(|job| lines.extend(job::lines(job, status, style, now)));
         }
         (None, _) => lines.extend(overview::lines(status, style, now)),
     }
-    lines.extend(overview::fences(status, style, now));
+    if status.digest.is_none() {
+        lines.extend(overview::fences(status, style, now));
+    }
     lines.push(String::new());
     lines.join("\n")
 }

@@ -10,6 +10,7 @@ use fencepost_view::status::{JobState, JobStatus, StatusAnswer};
 use fencepost_view::text::{flat, length, near, short, width};
 use fencepost_view::time::LocalTime;
 
+use super::digest;
 use super::style::{Style, is_bad};
 use crate::show::{Cell, aligned, wrapped};
 
@@ -30,6 +31,10 @@ pub fn lines(status: &StatusAnswer, style: &Style, now: Wall) -> Vec<String> {
     lines.extend(zone.map(|zone| format!("times   {zone}")));
     lines.push(String::new());
     lines.extend(attention(status, style));
+    if let Some(digest) = &status.digest {
+        lines.extend(digest::lines(digest, style));
+        return lines;
+    }
     let shown = &jobs[..jobs.len().min(ROWS_MAX)];
     if !shown.is_empty() {
         lines.extend(table(shown, zone.is_none(), style, now));
@@ -37,6 +42,7 @@ pub fn lines(status: &StatusAnswer, style: &Style, now: Wall) -> Vec<String> {
     if let Some(more @ 1..) = jobs.len().checked_sub(ROWS_MAX) {
         lines.push(format!("{more} more jobs. See them with: fencepost status --json"));
     }
+    lines.extend(waiting(status, style));
     lines.extend(upstreams(&jobs, style, now));
     lines
 }
@@ -51,7 +57,9 @@ fn one_zone<'a>(jobs: &[&'a JobStatus]) -> Option<&'a str> {
 fn ordered(status: &StatusAnswer) -> Vec<&JobStatus> {
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for (place, attention) in status.attention.iter().enumerate() {
-        attention.job.iter().for_each(|job| drop(places.entry(job).or_insert(place)));
+        if let Some(job) = &attention.job {
+            places.entry(job).or_insert(place);
+        }
     }
     let mut jobs: Vec<_> = status.jobs.iter().collect();
     jobs.sort_by_key(|job| places.get(job.job.as_str()).copied().unwrap_or(usize::MAX));
@@ -171,6 +179,14 @@ fn skips_cell(job: &JobStatus) -> String {
         0 => "0".to_string(),
         many => format!("{many} ({:.0}%)", job.skips.rate * 100.0),
     }
+}
+
+/// Says which job waits for which.
+fn waiting(status: &StatusAnswer, style: &Style) -> Vec<String> {
+    let sentences = status.waiting.iter().map(|wait| flat(&wait.sentence()));
+    let lines = sentences.flat_map(|text| wrapped(&text, style.columns.unwrap_or(usize::MAX), 2));
+    let lines: Vec<String> = lines.collect();
+    if lines.is_empty() { lines } else { [vec![String::new()], lines].concat() }
 }
 
 /// Lists the upstreams that keep jobs from running.
