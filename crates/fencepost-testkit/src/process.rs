@@ -1,9 +1,10 @@
-//! Processes seen from outside, by `/proc`.
+//! Processes seen from outside.
 
 use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
+use fencepost_sys::{ProcessState, process, processes};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -33,13 +34,13 @@ pub const TREE_FILES: [&str; 3] = ["child", "grandchild", "daemon"];
 
 /// Whether the process runs. A zombie is dead: the process that inherits it here may never reap it.
 pub fn is_alive(pid: i32) -> bool {
-    !matches!(state(pid), None | Some('Z' | 'X'))
+    process(pid).is_some_and(|entry| entry.state != ProcessState::Dead)
 }
 
 /// Stopped, or deep in the kernel with the signal waiting for it: a shell between fork and exec waits there for a child
 /// that is stopped.
 pub fn is_stopped(pid: i32) -> bool {
-    matches!(state(pid), Some('T' | 'D'))
+    process(pid).is_some_and(|entry| matches!(entry.state, ProcessState::Stopped | ProcessState::Deep))
 }
 
 pub fn all_dead(pids: &[i32]) -> bool {
@@ -50,30 +51,28 @@ pub fn send(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).unwrap();
 }
 
-/// The letter of the process's state: `R` running, `S` asleep, `T` stopped, `Z` zombie.
+/// The letter of the process's state in Linux's `/proc`: `R` running, `S` asleep, `T` stopped, `Z` zombie.
 pub fn state(pid: i32) -> Option<char> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     String::from_utf8_lossy(&stat).rsplit_once(") ")?.1.chars().next()
 }
 
 pub fn parent_of(pid: i32) -> Option<i32> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    String::from_utf8_lossy(&stat).rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    process(pid).map(|entry| entry.parent)
 }
 
-/// The children of the process's first thread; none if it is gone.
+/// The children of the process; none if it is gone.
 pub fn children_of(pid: i32) -> Vec<i32> {
-    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    list.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+    processes().unwrap().into_iter().filter(|entry| entry.parent == pid).map(|entry| entry.pid).collect()
 }
 
 pub fn all_pids() -> Vec<i32> {
-    fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+    processes().unwrap().into_iter().map(|entry| entry.pid).collect()
 }
 
 /// The process's name, as `ps` shows it.
 pub fn name(pid: i32) -> String {
-    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+    process(pid).map(|entry| entry.name).unwrap_or_default()
 }
 
 /// The exit code as a shell shows it: 128 and more for a signal.

@@ -91,6 +91,11 @@ impl ProcessControl for ProcessGroups {
 
     /// Looks twice: one listing can miss a process whose parent ended meanwhile.
     fn is_empty(&mut self, group: Option<Pid>, _: bool) -> bool {
+        // Most often the group answers, which is one call on macOS.
+        let lives = |entry: &ProcessEntry| entry.state != ProcessState::Dead;
+        if group.is_some_and(|group| sys::group_members(group.as_raw()).is_ok_and(|found| found.iter().any(lives))) {
+            return false;
+        }
         (0..2).all(|_| self.members(group, &[]).is_ok_and(|members| members.is_empty()))
     }
 

@@ -152,6 +152,11 @@ impl Drop for Scene {
 /// Living processes whose working directory is this one.
 pub fn inhabitants(directory: &Path) -> Vec<i32> {
     let directory = fs::canonicalize(directory).unwrap();
+    if !cfg!(target_os = "linux") {
+        let mut lsof = Command::new("lsof");
+        let listed = lsof.args(["-t", "-a", "-d", "cwd"]).arg(&directory).output().unwrap().stdout;
+        return String::from_utf8(listed).unwrap().lines().map(|pid| pid.parse().unwrap()).collect();
+    }
     let is_here = |pid: &i32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == directory);
     all_pids().into_iter().filter(is_here).filter(|&pid| is_alive(pid)).collect()
 }
