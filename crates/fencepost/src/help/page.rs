@@ -143,7 +143,7 @@ impl Page {
             let last = lines.last_mut().expect("there is a first line");
             if last.chars().count() + 1 + chunk.chars().count() > room && !last.trim().is_empty() {
                 last.push_str(" \\");
-                lines.push(format!("{}{chunk}", indent));
+                lines.push(format!("{indent}{chunk}"));
             } else {
                 last.push(' ');
                 last.push_str(&chunk);
