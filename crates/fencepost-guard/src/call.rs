@@ -14,6 +14,8 @@ const PAUSE_FIRST: Duration = Duration::from_secs(1);
 pub struct RequestBody<'b> {
     pub content_type: &'static str,
     pub bytes: &'b [u8],
+    /// Further headers, in ASCII.
+    pub headers: &'b [(&'b str, &'b str)],
 }
 
 /// Calls a URL: GET without a body, POST with one. A redirect counts as a failure: a POST that follows a 302 becomes a
@@ -26,7 +28,11 @@ pub fn call(url: &str, body: Option<RequestBody<'_>>, timeout: Duration) -> Resu
     for attempt in 1.. {
         let answer = match body {
             None => agent.get(url).call(),
-            Some(body) => agent.post(url).content_type(body.content_type).send(body.bytes),
+            Some(body) => {
+                let request = agent.post(url).content_type(body.content_type);
+                let headers = body.headers.iter();
+                headers.fold(request, |request, (name, value)| request.header(*name, *value)).send(body.bytes)
+            }
         };
         let (why, is_final) = match answer {
             Ok(answer) if answer.status().is_success() => return Ok(()),

@@ -7,13 +7,14 @@
 //! * [`View`]: a store and the caller's knowledge; one method per question.
 //! * [`answer`]: the answers of the other verbs, and the pieces that several answers share.
 //! * [`status`], [`runs`], [`why`], [`plan`], [`overdue`], [`advise`], [`gate`], [`graph`]: a module per question.
-//! * [`event`], [`summary`]: what happens in a run, and how it ends.
+//! * [`event`], [`summary`], [`up`]: what happens in a run, how it ends, and what `up` prints.
 //! * [`prometheus`]: the status as metrics.
 //! * [`schema`]: the JSON Schema of every answer.
 //! * [`unread`]: records that cannot be read, which are part of an answer.
 //! * [`archive`]: the history of a job, newest first.
 //! * [`waiting`]: which job waits for which.
 //! * [`attention`]: which jobs need attention, and why. [`digest`]: what happened since a moment.
+//! * [`notice`]: which ends of runs are worth a notification.
 //! * [`output`]: the last lines that a command printed.
 //! * [`text`], [`moment`], [`time`], [`vocabulary`]: words, times and names.
 
@@ -26,6 +27,7 @@ pub mod event;
 pub mod gate;
 pub mod graph;
 pub mod moment;
+pub mod notice;
 pub mod output;
 pub mod overdue;
 pub mod plan;
@@ -41,6 +43,7 @@ mod tests;
 pub mod text;
 pub mod time;
 pub mod unread;
+pub mod up;
 pub mod vocabulary;
 pub mod waiting;
 pub mod why;

@@ -12,6 +12,7 @@ use crate::graph::GraphAnswer;
 use crate::overdue::OverdueAnswer;
 use crate::plan::{PlanAllAnswer, PlanAnswer};
 use crate::status::StatusAnswer;
+use crate::up::UpEventLine;
 use crate::why::WhyAnswer;
 
 /// One object with a schema per answer. The answers are named like the verbs; `$defs` holds the types that they share.
@@ -52,6 +53,9 @@ pub fn schema() -> Value {
     list.add::<InitAnswer>("init");
     list.add::<InstallAnswer>("install");
     list.add::<DemoAnswer>("demo");
+    list.add::<NotifyAnswer>("notify");
+    list.add::<NotificationAnswer>("webhook");
+    list.add::<UpEventLine>("up");
     list.add::<EventLine>("run --events");
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",

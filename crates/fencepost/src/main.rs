@@ -5,6 +5,7 @@ mod backlog;
 mod calendar;
 mod command;
 mod config;
+mod deliver;
 mod events;
 mod exit;
 mod file;
@@ -76,6 +77,7 @@ fn obey() -> Code {
         Verb::Init(options) => command::init::run(&arguments.global, options),
         Verb::Install(options) => command::install::run(&arguments.global, options),
         Verb::Overdue(options) => command::overdue::run(&arguments.global, options),
+        Verb::Notify(options) => command::notify::run(&arguments.global, options),
         Verb::Notifier => command::notifier::run(),
         Verb::Advise(options) => command::advise::run(&arguments.global, options),
         Verb::Demo(options) => command::demo::run(&arguments.global, options),

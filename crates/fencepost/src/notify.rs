@@ -8,12 +8,15 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
+use std::time::Duration;
 
 use fencepost_core::ledger::{Status, cut};
-use fencepost_core::name::Job;
+use fencepost_core::name::{Job, Key};
 use fencepost_core::token::RunId;
+use fencepost_core::zone::Zone;
 use fencepost_guard::clock;
 use fencepost_view::ReasonCode;
+use fencepost_view::answer::{AnswerVersion, NotificationAnswer, NotificationEvent, NotifiedRun, UnrecordedRun};
 use fencepost_view::event::{RunEnd, RunEvent};
 use fencepost_view::summary::Summary;
 use nix::libc::O_NOFOLLOW;
@@ -22,7 +25,8 @@ use serde::{Deserialize, Serialize};
 use crate::args::Global;
 use crate::command::run::again;
 use crate::config::Notice;
-use crate::options::Given;
+use crate::deliver::Way;
+use crate::options::{Given, JobOptions};
 use crate::place::Place;
 use crate::report::Voice;
 use crate::settings::Settings;
@@ -54,19 +58,14 @@ pub struct Brief {
     pub host: String,
     pub verbose: bool,
     pub ping: Option<String>,
-    pub on_error: Option<Way>,
-    pub on_halt: Option<Way>,
-    pub on_recovered: Option<Way>,
+    pub on_error: Vec<Way>,
+    pub on_halt: Vec<Way>,
+    pub on_recovered: Vec<Way>,
+    pub on_missed: Vec<Way>,
     /// After how many skips in a row, and how.
-    pub on_skips: Option<(u64, Way)>,
-}
-
-/// How a notification is delivered.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Way {
-    Command(Vec<String>),
-    Url(String),
+    pub on_skips: Option<(u64, Vec<Way>)>,
+    /// After how long a failure streak is told again; zero: never.
+    pub remind: Duration,
 }
 
 /// What the notifier is told: an event of the run, and what only the wrapper knows about it.
@@ -102,37 +101,20 @@ impl Teller {
         if !options.notifies() {
             return None;
         }
-        let config = place.config.as_ref();
-        let brief = Brief {
-            job: job.to_string(),
-            run,
-            store: place.store.clone(),
-            password: place.password().ok().flatten().map(|secret| secret.reveal().to_string()),
-            shown_store: place.shown_store(),
-            state: place.state.clone(),
-            config: config.map(|config| config.path.clone()),
-            directory: config.map(|config| config.directory.clone()),
-            environment: options.environment(),
-            zone: settings.zone.name().to_string(),
-            host: place.host.name.clone(),
-            verbose: global.verbose,
-            ping: options.ping.value(),
-            on_error: options.on_error.value().map(Way::of),
-            on_halt: options.on_halt.value().map(Way::of),
-            on_recovered: options.on_recovered.value().map(Way::of),
-            on_skips: options.on_skips.value().and_then(|on| {
-                let way = on.notify.or(options.on_error.value()).map(Way::of);
-                way.map(|way| (u64::from(on.count), way))
-            }),
-        };
+        let brief = Brief::of(place, options, &settings.zone, job, run, global.verbose);
         Some(Self { brief, voice: Voice::of(global), pipe: None })
     }
 
-    /// Tells that the run began, or that it took over from one that died.
+    /// Tells that the run began, that it took over from one that died, or that it found slots missed.
     pub fn note(&mut self, event: &RunEvent) {
-        let RunEvent::Claimed { took_over, .. } = event else { return };
-        let is_takeover = took_over.is_some() && self.brief.on_error.is_some();
-        if is_takeover || self.brief.ping.is_some() {
+        let is_news = match event {
+            RunEvent::Claimed { took_over, .. } => {
+                self.brief.ping.is_some() || took_over.is_some() && !self.brief.on_error.is_empty()
+            }
+            RunEvent::Missed { .. } => !self.brief.on_missed.is_empty(),
+            _ => false,
+        };
+        if is_news {
             self.tell(&News::of(event.clone()));
         }
     }
@@ -215,32 +197,92 @@ impl fmt::Debug for Brief {
 }
 
 impl Brief {
+    pub fn of(place: &Place, options: &JobOptions, zone: &Zone, job: &Job, run: RunId, verbose: bool) -> Self {
+        let config = place.config.as_ref();
+        let ways = |notice: Option<Notice>| -> Vec<Way> {
+            notice.map(|Notice(recipients)| recipients.iter().map(Way::of).collect()).unwrap_or_default()
+        };
+        Self {
+            job: job.to_string(),
+            run,
+            store: place.store.clone(),
+            password: place.password().ok().flatten().map(|secret| secret.reveal().to_string()),
+            shown_store: place.shown_store(),
+            state: place.state.clone(),
+            config: config.map(|config| config.path.clone()),
+            directory: config.map(|config| config.directory.clone()),
+            environment: options.environment(),
+            zone: zone.name().to_string(),
+            host: place.host.name.clone(),
+            verbose,
+            ping: options.ping.value(),
+            on_error: ways(options.on_error.value()),
+            on_halt: ways(options.on_halt.value()),
+            on_recovered: ways(options.on_recovered.value()),
+            on_missed: ways(options.on_missed.value()),
+            on_skips: options.on_skips.value().and_then(|on| {
+                let ways = ways(on.notify.or(options.on_error.value()));
+                (!ways.is_empty()).then_some((u64::from(on.count), ways))
+            }),
+            remind: options.remind(),
+        }
+    }
+
+    /// The recipients of each key.
+    pub fn ways(&self) -> impl Iterator<Item = (&'static str, &Vec<Way>)> {
+        let own = [
+            ("on_error", &self.on_error),
+            ("on_halt", &self.on_halt),
+            ("on_recovered", &self.on_recovered),
+            ("on_missed", &self.on_missed),
+        ];
+        own.into_iter().chain(self.on_skips.iter().map(|(_, ways)| ("on_skips", ways)))
+    }
+
     /// Whether a notification is configured for this status.
     fn wants(&self, status: Status) -> bool {
         let own = match status {
-            Status::Ok | Status::Empty => self.on_recovered.is_some(),
-            Status::Error | Status::Timeout | Status::Lost | Status::Fenced => self.on_error.is_some(),
-            Status::Halted => self.on_halt.is_some(),
+            Status::Ok | Status::Empty => !self.on_recovered.is_empty() || self.unrecorded_path().exists(),
+            Status::Error | Status::Timeout | Status::Lost | Status::Fenced => !self.on_error.is_empty(),
+            Status::Halted => !self.on_halt.is_empty(),
             Status::SkippedOverlap | Status::SkippedBarrier => self.on_skips.is_some(),
             Status::Missed | Status::SkippedDuplicate | Status::SkippedPaused | Status::Running => return false,
         };
         own || self.ping.is_some()
     }
-}
 
-impl Way {
-    fn of(notice: Notice) -> Self {
-        match notice {
-            Notice::Command(command) => Self::Command(command.words()),
-            Notice::Url(url) => Self::Url(url),
+    /// The note about failures that no record holds ([`fencepost_view::notice::UnrecordedTrouble`]).
+    pub fn unrecorded_path(&self) -> PathBuf {
+        let key = Job::parse(&self.job).map(|job| Key::job(&job).as_str().replace('/', "_")).unwrap_or_default();
+        self.state.join("notify").join(format!("{key}.json"))
+    }
+
+    /// A notification without the fields that only some events have.
+    pub fn notification(&self, event: NotificationEvent, text: String, run: NotifiedRun) -> NotificationAnswer {
+        NotificationAnswer {
+            text,
+            event,
+            run,
+            reminder: false,
+            since: None,
+            down_ms: None,
+            in_a_row: None,
+            missed: None,
+            last_output: Vec::new(),
+            store: self.shown_store.clone(),
+            config: self.config.as_ref().map(|config| config.display().to_string()),
         }
     }
 
-    /// For people: without the path of a webhook and the arguments of a command, which may be secret.
-    pub fn shown(&self) -> String {
-        match self {
-            Self::Command(argv) => argv.first().cloned().unwrap_or_default(),
-            Self::Url(url) => crate::config::host_only(url),
+    /// What is known of a run without its record.
+    pub fn unrecorded_run(&self, run: RunId, status: Option<Status>) -> UnrecordedRun {
+        UnrecordedRun {
+            v: AnswerVersion,
+            job: self.job.clone(),
+            status,
+            run: run.to_string(),
+            host: self.host.clone(),
+            timezone: self.zone.clone(),
         }
     }
 }
@@ -291,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_brief_prints_no_secret() {
-        let way = || Some(Way::Url("https://example.org/SECRET".into()));
+        let way = || vec![Way::Url("https://example.org/SECRET".into())];
         let brief = Brief {
             job: "article".into(),
             run: RunId(uuid::Uuid::from_u128(7)),
@@ -309,7 +351,9 @@ mod tests {
             on_error: way(),
             on_halt: way(),
             on_recovered: way(),
-            on_skips: way().map(|way| (3, way)),
+            on_missed: way(),
+            on_skips: Some((3, way())),
+            remind: Duration::ZERO,
         };
         let printed = format!("{brief:?}");
         assert!(printed.contains("article") && printed.contains("redis://***@example.org"), "{printed}");

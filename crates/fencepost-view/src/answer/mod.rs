@@ -3,6 +3,7 @@
 mod demo;
 mod error;
 mod lease;
+mod notification;
 mod run;
 mod setup;
 mod store;
@@ -16,6 +17,9 @@ use serde::{Serialize, Serializer};
 pub use demo::{Aftermath, DemoAnswer, IncidentAnswer};
 pub use error::{ErrorAnswer, ErrorDetail};
 pub use lease::{HoldEvent, HoldLine, LeaseAnswer};
+pub use notification::{
+    MissedRange, NotificationAnswer, NotificationEvent, NotifiedRun, NotifyAnswer, RecipientResult, UnrecordedRun,
+};
 pub(crate) use run::unrecorded;
 pub use run::{ConsumedUpstream, RecordedArtifact, RunAnswer};
 pub use setup::{

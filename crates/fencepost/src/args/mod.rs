@@ -109,6 +109,8 @@ pub enum Verb {
     Install(operate::InstallOptions),
     /// List jobs whose scheduled time passed without a run; exit 1 if there are any
     Overdue(operate::OverdueOptions),
+    /// Send a test message to the recipients of a job; exit 1 if one did not take it
+    Notify(operate::NotifyOptions),
     /// Tell others how a run ended; started by `run` itself
     #[command(hide = true)]
     Notifier,

@@ -25,6 +25,16 @@ pub struct OverdueOptions {
 }
 
 #[derive(Debug, Args)]
+pub struct NotifyOptions {
+    /// The job, by its name in the configuration
+    #[arg(value_parser = name)]
+    pub job: Name,
+    /// Send a test message to every recipient of the job
+    #[arg(long, required = true)]
+    pub test: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct InitOptions {
     /// Take the jobs from your crontab, or from a file in its format; the crontab is left as it is
     #[arg(long, value_name = "crontab[=FILE]")]

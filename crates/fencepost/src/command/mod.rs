@@ -10,6 +10,7 @@ pub mod lease;
 pub mod logs;
 mod logs_of_all;
 pub mod notifier;
+pub mod notify;
 pub mod once;
 pub mod overdue;
 pub mod pause;

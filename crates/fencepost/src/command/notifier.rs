@@ -1,39 +1,38 @@
 //! The notifier: reports how a run went. The run starts it in its own session and does not wait for it.
 
-use std::io::{BufRead, Write};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::io::BufRead;
+use std::os::unix::fs::DirBuilderExt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fencepost_core::ledger::{Outcome, Status};
 use fencepost_core::name::Job;
 use fencepost_core::record::Record;
+use fencepost_core::time::{Wall, millis};
 use fencepost_core::token::RunId;
-use fencepost_guard::call::{RequestBody, call};
+use fencepost_core::zone::Zone;
+use fencepost_guard::clock;
 use fencepost_guard::transact::look;
 use fencepost_store::{Secret, Store};
-use fencepost_view::answer::RunAnswer;
+use fencepost_view::answer::{MissedRange, NotificationAnswer, NotificationEvent, NotifiedRun, RunAnswer};
 use fencepost_view::archive::whole;
 use fencepost_view::event::{RunEnd, RunEvent};
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::{Pid, setsid};
+use fencepost_view::notice::{EndedRun, Recovery, Telling, TroubleSince, UnrecordedTrouble};
+use fencepost_view::output::quoted;
+use fencepost_view::text;
+use fencepost_view::time::LocalTime;
+use jiff::Timestamp;
+use nix::unistd::setsid;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
 
-use crate::config::{EXCERPT_VARIABLE, host_only};
+use crate::config::host_only;
+use crate::deliver::{self, Way};
 use crate::exit::{Code, Failure};
-use crate::notify::{Brief, News, Way, log, open_log};
-use crate::password;
+use crate::file;
+use crate::notify::{Brief, News, log};
 use crate::place;
 use crate::report;
 use crate::show;
-
-/// Timeout of a call to a URL.
-const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Timeout of a command.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub fn run() -> Result<Code, Failure> {
     let _ = setsid();
@@ -63,17 +62,36 @@ struct Notifier {
     brief: Brief,
 }
 
+/// A failure to tell about.
+struct ToldFailure<'a> {
+    event: NotificationEvent,
+    ways: &'a [Way],
+    run: RunId,
+    status: Status,
+    retries: u32,
+    message: &'a str,
+    last_output: &'a [String],
+}
+
 impl Notifier {
     fn tell(&self, news: &News) {
         match &news.event {
             RunEvent::Claimed { took_over, .. } => {
-                if let (Some(before), Some(way)) = (took_over, &self.brief.on_error) {
-                    let known = self.known();
+                if let Some(before) = took_over {
                     let message = format!("A run of {} did not end properly: {}.", self.brief.job, before.reason);
-                    self.deliver(Some(way), "error", &message, known.as_ref(), before.run, Status::Lost, None);
+                    self.failed(&ToldFailure {
+                        event: NotificationEvent::Error,
+                        ways: &self.brief.on_error,
+                        run: before.run,
+                        status: Status::Lost,
+                        retries: 0,
+                        message: &message,
+                        last_output: &[],
+                    });
                 }
                 self.ping("/start", "");
             }
+            RunEvent::Missed { slot_from, slot_to, count } => self.missed(slot_from, slot_to, *count),
             RunEvent::Ended(_) if news.is_retried => self.ping("/log", "It failed and is tried again."),
             RunEvent::Ended(end) => self.ended(end, news),
             _ => {}
@@ -81,45 +99,127 @@ impl Notifier {
     }
 
     fn ended(&self, end: &RunEnd, news: &News) {
-        let Brief { on_error, on_halt, on_recovered, on_skips, run, .. } = &self.brief;
         let (status, message) = (end.status, end.message.as_deref().unwrap_or_default());
-        let deliver =
-            |way: Option<&Way>, event: &str, message: &str, known: Option<&NotifiedRecord>, in_a_row: Option<u64>| {
-                self.deliver(way, event, message, known, *run, status, in_a_row);
-            };
         match status {
             Status::Ok | Status::Empty => {
                 self.ping("", "");
-                let known = on_recovered.as_ref().and_then(|_| self.known());
-                if let Some(before) = known.as_ref().and_then(|known| recovered(&known.record, *run, news.retries)) {
-                    let message = format!("{} works again: {status} after {before}.", self.brief.job);
-                    deliver(on_recovered.as_ref(), "recovered", &message, known.as_ref(), None);
-                }
+                self.recovered(status, news.retries);
             }
             Status::SkippedOverlap | Status::SkippedBarrier => {
                 self.ping("/log", message);
-                let Some((count, way)) = on_skips else { return };
-                let known = self.known();
-                let in_a_row = match status {
-                    Status::SkippedOverlap => news.in_a_row,
-                    _ => known.as_ref().and_then(|known| known.record.ledger.streak()).map(|(_, count)| count),
-                };
-                if in_a_row == Some(*count) {
-                    let message = format!("{count} skips in a row: {message}");
-                    deliver(Some(way), "skips", &message, known.as_ref(), in_a_row);
-                }
+                self.skipped(status, message, news.in_a_row);
             }
             _ => {
-                self.ping("/fail", message);
-                let (way, event) = match status {
-                    Status::Halted => (on_halt, "halted"),
-                    _ => (on_error, "error"),
+                self.ping("/fail", &[message, &end.last_output.join("\n")].join("\n\n"));
+                let (ways, event) = match status {
+                    Status::Halted => (&self.brief.on_halt, NotificationEvent::Halted),
+                    _ => (&self.brief.on_error, NotificationEvent::Error),
                 };
-                if way.is_some() {
-                    deliver(way.as_ref(), event, message, self.known().as_ref(), None);
-                }
+                let (run, last_output, retries) = (self.brief.run, end.last_output.as_slice(), news.retries);
+                self.failed(&ToldFailure { event, ways, run, status, retries, message, last_output });
             }
         }
+    }
+
+    /// Tells a failure, if its streak begins or was last told long ago.
+    fn failed(&self, failure: &ToldFailure<'_>) {
+        let ToldFailure { event, ways, run, status, retries, message, last_output } = *failure;
+        if ways.is_empty() {
+            return;
+        }
+        let (known, now, remind) = (self.known(), clock::now().wall, Some(self.brief.remind));
+        let recorded = known.as_ref().filter(|known| known.record.ledger.of_run(run).is_some());
+        let telling = match recorded {
+            Some(known) => {
+                self.forget_unrecorded();
+                EndedRun { ledger: &known.record.ledger, run, retries, now }.failure(status, remind)
+            }
+            None => self.note_unrecorded(now, remind),
+        };
+        let since = match telling {
+            Telling::Silent => return,
+            Telling::First => None,
+            Telling::Reminder(since) => Some(since),
+        };
+        let zone = text::zone(&self.brief.zone);
+        let lasting = since.map(|since| format!(" It has been failing {}.", lasting(since, now, &zone)));
+        let text = format!("{message}{}{}", lasting.unwrap_or_default(), quoted(last_output));
+        let notification = NotificationAnswer {
+            reminder: since.is_some(),
+            since: since.map(|since| LocalTime::new(since.at, &zone)),
+            last_output: last_output.to_vec(),
+            ..self.brief.notification(event, text, self.about(known.as_ref(), run, status))
+        };
+        self.deliver(ways, &notification);
+    }
+
+    /// Tells that a job works again after a streak that was told.
+    fn recovered(&self, status: Status, retries: u32) {
+        let (run, now) = (self.brief.run, clock::now().wall);
+        let unrecorded = self.forget_unrecorded();
+        if self.brief.on_recovered.is_empty() {
+            return;
+        }
+        let known = self.known();
+        let recovery = known
+            .as_ref()
+            .and_then(|known| EndedRun { ledger: &known.record.ledger, run, retries, now }.recovery())
+            .or_else(|| {
+                let since = unrecorded?.trouble();
+                Some(Recovery { before: Status::Error, since, down: now.since(since.at) })
+            });
+        let Some(Recovery { before, since, down }) = recovery else { return };
+        let more = if since.is_exact { "" } else { "more than " };
+        let text = format!(
+            "{} works again: {status} after {before}. It was down for {more}{}.",
+            self.brief.job,
+            text::length(coarse(down))
+        );
+        let notification = NotificationAnswer {
+            since: Some(LocalTime::new(since.at, &text::zone(&self.brief.zone))),
+            down_ms: Some(millis(down)),
+            ..self.brief.notification(NotificationEvent::Recovered, text, self.about(known.as_ref(), run, status))
+        };
+        self.deliver(&self.brief.on_recovered, &notification);
+    }
+
+    fn skipped(&self, status: Status, message: &str, in_a_row: Option<u64>) {
+        let Some((count, ways)) = &self.brief.on_skips else { return };
+        let known = self.known();
+        let in_a_row = match status {
+            Status::SkippedOverlap => in_a_row,
+            _ => known.as_ref().and_then(|known| known.record.ledger.streak()).map(|(_, count)| count),
+        };
+        if in_a_row != Some(*count) {
+            return;
+        }
+        let text = format!("{count} skips in a row: {message}");
+        let about = self.about(known.as_ref(), self.brief.run, status);
+        let notification =
+            NotificationAnswer { in_a_row, ..self.brief.notification(NotificationEvent::Skips, text, about) };
+        self.deliver(ways, &notification);
+    }
+
+    /// Tells which slots passed without a run. A range is recorded once, so one host tells it.
+    fn missed(&self, from: &str, to: &str, count: u64) {
+        let zone = text::zone(&self.brief.zone);
+        let moment = |text: &str| {
+            let at = text.parse::<Timestamp>().map_or(Wall(0), |at| Wall(at.as_millisecond()));
+            LocalTime::new(at, &zone)
+        };
+        let (slot_from, slot_to) = (moment(from), moment(to));
+        let shown = |slot: &LocalTime| text::second_in(slot.at, &slot.zone);
+        let slots = match count {
+            1 => format!("the slot {}", shown(&slot_to)),
+            _ => format!("{count} slots, from {} to {}", shown(&slot_from), shown(&slot_to)),
+        };
+        let text = format!("{} missed {slots}: no machine ran it in time, and it is not caught up.", self.brief.job);
+        let run = NotifiedRun::Unrecorded(self.brief.unrecorded_run(self.brief.run, Some(Status::Missed)));
+        let notification = NotificationAnswer {
+            missed: Some(MissedRange { count, slot_from, slot_to }),
+            ..self.brief.notification(NotificationEvent::Missed, text, run)
+        };
+        self.deliver(&self.brief.on_missed, &notification);
     }
 
     /// Reads the job's record. An unavailable store is no error: it may be the reason for the notification.
@@ -131,102 +231,53 @@ impl Notifier {
         Some(NotifiedRecord { record: record?, store })
     }
 
+    /// The run as its record has it, or what is known without one.
+    fn about(&self, known: Option<&NotifiedRecord>, run: RunId, status: Status) -> NotifiedRun {
+        match known.and_then(|known| known.outcome(run)) {
+            Some((record, outcome)) => NotifiedRun::Recorded(Box::new(RunAnswer::ended(record, &outcome))),
+            None => NotifiedRun::Unrecorded(self.brief.unrecorded_run(run, Some(status))),
+        }
+    }
+
+    /// Decides about a failure that no record holds, and keeps on this host that it was told.
+    fn note_unrecorded(&self, now: Wall, remind: Option<Duration>) -> Telling {
+        let path = self.brief.unrecorded_path();
+        let known = std::fs::read_to_string(&path).ok().and_then(|text| serde_json::from_str(&text).ok());
+        let (telling, kept) = UnrecordedTrouble::next(known, now, remind);
+        if telling != Telling::Silent {
+            let directory =
+                path.parent().map(|path| std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path));
+            let text = serde_json::to_string(&kept).unwrap_or_default();
+            if !matches!(directory, Some(Ok(()))) || file::replace_private(&path, &text).is_err() {
+                log(&self.brief.state, &format!("{}: that it failed could not be noted", self.brief.job));
+            }
+        }
+        telling
+    }
+
+    /// Ends a streak of failures without a record, and returns it.
+    fn forget_unrecorded(&self) -> Option<UnrecordedTrouble> {
+        let path = self.brief.unrecorded_path();
+        let known = std::fs::read_to_string(&path).ok()?;
+        let _ = std::fs::remove_file(&path);
+        serde_json::from_str(&known).ok()
+    }
+
     fn ping(&self, suffix: &str, text: &str) {
         let Some(base) = &self.brief.ping else { return };
-        let (path, query) = base.split_once('?').map_or((base.as_str(), ""), |(path, query)| (path, query));
-        let mark = if query.is_empty() { "" } else { "?" };
-        let url = format!("{}{suffix}{mark}{query}", path.trim_end_matches('/'));
-        let body = RequestBody { content_type: "text/plain; charset=utf-8", bytes: text.as_bytes() };
-        let told = call(&url, (!text.is_empty()).then_some(body), CALL_TIMEOUT);
-        self.judge(&format!("ping {}", host_only(base)), told);
+        self.judge(&format!("ping {}", host_only(base)), deliver::ping(base, suffix, text.trim_end()));
     }
 
-    #[allow(clippy::too_many_arguments, reason = "each is one field of the notification")]
-    fn deliver(
-        &self,
-        way: Option<&Way>,
-        event: &str,
-        message: &str,
-        known: Option<&NotifiedRecord>,
-        run: RunId,
-        status: Status,
-        in_a_row: Option<u64>,
-    ) {
-        let Some(way) = way else { return };
-        let outcome = known.and_then(|known| known.outcome(run));
-        let mut object = outcome.as_ref().map_or_else(
-            || self.bare(run, status),
-            |(record, outcome)| match serde_json::to_value(RunAnswer::ended(record, outcome)) {
-                Ok(Value::Object(object)) => object,
-                _ => Map::new(),
-            },
-        );
-        object.insert("event".to_string(), json!(event));
-        // The field that chat services display.
-        object.insert("text".to_string(), json!(message));
-        object.insert("in_a_row".to_string(), json!(in_a_row));
-        object.insert("store".to_string(), json!(self.brief.shown_store));
-        object.insert("config".to_string(), json!(self.brief.config));
-        let told = match way {
-            Way::Url(url) => {
-                let bytes = Value::Object(object).to_string().into_bytes();
-                call(url, Some(RequestBody { content_type: "application/json", bytes: &bytes }), CALL_TIMEOUT)
+    /// Sends a notification to all recipients at the same time: a slow one delays no other.
+    fn deliver(&self, ways: &[Way], notification: &NotificationAnswer) {
+        std::thread::scope(|scope| {
+            for way in ways {
+                scope.spawn(move || {
+                    let told = way.deliver(&self.brief, notification);
+                    self.judge(&format!("{} by {}", notification.event.as_str(), way.shown()), told);
+                });
             }
-            Way::Command(argv) => self.command(argv, &object),
-        };
-        self.judge(&format!("{event} by {}", way.shown()), told);
-    }
-
-    /// Builds the fields of a notification about a run without its record.
-    fn bare(&self, run: RunId, status: Status) -> Map<String, Value> {
-        let fields = json!({
-            "v": 1, "job": self.brief.job, "status": status.as_str(), "run": run, "host": self.brief.host,
-            "timezone": self.brief.zone,
         });
-        match fields {
-            Value::Object(fields) => fields,
-            _ => Map::new(),
-        }
-    }
-
-    fn command(&self, argv: &[String], object: &Map<String, Value>) -> Result<(), String> {
-        let (program, arguments) = argv.split_first().ok_or("it is empty")?;
-        let out = || open_log(&self.brief.state).map_or_else(|_| Stdio::null(), Stdio::from);
-        let mut command = Command::new(program);
-        command.args(arguments).envs(&self.brief.environment).process_group(0);
-        password::keep_from(&mut command);
-        command.env_remove(EXCERPT_VARIABLE);
-        command.stdin(Stdio::piped()).stdout(out()).stderr(out());
-        for (name, key) in VARIABLES {
-            match object.get(key) {
-                None | Some(Value::Null) => command.env_remove(name),
-                Some(Value::String(text)) => command.env(name, text.replace('\0', " ")),
-                Some(other) => command.env(name, other.to_string()),
-            };
-        }
-        if let Some(directory) = &self.brief.directory {
-            command.current_dir(directory);
-        }
-        let mut child = command.spawn().map_err(|error| error.to_string())?;
-        let text = Value::Object(object.clone()).to_string();
-        if let Some(mut input) = child.stdin.take() {
-            // A command that does not read its standard input must not block the notifier.
-            std::thread::spawn(move || drop(input.write_all(text.as_bytes())));
-        }
-        let begun = Instant::now();
-        loop {
-            match child.try_wait() {
-                Ok(Some(status)) if status.success() => return Ok(()),
-                Ok(Some(status)) => return Err(format!("it ended with {status}")),
-                Ok(None) if begun.elapsed() < COMMAND_TIMEOUT => std::thread::sleep(Duration::from_millis(20)),
-                Ok(None) => {
-                    let _ = killpg(Pid::from_raw(child.id() as i32), Signal::SIGKILL);
-                    let _ = child.wait();
-                    return Err(format!("it took longer than {} seconds", COMMAND_TIMEOUT.as_secs()));
-                }
-                Err(error) => return Err(error.to_string()),
-            }
-        }
     }
 
     fn judge(&self, what: &str, told: Result<(), String>) {
@@ -239,19 +290,20 @@ impl Notifier {
     }
 }
 
-/// The variables of a notification command, and the JSON fields they are filled from.
-const VARIABLES: [(&str, &str); 10] = [
-    ("FENCEPOST_JOB", "job"),
-    ("FENCEPOST_RUN", "run"),
-    ("FENCEPOST_EVENT", "event"),
-    ("FENCEPOST_STATUS", "status"),
-    ("FENCEPOST_SLOT", "slot"),
-    ("FENCEPOST_DATE", "date"),
-    ("FENCEPOST_TOKEN", "token"),
-    ("FENCEPOST_EXIT_CODE", "exit_code"),
-    ("FENCEPOST_MESSAGE", "text"),
-    ("FENCEPOST_CONFIG", "config"),
-];
+/// Since when and how long a streak lasts.
+fn lasting(since: TroubleSince, now: Wall, zone: &Zone) -> String {
+    let length = text::length(coarse(now.since(since.at)));
+    match since.is_exact {
+        true => format!("since {} ({length})", text::second_in(since.at, zone)),
+        false => format!("for more than {length}"),
+    }
+}
+
+/// A length of time as exact as people need it: whole seconds, whole minutes from an hour on.
+fn coarse(length: Duration) -> Duration {
+    let unit = if length < Duration::from_secs(3600) { 1 } else { 60 };
+    Duration::from_secs((length.as_secs() / unit * unit).max(1))
+}
 
 struct NotifiedRecord {
     record: Record,
@@ -264,24 +316,4 @@ impl NotifiedRecord {
         let whole = whole(self.store.as_ref(), &self.record.job, outcome).unwrap_or_else(|_| outcome.clone());
         Some((&self.record, whole))
     }
-}
-
-/// Returns how the job ended before this successful run, if that was a failure. Failed attempts of the same trigger do
-/// not count: no notification was sent for them.
-fn recovered(record: &Record, run: RunId, retries: u32) -> Option<Status> {
-    let ring = &record.ledger.ring;
-    let at = ring.iter().rposition(|outcome| outcome.run == run && outcome.status.is_of_a_run())?;
-    let slot = ring[at].slot;
-    let mut retries = retries;
-    let before = ring[..at]
-        .iter()
-        .rev()
-        .filter(|outcome| outcome.status.is_of_a_run() && outcome.status != Status::SkippedBarrier);
-    let before = before.skip_while(|outcome| {
-        let is_retry = outcome.slot == slot && retries > 0;
-        retries = retries.saturating_sub(1);
-        is_retry
-    });
-    let status = before.map(|outcome| outcome.status).next()?;
-    (!matches!(status, Status::Ok | Status::Empty)).then_some(status)
 }

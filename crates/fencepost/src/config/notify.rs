@@ -1,19 +1,32 @@
-//! Targets of notifications: commands and webhooks.
+//! Recipients of notifications: commands, webhooks, chat services, monitors and mail.
 
 use fencepost_core::nearest::did_you_mean;
 use serde_json::{Value, json};
 
 use super::read::{Item, Section};
 use super::values::CommandLine;
-use crate::options::{Text, ValueKind, Whole};
+use crate::options::{ValueKind, Whole};
 
-/// The target of a notification.
+/// The recipients of a notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
+pub struct Notice(pub Vec<Recipient>);
+
+/// One recipient of a notification. A URL may be a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recipient {
     Command(CommandLine),
-    /// A webhook. It may be a secret.
+    /// A webhook that takes fencepost's own JSON.
     Url(String),
+    Slack(String),
+    Discord(String),
+    Ntfy(String),
+    Healthchecks(String),
+    /// An address for the system's `mail`.
+    Mail(String),
 }
+
+/// The words before the colon of a recipient, and what follows it.
+const FORMS: [&str; 5] = ["slack", "discord", "ntfy", "healthchecks", "mail"];
 
 /// The number of skips in a row that causes a notification, and its target if it is not that of `on_error`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,21 +39,90 @@ impl ValueKind for Notice {
     type Value = Self;
 
     fn expected() -> String {
-        "a command, or a URL that begins with https:// or http://".to_string()
+        "a command, a URL that begins with https:// or http://, one of slack:URL, discord:URL, ntfy:URL, \
+         healthchecks:URL and mail:ADDRESS, or an array of these"
+            .to_string()
     }
 
     fn read(item: Item<'_>) -> Option<Self> {
-        match item.value.get_ref().as_str() {
-            Some(text) if scheme(text).is_some() => WebUrl::read(item).map(Self::Url),
-            _ => CommandLine::read(item).map(Self::Command),
+        let Some(elements) = item.elements() else { return Recipient::read(item).map(|one| Self(vec![one])) };
+        let names_recipient = |item: &Item<'_>| {
+            let text = item.value.get_ref().as_str().unwrap_or_default();
+            item.elements().is_some() || scheme(text).is_some() || prefix(text).is_some()
+        };
+        // An array whose first text is a program is one command; its arguments may be URLs.
+        if elements.first().is_some_and(names_recipient) {
+            let recipients: Vec<Option<Recipient>> = elements.into_iter().map(Recipient::read).collect();
+            return recipients.into_iter().collect::<Option<_>>().map(Self);
         }
+        let is_prefixed = |item: &&Item<'_>| item.value.get_ref().as_str().is_some_and(|text| prefix(text).is_some());
+        if let Some(late) = elements.iter().find(is_prefixed) {
+            let message = format!("{:?} is a command here, because its first text is a program.", item.key);
+            let hint = "Put the command into an array of its own: [[\"./tell.sh\"], \"slack:https://…\"].";
+            return late.mistake(message, Some(hint.to_string()));
+        }
+        CommandLine::read(item).map(|command| Self(vec![Recipient::Command(command)]))
     }
 
     fn json(value: &Self) -> Value {
-        match value {
+        match value.0.as_slice() {
+            [one] => one.json(),
+            several => several.iter().map(Recipient::json).collect(),
+        }
+    }
+}
+
+impl Recipient {
+    fn read(item: Item<'_>) -> Option<Self> {
+        let Some(text) = item.value.get_ref().as_str() else { return CommandLine::read(item).map(Self::Command) };
+        let Some((form, rest)) = prefix(text) else {
+            return match scheme(text) {
+                Some(_) => web_url(&item, text).map(Self::Url),
+                None => CommandLine::read(item).map(Self::Command),
+            };
+        };
+        match form {
+            "slack" => web_url(&item, rest).map(Self::Slack),
+            "discord" => web_url(&item, rest).map(Self::Discord),
+            "ntfy" => web_url(&item, rest).map(Self::Ntfy),
+            "healthchecks" => web_url(&item, rest).map(Self::Healthchecks),
+            "mail" => address(&item, rest).map(Self::Mail),
+            unknown => {
+                let message = format!("There is no recipient {unknown:?}: fencepost knows {}.", FORMS.join(", "));
+                item.mistake(message, did_you_mean(unknown, FORMS))
+            }
+        }
+    }
+
+    /// The recipient without secrets.
+    fn json(&self) -> Value {
+        match self {
             Self::Command(command) => CommandLine::json(command),
             Self::Url(url) => WebUrl::json(url),
+            Self::Slack(url) => json!(format!("slack:{}", host_only(url))),
+            Self::Discord(url) => json!(format!("discord:{}", host_only(url))),
+            Self::Ntfy(url) => json!(format!("ntfy:{}", host_only(url))),
+            Self::Healthchecks(url) => json!(format!("healthchecks:{}", host_only(url))),
+            Self::Mail(address) => json!(format!("mail:{address}")),
         }
+    }
+}
+
+/// The word before the colon of a recipient and the rest: a known word, or any word before a whole URL.
+fn prefix(text: &str) -> Option<(&str, &str)> {
+    let (word, rest) = text.split_once(':')?;
+    let is_word = !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase());
+    let is_url = SCHEMES.iter().any(|scheme| rest.strip_prefix(scheme).is_some_and(|rest| rest.starts_with("://")));
+    (FORMS.contains(&word) || is_word && is_url).then_some((word, rest))
+}
+
+/// An address that is one argument of `mail`, and no option.
+fn address(item: &Item<'_>, text: &str) -> Option<String> {
+    let is_one =
+        !text.is_empty() && !text.starts_with('-') && !text.contains(|c: char| c.is_whitespace() || c.is_control());
+    match is_one {
+        true => Some(text.to_string()),
+        false => item.mistake(format!("{:?} has an address after mail:, such as mail:me@example.org.", item.key), None),
     }
 }
 
@@ -87,22 +169,27 @@ impl ValueKind for WebUrl {
 
     fn read(item: Item<'_>) -> Option<String> {
         let text = item.value.get_ref().as_str().unwrap_or_default();
-        if let Some(scheme) = scheme(text).filter(|scheme| !SCHEMES.contains(scheme)) {
-            let message =
-                format!("{:?} is a URL that begins with https:// or http://; this begins with {scheme}:.", item.key);
-            return item.mistake(message, did_you_mean(scheme, SCHEMES));
-        }
-        let host = text.split("://").nth(1).unwrap_or_default();
-        let is_whole = !host.is_empty() && !host.starts_with(['/', '?', '#']);
-        if scheme(text).is_some() && is_whole && !text.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            return Text::read(item);
-        }
-        item.mistake(format!("{:?} is {}.", item.key, Self::expected()), None)
+        web_url(&item, text)
     }
 
     fn json(value: &String) -> Value {
         json!(host_only(value))
     }
+}
+
+/// Checks a URL that is a value or a part of one.
+fn web_url(item: &Item<'_>, text: &str) -> Option<String> {
+    if let Some(scheme) = scheme(text).filter(|scheme| !SCHEMES.contains(scheme)) {
+        let message =
+            format!("{:?} is a URL that begins with https:// or http://; this begins with {scheme}:.", item.key);
+        return item.mistake(message, did_you_mean(scheme, SCHEMES));
+    }
+    let host = text.split("://").nth(1).unwrap_or_default();
+    let is_whole = !host.is_empty() && !host.starts_with(['/', '?', '#']);
+    if scheme(text).is_some() && is_whole && !text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Some(text.to_string());
+    }
+    item.mistake(format!("{:?} is {}.", item.key, WebUrl::expected()), None)
 }
 
 const SCHEMES: [&str; 2] = ["https", "http"];

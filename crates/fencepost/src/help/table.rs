@@ -183,6 +183,18 @@ const VERBS: &[VerbHelp] = &[
         ..PLAIN
     },
     VerbHelp {
+        verb: "notify",
+        group: SEE,
+        page: "docs/tasks/get-notified.md",
+        other_words: &["mail", "slack", "discord", "ntfy", "message", "alerts"],
+        common: &[],
+        examples: &[
+            ("Send a test message to every recipient of a job", "fencepost notify --test report"),
+            ("The same for programs", "fencepost notify --test report --json"),
+        ],
+        notes: "",
+    },
+    VerbHelp {
         verb: "advise",
         group: SEE,
         page: "docs/LEDGER.md",

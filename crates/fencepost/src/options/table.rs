@@ -14,7 +14,8 @@ use super::{
     Whole, options, utf8,
 };
 use crate::config::{
-    CommandLine, ConfigNeed, Item, JobEnvironment, Located, Mistake, Notice, OnSkips, Produces, Section, WebUrl,
+    CommandLine, ConfigNeed, Item, JobEnvironment, Located, Mistake, Notice, OnSkips, Produces, Recipient, Section,
+    WebUrl,
 };
 use crate::duration;
 
@@ -155,12 +156,17 @@ options! {
     }
 
     "Notifications" {
-        /// What to call when a run ended in an error, was lost or fenced off, or could not begin
-        on_error: Notice, shared: SharedTable::Notify, inside: "notify";
-        /// What to call when a run was halted, because an input is missing
+        /// Who is told when a run ended in an error, was lost or fenced off, or could not begin
+        on_error: Notice, shared: SharedTable::Notify, inside: "notify",
+            detail: "One message per failure streak; see `remind`.";
+        /// Who is told when a run was halted, because an input is missing
         on_halt: Notice, shared: SharedTable::Notify, inside: "notify";
-        /// What to call when a job works again
+        /// Who is told when a job works again, and how long it was down
         on_recovered: Notice, shared: SharedTable::Notify, inside: "notify";
+        /// Who is told when slots passed without a run and are recorded as missed
+        on_missed: Notice, shared: SharedTable::Notify, inside: "notify";
+        /// After how long a failure streak that still lasts is told again; "0s": never
+        remind: Length = Duration::from_secs(24 * 3600), shared: SharedTable::Notify, inside: "notify";
         /// What to call after so many skips in a row
         on_skips: OnSkips, shared: SharedTable::Notify, inside: "notify",
             detail: "A number alone calls what `on_error` names.";
@@ -380,17 +386,18 @@ impl JobOptions {
 
     /// Whether there is anything to call when a run ends.
     pub fn notifies(&self) -> bool {
-        let notices = [&self.on_error, &self.on_halt, &self.on_recovered];
+        let notices = [&self.on_error, &self.on_halt, &self.on_recovered, &self.on_missed];
         notices.into_iter().any(Option::is_some) || self.on_skips.is_some() || self.ping.is_some()
     }
 
     /// The commands that notifications run.
     pub fn notifiers(&self) -> impl Iterator<Item = &CommandLine> {
-        let notices = [&self.on_error, &self.on_halt, &self.on_recovered].into_iter().flatten();
+        let notices = [&self.on_error, &self.on_halt, &self.on_recovered, &self.on_missed].into_iter().flatten();
         let skips = self.on_skips.as_ref().and_then(|on| on.value.notify.as_ref());
-        notices.map(|notice| &notice.value).chain(skips).filter_map(|notice| match notice {
-            Notice::Command(command) => Some(command),
-            Notice::Url(_) => None,
+        let recipients = notices.map(|notice| &notice.value).chain(skips).flat_map(|notice| &notice.0);
+        recipients.filter_map(|recipient| match recipient {
+            Recipient::Command(command) => Some(command),
+            _ => None,
         })
     }
 

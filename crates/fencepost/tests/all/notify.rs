@@ -45,16 +45,17 @@ fn an_error_and_the_recovery_from_it_are_told_with_the_record() {
     for (key, value) in last.as_object().unwrap() {
         assert_eq!(record[key], *value, "{key}");
     }
-    assert_eq!(run("8"), 8);
-    assert_eq!(lines(&web, 2), ["POST /error", "POST /error"]);
+    // The streak was told.
+    assert_eq!((run("8"), run("8")), (8, 8));
     assert_eq!(run("0"), 0);
-    let told = web.wait_for(3)[2].clone();
+    let told = web.wait_for(2)[1].clone();
     assert_eq!((told.line().as_str(), told.json()["event"].clone()), ("POST /recovered", json!("recovered")));
-    contains(told.json()["text"].as_str().unwrap(), &["j works again: ok after error."]);
+    contains(told.json()["text"].as_str().unwrap(), &["j works again: ok after error. It was down for "]);
+    assert!(told.json()["down_ms"].as_u64().is_some() && told.json()["since"].is_string(), "{}", told.json());
     // It has recovered once.
     assert_eq!(run("0"), 0);
     assert_eq!(run("9"), 9);
-    assert_eq!(lines(&web, 4)[3], "POST /error");
+    assert_eq!(lines(&web, 3), ["POST /error", "POST /recovered", "POST /error"]);
     assert_eq!(log(&home), "");
 }
 
@@ -68,7 +69,10 @@ fn a_command_gets_the_record_and_variables_in_the_configurations_directory() {
     );
     assert_eq!(home.say(&["run", "up"]).code, 3);
     eventually("it is told", || home.path("record").exists());
-    let record: Value = serde_json::from_str(&fs::read_to_string(home.path("record")).unwrap()).unwrap();
+    // Text for people first, the JSON on the last line.
+    let message = fs::read_to_string(home.path("record")).unwrap();
+    assert!(message.starts_with("up failed (exit 3).\n\nslot "), "{message}");
+    let record: Value = serde_json::from_str(message.lines().last().unwrap()).unwrap();
     assert_eq!((&record["job"], &record["config"]), (&json!("up"), &json!(home.config())));
     assert_eq!(fs::read_to_string(home.path("env")).unwrap(), "up error error 3 hello\n");
     assert_eq!(home.say(&["run", "down"]).code, 115);
@@ -238,7 +242,9 @@ fn what_could_not_be_told_is_noted_without_secrets() {
     eventually("it is noted", || log(&home).contains("cmd (run "));
     contains(&log(&home), &["oh no\n", "failed: it ended with exit status: 9"]);
     assert!(!log(&home).contains("s3cret"), "{}", log(&home));
-    // With -v it is said aloud.
+    // With -v it is said aloud. Another streak begins.
+    home.done(&["record", "web", "ok"]);
+    home.done(&["record", "cmd", "ok"]);
     let said = home.say(&["run", "web", "-v"]);
     contains(&said.stderr, &["web (run ", "failed: it answered 404"]);
     // It does not grow for ever.
@@ -318,8 +324,218 @@ fn no_command_receives_the_stores_password_and_the_log_is_private() {
     // One that an older version left is made private, also when its oldest half is dropped.
     fs::write(&path, "x\n".repeat(200_000)).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    home.done(&["record", "j", "ok"]);
     assert_eq!(run(None), Some(3));
     eventually("the log was shortened", || fs::metadata(&path).unwrap().len() < 300_000);
     eventually("the failure is in it", || log(&home).contains("it ended with"));
     assert_eq!(mode(), 0o600);
+}
+
+/// The job that fails unless its file `good` exists, with recipients.
+fn flaky(keys: &str) -> Home {
+    Home::new(&format!("{keys}\n[job.j]\ncommand = 'echo begun; echo \"<!here> @everyone\"; test -e good'\n"))
+}
+
+#[test]
+fn each_service_gets_the_body_that_it_documents() {
+    let web = Web::answering(200);
+    let keys = format!(
+        "[notify]\non_error = ['slack:{}', 'discord:{}', 'ntfy:{}', 'healthchecks:{}', '{}']\non_recovered = ['ntfy:{}', 'healthchecks:{}']",
+        web.url("/slack"),
+        web.url("/discord"),
+        web.url("/ntfy"),
+        web.url("/hc/uuid"),
+        web.url("/own"),
+        web.url("/ntfy"),
+        web.url("/hc/uuid"),
+    );
+    let home = flaky(&keys);
+    assert_eq!(home.say(&["run", "j"]).code, 1);
+    let seen = web.wait_for(5);
+    let to =
+        |path: &str| seen.iter().find(|request| request.target == path).unwrap_or_else(|| panic!("{path}: {seen:?}"));
+    let text = "j failed (exit 1). Last output: <!here> @everyone\n\nslot ";
+    let slack = to("/slack").json();
+    assert_eq!(slack.as_object().unwrap().len(), 1, "{slack}");
+    contains(slack["text"].as_str().unwrap(), &["j failed (exit 1). Last output: &lt;!here&gt; @everyone\n\nslot "]);
+    contains(slack["text"].as_str().unwrap(), &["\n\nLast lines of its output:\n    begun\n    &lt;!here&gt;"]);
+    let discord = to("/discord").json();
+    contains(discord["content"].as_str().unwrap(), &[text]);
+    assert_eq!(discord["allowed_mentions"], json!({ "parse": [] }));
+    let ntfy = to("/ntfy");
+    contains(&ntfy.text(), &[text]);
+    let header = |request: &fencepost_testkit::http::Request, name: &str| request.header(name).map(str::to_string);
+    assert_eq!(header(ntfy, "title").as_deref(), Some("j failed"));
+    assert_eq!(header(ntfy, "priority").as_deref(), Some("high"));
+    assert_eq!(header(ntfy, "tags").as_deref(), Some("rotating_light"));
+    assert_eq!(to("/hc/uuid/fail").line(), "POST /hc/uuid/fail");
+    contains(&to("/hc/uuid/fail").text(), &[text]);
+    let own = to("/own").json();
+    assert_eq!(own["last_output"], json!(["begun", "<!here> @everyone"]));
+    assert_eq!((&own["reminder"], &own["exit_code"]), (&json!(false), &json!(1)));
+    fs::write(home.path("good"), "").unwrap();
+    home.done(&["run", "j"]);
+    let seen = web.wait_for(7);
+    let mut recovered: Vec<String> = seen[5..].iter().map(fencepost_testkit::http::Request::line).collect();
+    recovered.sort();
+    assert_eq!(recovered, ["POST /hc/uuid", "POST /ntfy"]);
+    let ntfy = seen[5..].iter().find(|request| request.target == "/ntfy").unwrap();
+    assert_eq!(header(ntfy, "title").as_deref(), Some("j works again"));
+    assert_eq!(log(&home), "");
+}
+
+#[test]
+fn mail_goes_through_the_systems_mail_with_text_first() {
+    let home = flaky("[notify]\non_error = ['mail:me@example.org', ['sh', '-c', 'cat > second']]");
+    let bin = home.path("bin");
+    fs::create_dir(&bin).unwrap();
+    fs::write(bin.join("mail"), "#!/bin/sh\necho \"$@\" > mailed.new\ncat >> mailed.new\nmv mailed.new mailed\n")
+        .unwrap();
+    fs::set_permissions(bin.join("mail"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    assert_eq!(home.command(&["run", "j"]).env("PATH", path).output().unwrap().status.code(), Some(1));
+    eventually("both were told", || home.path("mailed").exists() && home.path("second").exists());
+    let mail = fs::read_to_string(home.path("mailed")).unwrap();
+    assert!(mail.starts_with("-s fencepost: j failed me@example.org\nj failed (exit 1). Last output: "), "{mail}");
+    contains(&mail, &["\n\nLast lines of its output:\n    begun\n", "\n\n{\"text\":"]);
+}
+
+#[test]
+fn a_test_message_goes_to_each_recipient_once_and_each_result_is_printed() {
+    let (good, bad) = (Web::answering(200), Web::answering(404));
+    let keys = format!(
+        "[notify]\non_error = ['slack:{0}', 'ntfy:{1}']\non_recovered = 'slack:{0}'\non_missed = 'cat > tested.new; mv tested.new tested'",
+        good.url("/s3cret"),
+        good.url("/topic"),
+    );
+    let home = flaky(&keys);
+    let said = home.say(&["notify", "--test", "j"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let mut lines: Vec<&str> = said.stdout.lines().collect();
+    lines.sort_unstable();
+    let host = good.url("").trim_end_matches('/').to_string();
+    assert_eq!(lines[0], "sent    /bin/sh (on_missed)");
+    assert_eq!(lines[1], format!("sent    ntfy {host}/*** (on_error)"));
+    assert_eq!(lines[2], format!("sent    slack {host}/*** (on_error, on_recovered)"));
+    assert_eq!((good.seen().len(), home.path("tested").exists()), (2, true));
+    contains(&fs::read_to_string(home.path("tested")).unwrap(), &["Test message of fencepost for j from "]);
+    // Nothing was run, and nothing is recorded.
+    assert_eq!(
+        home.json(&["status"])["jobs"]
+            .as_array()
+            .map_or(0, |jobs| jobs.iter().filter(|job| !job["last"].is_null()).count()),
+        0
+    );
+    let keys =
+        format!("[notify]\non_error = ['{}', 'discord:{}', 'mail:me@example.org']", good.url("/a"), bad.url("/s3cret"));
+    let home = flaky(&keys);
+    let mut command = home.command(&["notify", "--test", "j", "--json"]);
+    let output = command.env("PATH", "/nonexistent").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let results: Vec<(bool, &str)> = answer["recipients"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["sent"].as_bool().unwrap(), one["error"].as_str().unwrap_or("")))
+        .collect();
+    assert_eq!(results, [(true, ""), (false, "it answered 404 Not Found"), (false, "there is no program \"mail\"")]);
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("s3cret"));
+    // A job without recipients, an unknown job, and no --test.
+    let home = Home::new("[job.alone]\ncommand = 'true'\n");
+    let said = home.say(&["notify", "--test", "alone"]);
+    assert_eq!(said.code, 1);
+    contains(&said.stdout, &["alone has no recipients. Add on_error = "]);
+    let said = home.say(&["notify", "--test", "alon"]);
+    assert_eq!(said.code, 2);
+    contains(&said.stderr, &["has no job alon", "alone"]);
+    assert_eq!(home.say(&["notify", "alone"]).code, 2);
+}
+
+#[test]
+fn two_hosts_send_one_message_per_streak_and_a_reminder_when_it_lasts() {
+    let web = Web::answering(200);
+    let config = |remind: &str| {
+        format!("[notify]\non_error = '{}'\nremind = '{remind}'\n[job.j]\ncommand = 'false'\n", web.url("/e"))
+    };
+    let one = Home::new(&config("1d"));
+    let two = Home::new(&config("1d"));
+    let shared = format!("sqlite:{}", one.site.database().display());
+    let run = |home: &Home| home.command(&["run", "j"]).env("FENCEPOST_STORE", &shared).output().unwrap().status.code();
+    assert_eq!(run(&one), Some(1));
+    web.wait_for(1);
+    assert_eq!((run(&two), run(&one)), (Some(1), Some(1)));
+    // A period that has passed by now: the next failure is told again, as a reminder.
+    fs::write(two.config(), config("1ms")).unwrap();
+    assert_eq!(run(&two), Some(1));
+    let told = web.wait_for(2)[1].json();
+    assert_eq!((&told["reminder"], web.seen().len()), (&json!(true), 2));
+    contains(told["text"].as_str().unwrap(), &["j failed (exit 1). It has been failing since "]);
+}
+
+#[test]
+fn a_store_that_stays_away_is_told_once_per_host_and_then_that_it_works_again() {
+    let web = Web::answering(200);
+    let home = Home::new(&format!(
+        "[job.j]\ncommand = 'true'\non_error = '{}'\non_recovered = '{}'\n",
+        web.url("/error"),
+        web.url("/recovered")
+    ));
+    let away = |home: &Home| {
+        let mut command = home.command(&["run", "j"]);
+        command
+            .env("FENCEPOST_STORE", "redis://127.0.0.1:1/0")
+            .env("FENCEPOST_CONFIG", home.config())
+            .output()
+            .unwrap()
+            .status
+            .code()
+    };
+    assert_eq!(away(&home), Some(125));
+    web.wait_for(1);
+    eventually("it is noted", || home.site.state().join("notify").read_dir().is_ok_and(|files| files.count() == 1));
+    assert_eq!((away(&home), away(&home)), (Some(125), Some(125)));
+    home.done(&["run", "j"]);
+    assert_eq!(lines(&web, 2), ["POST /error", "POST /recovered"]);
+    contains(web.seen()[1].json()["text"].as_str().unwrap(), &["j works again: ok after error. It was down for "]);
+}
+
+#[test]
+fn missed_slots_are_told() {
+    let web = Web::answering(200);
+    let home = Home::new(&format!(
+        "timezone = 'Asia/Tokyo'\n[job.j]\nevery = '1s'\nslack = '0s'\ncatch_up = 1\ncommand = 'true'\non_missed = '{}'\n",
+        web.url("/missed")
+    ));
+    eventually("slots were missed", || {
+        home.say(&["run", "j"]);
+        std::thread::sleep(Duration::from_millis(2500));
+        !web.seen().is_empty()
+    });
+    let told = web.seen()[0].json();
+    assert_eq!((&told["event"], &told["status"], &told["job"]), (&json!("missed"), &json!("missed"), &json!("j")));
+    assert!(told["missed"]["count"].as_u64().unwrap() >= 1, "{told}");
+    contains(told["text"].as_str().unwrap(), &["j missed ", "+09:00", "no machine ran it in time"]);
+}
+
+#[test]
+fn a_recipient_that_is_not_one_is_a_mistake() {
+    for (written, message) in [
+        ("'slak:https://hooks.example.org/x'", "There is no recipient \"slak\""),
+        ("'slack:hooks.example.org'", "is a URL: it begins with https://"),
+        ("'mail:'", "has an address after mail:"),
+        ("'mail:-me'", "has an address after mail:"),
+        (
+            "['./tell.sh', 'slack:https://hooks.example.org/x']",
+            "is a command here, because its first text is a program",
+        ),
+    ] {
+        let home = Home::new(&format!("[job.j]\ncommand = 'true'\non_error = {written}\n"));
+        let said = home.say(&["validate"]);
+        assert_eq!(said.code, 1, "{written}: {said:?}");
+        contains(&format!("{}{}", said.stdout, said.stderr), &[message]);
+    }
+    // An array that begins with a program is a command, also if an argument is a URL.
+    let home = Home::new("[job.j]\ncommand = 'true'\non_error = ['sh', '-c', 'true', 'https://example.org']\n");
+    home.done(&["validate"]);
 }

@@ -65,6 +65,7 @@ fn every_verb_prints_what_the_schema_says() {
     by_hand(&mut bench);
     writes(&mut bench);
     setup(&mut bench);
+    told(&mut bench);
     stores(&mut bench);
     let named: BTreeSet<String> =
         bench.validator.answers().filter(|name| *name != "graph").map(str::to_string).collect();
@@ -167,6 +168,28 @@ fn setup(bench: &mut Bench) {
     bench.site.say(&["run", "a", "--now", "--config", &config]);
     bench.check("logs", &["logs", "a", "--list", "--config", &config]);
     bench.check("install", &["install", "systemd", "--dry-run", "--config", &config]);
+}
+
+/// Notifications, and the lines of `up`.
+fn told(bench: &mut Bench) {
+    let config = bench.path("told.toml");
+    let recipient = "cat > told.new; mv told.new told";
+    let jobs = "[job.t]\nevery = '1s'\nslack = '1s'\ncommand = 'echo oh no; exit 3'\n";
+    fs::write(&config, format!("{jobs}on_error = '{recipient}'\n")).unwrap();
+    let webhook = |bench: &mut Bench| {
+        let path = bench.site.path("told");
+        fencepost_testkit::eventually("it is told", || path.exists());
+        let text = fs::read_to_string(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        bench.compare("webhook", &lines(text.lines().last().unwrap()));
+    };
+    bench.check("notify", &["notify", "--test", "t", "--config", &config]);
+    webhook(bench);
+    bench.site.say(&["run", "t", "--now", "--config", &config]);
+    webhook(bench);
+    fencepost_testkit::eventually("a slot is due", || {
+        bench.check("up", &["up", "--once", "--config", &config]).iter().any(|line| line["event"] == "error")
+    });
 }
 
 fn stores(bench: &mut Bench) {

@@ -4,15 +4,12 @@ use std::fmt;
 use std::io::{IsTerminal, Write};
 
 use fencepost_core::agenda::Agenda;
-use fencepost_core::ledger::Status;
 use fencepost_core::name::Name;
-use fencepost_core::token::{RunId, Token};
 use fencepost_core::zone::Zone;
 use fencepost_guard::clock;
-use fencepost_view::ReasonCode;
-use fencepost_view::event::StopReason;
+use fencepost_view::up::{UpEvent, UpEventLine};
 use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::program::Program;
@@ -50,7 +47,7 @@ impl UpLine {
             Value::String(text) if is_plain(text) => text.clone(),
             other => other.to_string(),
         };
-        let fields = self.event.fields();
+        let fields = fields(&self.event);
         fields.iter().map(|(key, value)| format!("{key}={}", shown(value))).collect::<Vec<_>>().join(" ")
     }
 }
@@ -60,141 +57,10 @@ fn is_plain(text: &str) -> bool {
     !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '='))
 }
 
-/// A line as JSON.
-#[derive(Serialize)]
-struct LineJson<'a> {
-    v: u32,
-    at: &'a str,
-    event: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    job: Option<&'a str>,
-    #[serde(flatten)]
-    fields: &'a UpEvent,
-}
-
-/// An event with its fields. Its name is the line's `event`.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-pub enum UpEvent {
-    Up {
-        jobs: usize,
-        store: String,
-        config: String,
-        pid: u32,
-    },
-    Reloaded {
-        jobs: usize,
-        by: &'static str,
-    },
-    ReloadRefused {
-        message: String,
-    },
-    /// A job that does not run because of its mistakes, or runs by its last good settings.
-    Broken {
-        runs_as_before: bool,
-        message: String,
-    },
-    Slept {
-        r#for: String,
-    },
-    ClockStepped {
-        by_ms: i64,
-    },
-    StoreAway {
-        message: String,
-    },
-    StoreBack {
-        after: String,
-    },
-    Stopping {
-        signal: i32,
-        running: usize,
-        within: String,
-    },
-    Stopped {},
-    /// The job waits for a running one to end.
-    Queued {
-        running: usize,
-    },
-    NotStarted {
-        message: String,
-    },
-    Started {
-        slot: String,
-        run: RunId,
-        token: Token,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        took_over: Option<String>,
-    },
-    Missed {
-        count: u64,
-        from: String,
-        to: String,
-    },
-    /// A run ended. Its status names the line.
-    Ended {
-        #[serde(skip)]
-        status: Status,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        slot: Option<String>,
-        exit: u8,
-        took_ms: u64,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        reason: Option<ReasonCode>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        message: Option<String>,
-        /// The last line that a failed command printed.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        last_output: Option<String>,
-    },
-    /// An event of a run, forwarded under its own name.
-    PassedOn {
-        #[serde(skip)]
-        name: &'static str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        message: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        reason: Option<StopReason>,
-    },
-    /// A run ended without its last event.
-    Died {
-        exit: i32,
-    },
-    /// A run was asked to end.
-    Ending {
-        pid: u32,
-    },
-}
-
-impl UpEvent {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Up { .. } => "up",
-            Self::Reloaded { .. } => "reloaded",
-            Self::ReloadRefused { .. } => "reload_refused",
-            Self::Broken { .. } => "broken",
-            Self::Slept { .. } => "slept",
-            Self::ClockStepped { .. } => "clock_stepped",
-            Self::StoreAway { .. } => "store_away",
-            Self::StoreBack { .. } => "store_back",
-            Self::Stopping { .. } => "stopping",
-            Self::Stopped {} => "stopped",
-            Self::Queued { .. } => "queued",
-            Self::NotStarted { .. } => "not_started",
-            Self::Started { .. } => "started",
-            Self::Missed { .. } => "missed",
-            Self::Ended { status, .. } => status.as_str(),
-            Self::PassedOn { name, .. } => name,
-            Self::Died { .. } => "died",
-            Self::Ending { .. } => "ending",
-        }
-    }
-
-    /// The fields in declaration order.
-    fn fields(&self) -> Vec<(String, Value)> {
-        let text = serde_json::to_string(self).unwrap_or_default();
-        serde_json::from_str(&text).map_or_else(|_| Vec::new(), |Fields(fields)| fields)
-    }
+/// The fields of an event in declaration order.
+fn fields(event: &UpEvent) -> Vec<(String, Value)> {
+    let text = serde_json::to_string(event).unwrap_or_default();
+    serde_json::from_str(&text).map_or_else(|_| Vec::new(), |Fields(fields)| fields)
 }
 
 /// The fields of a JSON object, in order.
@@ -269,7 +135,7 @@ impl Printer {
         let who = job.unwrap_or("-");
         match self.look {
             Style::Nothing => {}
-            Style::Json => show::json(&LineJson { v: 1, at: &at, event, job, fields: &line.event }),
+            Style::Json => show::json(&UpEventLine::new(at, job, line.event.clone())),
             Style::Plain => show::line(format!("{at} {who} {event} {}", line.details()).trim_end()),
             Style::Terminal { colours } => {
                 self.clear_next();

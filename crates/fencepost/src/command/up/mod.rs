@@ -21,11 +21,12 @@ use fencepost_guard::signals::{ReceivedSignal, Signals};
 use fencepost_guard::spawned_run::SpawnedRun;
 use fencepost_view::ReasonCode;
 use fencepost_view::event::{EventLine, RunEnd, RunEvent};
+use fencepost_view::up::UpEvent;
 use nix::errno::Errno;
 use nix::libc::{SIGHUP, SIGTERM};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use self::line::{Printer, UpEvent, UpLine};
+use self::line::{Printer, UpLine};
 use self::lookout::Lookout;
 use self::program::{Excerpt, Program};
 use crate::args::{Global, UpOptions};

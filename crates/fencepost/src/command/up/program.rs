@@ -11,8 +11,9 @@ use std::time::Duration;
 use fencepost_core::agenda::{Limits, StartId, Task};
 use fencepost_core::name::Name;
 use fencepost_core::zone::Zone;
+use fencepost_view::up::UpEvent;
 
-use super::line::{UpEvent, UpLine};
+use super::line::UpLine;
 use super::lookout::LookRequest;
 use super::tasks::{self, ScheduledJob, Scheduling, UnscheduledJob};
 use crate::args::Global;
