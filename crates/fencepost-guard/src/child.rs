@@ -23,6 +23,7 @@ use crate::artifact::Snapshot;
 use crate::clock;
 use crate::drive::{GuardedWork, Note};
 use crate::keeper::{self, Dismissed, Heard, Keeper, KeeperOrder, Report, Spawn, SpawnStep};
+use crate::registry::Registration;
 use crate::report_file::{self, JobReport};
 use crate::task::BackgroundTask;
 use crate::terminal::{self, Terminal};
@@ -65,6 +66,8 @@ pub struct ChildPlan {
     pub said: PathBuf,
     /// The variables that depend on the grant.
     pub env: Environment,
+    /// Where commands inside the run find these variables, if an agent strips the environment.
+    pub registration: Option<Registration>,
 }
 
 impl std::fmt::Debug for ChildPlan {
@@ -221,6 +224,10 @@ impl GuardedChild {
     /// Orders the keeper to start the command of this phase.
     fn start(&mut self, deadline: Option<Boot>, env: Variables) -> Vec<Input> {
         let is_preparing = self.phase.is_preparing();
+        if let Some(registration) = &self.plan.registration {
+            // Without an entry, commands inside the run go by their environment.
+            let _ = registration.write(&env);
+        }
         let spawn = Spawn {
             label: self.plan.label.clone(),
             argv: self.running().to_vec(),

@@ -129,6 +129,25 @@ impl Host {
         Holder { by_hand: true, ..self.holder(std::process::id().cast_signed(), None) }
     }
 
+    /// A name for a process that no other process of this machine has had or will have. None if processes cannot be
+    /// looked up here.
+    pub fn mark(&self, process: Process) -> Option<String> {
+        Some(format!("{}{}.{}", self.mark_prefix()?, process.pid, process.started))
+    }
+
+    /// Whether the name is the mark of a process that has ended. None if it is no mark, or one of another namespace.
+    pub fn has_ended(&self, mark: &str) -> Option<bool> {
+        let (pid, started) = mark.strip_prefix(&self.mark_prefix()?)?.split_once('.')?;
+        Some(is_gone(Process { pid: pid.parse().ok()?, started: started.parse().ok()? }))
+    }
+
+    fn mark_prefix(&self) -> Option<String> {
+        let Namespaces { pid, time } = self.namespaces.as_ref()?;
+        let plain = |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>();
+        let is_known = !self.boot.is_empty() && !self.machine.is_empty();
+        is_known.then(|| format!("{}.{}.{}.", plain(&self.boot), plain(pid), plain(time)))
+    }
+
     /// Whether the holder is proved dead. Without proof the answer is no.
     pub fn knows_dead(&self, holder: &Holder) -> bool {
         let Some(processes) = &holder.processes else { return false };
@@ -165,6 +184,11 @@ fn kept_name<'a>(text: &'a str, machine: &str) -> Option<&'a str> {
 pub fn process(pid: i32) -> Option<Process> {
     let entry = sys::process(pid).filter(|entry| entry.state != ProcessState::Dead)?;
     Some(Process { pid, started: entry.mark })
+}
+
+/// The parent of a process. None at the top, and if the process cannot be looked up.
+pub fn parent(pid: i32) -> Option<i32> {
+    sys::process(pid).map(|entry| entry.parent).filter(|&parent| parent > 0)
 }
 
 /// Whether the kernel says that the process does not exist, or that its pid is now another process. A hidden process

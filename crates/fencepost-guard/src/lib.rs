@@ -13,6 +13,7 @@
 //! * [`upstream_check`]: looks at upstreams and files while the lease is renewed.
 //! * [`once`]: an item of work that a program does once, itself.
 //! * [`unguarded`]: a command without a lease.
+//! * [`registry`]: by which commands inside a run find it without environment variables.
 //! * [`report_file`]: the private file in which a job reports its outcome.
 //! * `call`: webhook calls.
 //! * [`publish`]: fenced writes, a module per target.
@@ -33,6 +34,7 @@ pub mod local;
 pub mod once;
 pub mod pin;
 pub mod publish;
+pub mod registry;
 pub mod report_file;
 pub mod retention;
 pub mod signals;
@@ -58,6 +60,11 @@ use nix::sys::signal::Signal;
 pub fn survive_file_size_limit() {
     // It can only fail for a signal that does not exist.
     let _ = sys::ignore(Signal::SIGXFSZ);
+}
+
+/// Sets a variable of this process's environment. The caller ensures that the process has one thread.
+pub fn set_variable(name: &str, value: &str) {
+    sys::set_variable(name, value);
 }
 
 /// Makes a holder on this host look at its record now instead of at its next renewal. A process that was not stopped

@@ -73,6 +73,7 @@ fn be_writer(arguments: &[String]) -> ExitCode {
         grace: GRACE,
         wait: millis(wait),
         env: Vec::new(),
+        is_by_hand: true,
     };
     let host = Host::this();
     let store = StoreHandle::new(database, Access::default()).open().unwrap();

@@ -116,6 +116,14 @@ impl Errand<'_> {
     }
 }
 
+/// Sets a variable of this process's environment.
+///
+/// The caller ensures that the process has one thread.
+pub fn set_variable(name: &str, value: &str) {
+    // SAFETY: with a single thread nothing else reads the environment at this moment.
+    unsafe { std::env::set_var(name, value) };
+}
+
 /// Ignores the signal. Returns whether it was ignored before.
 pub fn ignore(signal: Signal) -> io::Result<bool> {
     dispose(signal, SigHandler::SigIgn)

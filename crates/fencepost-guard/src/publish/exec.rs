@@ -30,6 +30,7 @@ use crate::drive::{Callee, Note, drive};
 use crate::host::Host;
 use crate::keeper::Keeper;
 use crate::local::Local;
+use crate::registry::Registration;
 use crate::signals::Signals;
 use crate::terminal::Terminal;
 use crate::transact::look;
@@ -47,6 +48,8 @@ pub struct FencedCommand {
     pub wait: Duration,
     /// The command's variables besides those that name its run.
     pub env: Variables,
+    /// The writer was named by hand: a run around the command is not its run.
+    pub is_by_hand: bool,
 }
 
 /// A command that ran on the resource, and how it ended.
@@ -81,9 +84,11 @@ pub fn publish(
     let mut signals = Signals::listen()
         .map_err(|error| PublishError::Failed(format!("Cannot listen to signals: {error}. Nothing was run.")))?;
     let holder = desk.host.holder(std::process::id().cast_signed(), keeper.mark());
+    let registration = if task.is_by_hand { Registration::without_report(desk.host, &holder) } else { None };
     let run = Run::new(terms(task, claim(request, task, turn, holder)));
     let granted = Rc::default();
-    let mut child = GuardedChild::new(plan(request, task, turn, Rc::clone(&granted)), keeper, terminal);
+    let plan = plan(request, task, turn, Rc::clone(&granted), registration);
+    let mut child = GuardedChild::new(plan, keeper, terminal);
     let mut remarks = Vec::new();
     let finish = drive(run, desk.store, desk.local, &mut signals, &mut child, &mut |note| match note {
         Note::Event(Event::Waiting { record, .. }) => tell(&waiting(task, &record)),
@@ -186,7 +191,13 @@ fn terms(task: &FencedCommand, claim: Claim) -> Terms {
     }
 }
 
-fn plan(request: &WriteRequest, task: &FencedCommand, turn: RunId, granted: Rc<RefCell<Option<Fence>>>) -> ChildPlan {
+fn plan(
+    request: &WriteRequest,
+    task: &FencedCommand,
+    turn: RunId,
+    granted: Rc<RefCell<Option<Fence>>>,
+    registration: Option<Registration>,
+) -> ChildPlan {
     ChildPlan {
         prepare: None,
         check: None,
@@ -203,6 +214,7 @@ fn plan(request: &WriteRequest, task: &FencedCommand, turn: RunId, granted: Rc<R
         // The outer run collects the command's own reports.
         said: std::path::PathBuf::new(),
         env: environment(request, task, granted),
+        registration,
     }
 }
 

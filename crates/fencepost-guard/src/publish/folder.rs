@@ -13,17 +13,17 @@ use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, readlinkat, renameat};
 use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, mkdirat};
-use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, symlinkat, unlinkat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, linkat, symlinkat, unlinkat};
 
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(crate) struct Folder {
     file: File,
     /// For messages; no operation uses it.
     path: PathBuf,
 }
 
 /// An inspected entry. It stays the same one under any later name.
-pub(super) struct FolderEntry {
+pub(crate) struct FolderEntry {
     file: File,
     pub metadata: Metadata,
     /// The text of a symbolic link, read by its name.
@@ -139,6 +139,16 @@ impl Folder {
     /// Creates a file that does not exist yet.
     pub fn create(&self, name: impl AsRef<OsStr>, flags: OFlag, mode: u32) -> io::Result<File> {
         self.open_at(name.as_ref(), flags | OFlag::O_CREAT | OFlag::O_EXCL, mode)
+    }
+
+    /// Creates a file, or empties the one that exists.
+    pub fn overwrite(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<File> {
+        self.open_at(name.as_ref(), OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_NONBLOCK, mode)
+    }
+
+    /// Gives a file another name in this directory.
+    pub fn link(&self, from: impl AsRef<OsStr>, name: impl AsRef<OsStr>) -> io::Result<()> {
+        Ok(linkat(&self.file, from.as_ref(), &self.file, name.as_ref(), AtFlags::empty())?)
     }
 
     pub fn create_dir(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<()> {

@@ -7,7 +7,7 @@ pub mod digest;
 pub mod exec;
 mod fence_file;
 pub mod file;
-mod folder;
+pub(crate) mod folder;
 pub mod git;
 #[cfg(feature = "http")]
 pub mod http;

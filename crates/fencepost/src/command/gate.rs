@@ -22,8 +22,8 @@ use crate::report::Voice;
 use crate::{calendar, duration, password, show, upstreams};
 
 pub fn run(global: &Global, options: &GateOptions) -> Result<Code, Failure> {
+    let inside = Inside::find()?;
     let place = Place::find(global)?;
-    let inside = Inside::find();
     let asker = asker(options, &place, inside.as_ref())?;
     let base = match &inside {
         Some(inside) => upstreams::base(place.config.as_ref(), &inside.job.name)?,

@@ -14,6 +14,7 @@ mod desk;
 mod fenced;
 mod foreign;
 mod help;
+mod identity;
 mod init;
 mod install;
 mod kill;

@@ -43,6 +43,7 @@ pub fn run(global: &Global, options: &ExecOptions) -> Result<Code, Failure> {
             .flatten()
             .chain(crate::password::kept_from_children())
             .collect(),
+        is_by_hand: by_hand,
     };
     let mut code = Code::DONE;
     let published = desk.publish("exec", resource, |request| {

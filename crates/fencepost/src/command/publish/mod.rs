@@ -62,14 +62,16 @@ pub struct PublishDesk<'a> {
 
 impl<'a> PublishDesk<'a> {
     pub fn open(global: &'a Global, common: &'a PublishOptions) -> Result<Self, Failure> {
+        if let (Some(name), Some(token)) = (&common.job, common.token) {
+            let place = Place::find(global)?;
+            let job = super::job(name, common.per_host, &place)?;
+            return Ok(Self { global, common, writer: writer_by_hand(&place, job, token)?, place, said: None });
+        }
+        // Restores the variables that name the store, if they were stripped.
+        let inside = Inside::find()?;
         let place = Place::find(global)?;
-        let (writer, said) = match (&common.job, common.token) {
-            (Some(name), Some(token)) => {
-                let job = super::job(name, common.per_host, &place)?;
-                (writer_by_hand(&place, job, token)?, None)
-            }
-            _ => writer_of_run(&place)?,
-        };
+        let (writer, said) = writer_of_run(&place, inside)?;
+        let said = Some(said);
         Ok(Self { global, common, place, writer, said })
     }
 
@@ -211,12 +213,12 @@ impl From<PublishError> for Failure {
 }
 
 /// Reads the writer from the surrounding run's environment, without asking the store.
-fn writer_of_run(place: &Place) -> Result<(Writer, Option<PathBuf>), Failure> {
+fn writer_of_run(place: &Place, inside: Option<Inside>) -> Result<(Writer, PathBuf), Failure> {
     let token = variable("FENCEPOST_TOKEN").and_then(|token| token.parse().ok()).and_then(Token::new);
     let store = variable("FENCEPOST_STORE_ID").and_then(|id| id.parse().ok()).map(|RunId(id)| StoreId(id));
-    match (Inside::find(), token, store) {
+    match (inside, token, store) {
         (Some(Inside { run, job, said }), Some(token), Some(store)) => {
-            Ok((Writer { store, job, token, run, host: place.host.name.clone() }, Some(said)))
+            Ok((Writer { store, job, token, run, host: place.host.name.clone() }, said))
         }
         _ => Err(Failure::Usage(
             "There is no token to write under. Call it inside fencepost run, or take a lease by hand and give \

@@ -18,6 +18,7 @@ use fencepost_guard::child::{ChildPlan, GuardedChild};
 use fencepost_guard::drive::{Note, drive};
 use fencepost_guard::keeper::Keeper;
 use fencepost_guard::pin::Pins;
+use fencepost_guard::registry::{self, Registration};
 use fencepost_guard::signals::Signals;
 use fencepost_guard::terminal::Terminal;
 use fencepost_guard::transact::{count_skip, look, transact};
@@ -103,6 +104,7 @@ impl RunAttempt<'_> {
         }
         if claimed.is_some_and(|claimed| retention::is_due(claimed.grants)) {
             look_after(prepared.store.as_ref(), &self.job, self.voice(), self.global.verbose);
+            registry::prune(&self.place.host);
         }
         Ok(self.outcome(prepared, summary, next))
     }
@@ -167,6 +169,7 @@ impl RunAttempt<'_> {
             run: *run,
             said: place.said(*run),
             env: environment(place, settings, job, *run),
+            registration: Registration::of_run(&place.host, holder, *run, &place.state),
         })
     }
 
