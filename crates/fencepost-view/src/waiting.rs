@@ -92,13 +92,19 @@ impl Leases {
 }
 
 /// Which job waits for which, in this store.
-pub(crate) fn waits(runs: &[WaitingRun], store: &str, leases: &Leases, zone: impl Fn(&str) -> Zone) -> Vec<Waiting> {
+pub(crate) fn waits(
+    runs: &[WaitingRun],
+    store: &str,
+    leases: &Leases,
+    zone: impl Fn(&str) -> Option<Zone>,
+) -> Vec<Waiting> {
     let mut waits = Vec::new();
     for run in runs.iter().filter(|run| run.store == store) {
         let is_for_lease = run.is_for_lease();
         for waits_for in &run.waits_for {
             let job = run.then.as_ref().filter(|_| is_for_lease).unwrap_or(&run.job);
-            let zone = zone(job);
+            // A job that waits for its first run has no zone yet.
+            let zone = zone(job).or_else(|| zone(waits_for)).unwrap_or_else(Zone::utc);
             waits.push(Waiting {
                 job: job.clone(),
                 waits_for: waits_for.clone(),

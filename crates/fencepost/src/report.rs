@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fencepost_core::record::Holder;
 use fencepost_core::run::Event;
+use fencepost_core::zone::Zone;
 use fencepost_guard::clock;
 use fencepost_guard::drive::Note;
 use fencepost_view::ReasonCode;
@@ -47,8 +48,8 @@ impl Voice {
         }
     }
 
-    /// Says what happened, if it is worth saying.
-    pub fn note(self, job: &str, note: &Note) {
+    /// Says what happened, if it is worth saying. Times are in the job's zone.
+    pub fn note(self, job: &str, note: &Note, zone: &Zone) {
         match note {
             Note::Spawned { .. } => {}
             Note::LeftOvers(processes) => self.trouble(&format!(
@@ -60,18 +61,18 @@ impl Voice {
                 "{job}: what the job wrote about itself is not trusted in part: {}.",
                 lines.join("; ")
             )),
-            Note::Event(event) => self.event(job, event),
+            Note::Event(event) => self.event(job, event, zone),
         }
     }
 
-    fn event(self, job: &str, event: &Event) {
+    fn event(self, job: &str, event: &Event, zone: &Zone) {
         match event {
             Event::Claimed { took_over: Some(from), .. } => {
                 self.remark(&format!("{job}: the run before ({}) did not end properly: {}.", from.run, from.note));
             }
             Event::Claimed { slot, .. } if *slot > clock::now().wall => self.trouble(&format!(
                 "{job} takes the slot {} before its time, which will not run again then.",
-                show::second(*slot)
+                show::second_in(*slot, zone)
             )),
             Event::Claimed { .. } | Event::Renewed { .. } => {}
             Event::Waiting { record, .. } => {
@@ -83,7 +84,7 @@ impl Voice {
             Event::Early { slot, wait } => self.remark(&format!(
                 "{job} is early: it waits {} for its slot {}.",
                 duration::show(*wait),
-                show::second(*slot)
+                show::second_in(*slot, zone)
             )),
             Event::RenewalFailed { error } => self.trouble(&format!(
                 "{job}: the lease could not be renewed: {error} Trying again until the deadline, then the job is stopped."
@@ -102,7 +103,7 @@ impl Voice {
             Event::Missed { missed } => self.trouble(&format!(
                 "{job} missed {} that nothing will run for any more, the last at {}.",
                 count(usize::try_from(missed.count).unwrap_or(usize::MAX), "slot", "slots"),
-                show::second(missed.to)
+                show::second_in(missed.to, zone)
             )),
             Event::Stuck { count } => self.trouble(&format!(
                 "{job} is ok, but has left the very same bytes {count} times in a row. Is it stuck?"

@@ -8,7 +8,7 @@ use fencepost_view::text::{is_unsafe, width};
 use fencepost_view::time::UtcTime;
 use serde::Serialize;
 
-pub use fencepost_view::text::{clean, flat, holder, second, second_in, time_for_people};
+pub use fencepost_view::text::{clean, flat, holder, second_in, time_for_people};
 
 /// RFC 3339 in UTC, for what belongs to no job's day.
 pub fn time(moment: Wall) -> String {

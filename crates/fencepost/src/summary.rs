@@ -229,7 +229,10 @@ impl RunContext<'_> {
             // Off a terminal it is not printed: cron would mail it at each trigger.
             NotNow::Failed { slot, .. } => (
                 Weight::Remark,
-                format!("{text} It is the slot {}. The same command with --again repeats it.", show::second(*slot)),
+                format!(
+                    "{text} It is the slot {}. The same command with --again repeats it.",
+                    show::second_in(*slot, self.zone)
+                ),
             ),
         }
     }

@@ -334,8 +334,7 @@ impl View<'_> {
 
     /// Which job waits for which, of those that are asked about.
     fn waits(&self, query: &StatusQuery, jobs: &[SeenJob], leases: &Leases) -> Vec<Waiting> {
-        let zone =
-            |name: &str| jobs.iter().find(|seen| seen.job.to_string() == name).map_or(Zone::utc(), SeenJob::zone);
+        let zone = |name: &str| jobs.iter().find(|seen| seen.job.to_string() == name).map(SeenJob::zone);
         let mut waits = waiting::waits(&self.waiting, &self.store_url, leases, zone);
         let is_asked = |name: &String| Job::parse(name).is_ok_and(|job| query.wants(&job));
         waits.retain(|wait| is_asked(&wait.job) || is_asked(&wait.waits_for));

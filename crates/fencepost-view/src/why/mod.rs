@@ -120,7 +120,7 @@ impl View<'_> {
     /// Says for which job this one waits, and which wait for it.
     fn waits_of(&self, job: &Job, zone: &Zone) -> Vec<Sentence> {
         let name = job.to_string();
-        let waits = waiting::waits(&self.waiting, &self.store_url, &Leases::default(), |_| zone.clone());
+        let waits = waiting::waits(&self.waiting, &self.store_url, &Leases::default(), |_| Some(zone.clone()));
         let of_job = waits.into_iter().filter(|wait| wait.job == name || wait.waits_for == name);
         of_job.map(|wait| Sentence::new("waiting", wait.sentence())).collect()
     }

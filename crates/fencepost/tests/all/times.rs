@@ -67,3 +67,54 @@ fn an_abbreviation_is_refused_wherever_a_zone_is_read() {
         }
     }
 }
+
+/// Every verb that prints a time for people prints it in the job's zone.
+#[test]
+fn times_are_in_the_zone_of_the_job() {
+    let home = Home::new(
+        "timezone = 'Asia/Tokyo'\n[job.j]\nschedule = '@hourly'\ncommand = 'echo hello; exit 3'\nlogs = true\n\
+         [job.often]\nevery = '2s'\nslack = '1s'\ncommand = 'true'\n",
+    );
+    home.age(std::time::Duration::from_secs(20));
+    let early = home.say(&["run", "j", "--now", "-v"]);
+    assert_eq!(early.code, 3, "{early:?}");
+    contains(&early.stderr, &["j takes the slot 20", "+09:00 before its time"]);
+    let again = home.say(&["run", "j", "--now", "-v"]);
+    home.done(&["pause", "j", "--for", "2h"]);
+    fencepost_testkit::eventually("it is overdue", || home.say(&["overdue"]).code == 1);
+    let mut checked = 0;
+    for arguments in [
+        &["status"][..],
+        &["status", "j"],
+        &["status", "--since", "12h"],
+        &["status", "--check"],
+        &["runs"],
+        &["why", "j"],
+        &["plan", "j"],
+        &["plan"],
+        &["overdue"],
+        &["logs", "j"],
+        &["logs", "j", "--list"],
+        &["pause", "j", "--for", "3h"],
+        &["advise", "j"],
+    ] {
+        let said = home.say(arguments);
+        let text = format!("{}{}{}", said.stdout, said.stderr, again.stderr);
+        let times = text.matches("+09:00").count() + text.matches("(Asia/Tokyo)").count();
+        let of_utc = text.matches("+00:00").count() + text.matches("(UTC)").count();
+        let ends_in_z = |word: &str| {
+            let word = word.trim_end_matches([',', '.', ';', ')', ':']);
+            word.ends_with('Z') && word.contains(':') && word.starts_with(|c: char| c.is_ascii_digit())
+        };
+        assert!(of_utc == 0 && !text.split_whitespace().any(ends_in_z), "{arguments:?}: {text}");
+        checked += usize::from(times > 0);
+    }
+    assert!(checked >= 9, "only {checked} verbs show a time");
+    for (field, said) in [("next_slot", home.json(&["status"])), ("slot", home.json(&["runs", "j"]))] {
+        let time = match field {
+            "slot" => said["slot"].clone(),
+            _ => said["jobs"][1]["next_slot"].clone(),
+        };
+        assert!(time.as_str().is_some_and(|time| time.ends_with("+09:00")), "{field}: {said}");
+    }
+}

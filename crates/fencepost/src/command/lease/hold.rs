@@ -116,7 +116,7 @@ impl<'a> Lines<'a> {
             }
             _ => {}
         }
-        Voice::of(self.desk.global).note(&self.desk.job.to_string(), note);
+        Voice::of(self.desk.global).note(&self.desk.job.to_string(), note, &Zone::utc());
     }
 
     fn end(&mut self, event: HoldEvent, reason: Option<String>) {

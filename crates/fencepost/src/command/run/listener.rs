@@ -53,8 +53,8 @@ impl Listener<'_> {
             _ => {}
         }
         self.events.write(&line);
-        let RunAttempt { global, job, place, .. } = self.attempt;
-        Voice::of(global).note(&job.to_string(), note);
+        let RunAttempt { global, job, place, settings, .. } = self.attempt;
+        Voice::of(global).note(&job.to_string(), note, &settings.zone);
         if let Note::Event(Event::AskedToStop { record }) = note {
             nudge(&place.host, record);
         }
