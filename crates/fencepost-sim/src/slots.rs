@@ -592,7 +592,13 @@ fn holder(run: u8) -> Holder {
         time_namespace: Default::default(),
         unknown: Default::default(),
     };
-    Holder { host: String::new(), processes: Some(processes), by_hand: false, unknown: Default::default() }
+    Holder {
+        host: String::new(),
+        processes: Some(processes),
+        by_hand: false,
+        inside: Vec::new(),
+        unknown: Default::default(),
+    }
 }
 
 fn version(number: u64) -> Version {

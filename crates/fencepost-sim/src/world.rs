@@ -319,6 +319,7 @@ fn terms(config: &LeaseSetting, host: usize, boots: u8, run: u8) -> Terms {
             host: host.to_string(),
             processes: Some(processes),
             by_hand: false,
+            inside: Vec::new(),
             unknown: Default::default(),
         },
         slot: config.command(run).map_or(Choice::At(EPOCH), |command| Choice::Fenced(Box::new(write(command)))),

@@ -329,6 +329,7 @@ impl World {
                 host: number.to_string(),
                 processes: Some(processes),
                 by_hand: false,
+                inside: Vec::new(),
                 unknown: Default::default(),
             },
             zone: scheduled.schedule.zone().name().to_string(),

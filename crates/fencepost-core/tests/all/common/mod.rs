@@ -85,7 +85,13 @@ pub fn me(of: u64, run: u128) -> Me {
 }
 
 pub fn by_hand() -> Holder {
-    Holder { host: "alpha".to_string(), processes: None, by_hand: true, unknown: Default::default() }
+    Holder {
+        host: "alpha".to_string(),
+        processes: None,
+        by_hand: true,
+        inside: Vec::new(),
+        unknown: Default::default(),
+    }
 }
 
 pub fn holder() -> Holder {
@@ -98,7 +104,13 @@ pub fn holder() -> Holder {
         time_namespace: Default::default(),
         unknown: Default::default(),
     };
-    Holder { host: "alpha".to_string(), processes: Some(processes), by_hand: false, unknown: Default::default() }
+    Holder {
+        host: "alpha".to_string(),
+        processes: Some(processes),
+        by_hand: false,
+        inside: Vec::new(),
+        unknown: Default::default(),
+    }
 }
 
 pub fn claim(run: u128) -> Claim {
