@@ -17,6 +17,9 @@ use crate::show::{Cell, aligned, wrapped};
 /// The fewest outcomes that a narrow terminal shows.
 const STRIP_MIN: usize = 5;
 
+/// The fewest columns that a narrow terminal leaves for the names.
+const NAME_MIN: usize = 24;
+
 /// The most sentences about what needs attention.
 const SENTENCES_MAX: usize = 20;
 
@@ -78,16 +81,21 @@ fn attention(status: &StatusAnswer, style: &Style) -> Vec<String> {
     };
     let mut lines = vec![style.bold(&heading)];
     for attention in first.iter().take(SENTENCES_MAX) {
-        let text = format!("  {}", attention_line(attention));
-        match style.columns {
-            Some(columns) => lines.extend(wrapped(&text, columns, 4)),
-            None => lines.push(text),
-        }
+        lines.extend(sentence(attention, style));
     }
     if let Some(more @ 1..) = first.len().checked_sub(SENTENCES_MAX) {
         lines.push(format!("  {more} more. See them with: fencepost status --check"));
     }
     lines.push(String::new());
+    lines
+}
+
+/// A sentence and its command, wrapped at the terminal's width. A command stays on one line, to be copied.
+fn sentence(attention: &Attention, style: &Style) -> Vec<String> {
+    let whole = format!("  {}", attention_line(attention));
+    let Some(columns) = style.columns.filter(|columns| width(&whole) > *columns) else { return vec![whole] };
+    let mut lines = wrapped(&format!("  {}", flat(&attention.sentence)), columns, 4);
+    lines.extend(attention.command.iter().map(|command| format!("    Try: {}", flat(command))));
     lines
 }
 
@@ -103,21 +111,39 @@ fn table(jobs: &[&JobStatus], with_zone: bool, style: &Style, now: Wall) -> Vec<
     if style.verbose {
         heading.extend(["STATE", "PROCESS", "TOKEN", "GRANTS", "TOOK"]);
     }
-    let rows = |symbols: usize| jobs.iter().map(|job| row(job, symbols, with_zone, style, now)).collect();
-    let longest = jobs.iter().map(|job| job.recent.len()).max().unwrap_or(0);
-    let plain = jobs.iter().map(|job| row(job, longest, with_zone, &style.without_colours(), now));
-    let widest = aligned(&heading, plain.collect()).iter().map(|line| width(line)).max().unwrap_or(0);
-    // Each symbol takes one column.
-    let over = style.columns.map_or(0, |columns| widest.saturating_sub(columns));
-    aligned(&heading, rows(longest.saturating_sub(over).max(STRIP_MIN)))
+    let whole = Room {
+        name: jobs.iter().map(|job| width(&job.job)).max().unwrap_or(0),
+        symbols: jobs.iter().map(|job| job.recent.len()).max().unwrap_or(0),
+    };
+    let rows = |room: Room, style: &Style| jobs.iter().map(|job| row(job, room, with_zone, style, now)).collect();
+    let widest = aligned(&heading, rows(whole, &style.without_colours())).iter().map(|line| width(line)).max();
+    let over = style.columns.map_or(0, |columns| widest.unwrap_or(0).saturating_sub(columns));
+    aligned(&heading, rows(whole.without(over), style))
 }
 
-fn row(job: &JobStatus, symbols: usize, with_zone: bool, style: &Style, now: Wall) -> Vec<Cell> {
-    let (strip, painted) = style.strip(&job.recent[job.recent.len().saturating_sub(symbols)..]);
+/// How many columns the names and the symbols have.
+#[derive(Clone, Copy)]
+struct Room {
+    name: usize,
+    symbols: usize,
+}
+
+impl Room {
+    /// The room that is left if the table is too wide by so many columns. Long names give way first.
+    fn without(self, over: usize) -> Self {
+        let from_names = over.min(self.name.saturating_sub(NAME_MIN));
+        let from_symbols = (over - from_names).min(self.symbols.saturating_sub(STRIP_MIN));
+        Self { name: self.name - from_names, symbols: self.symbols - from_symbols }
+    }
+}
+
+fn row(job: &JobStatus, room: Room, with_zone: bool, style: &Style, now: Wall) -> Vec<Cell> {
+    let (strip, painted) = style.strip(&job.recent[job.recent.len().saturating_sub(room.symbols)..]);
+    let name = style.cut(&job.job, room.name);
     let mut cells = vec![
         match job.needs_attention {
-            true => Cell::painted(&job.job, |text| style.red(text)),
-            false => Cell::plain(&job.job),
+            true => Cell::painted(&name, |text| style.red(text)),
+            false => Cell::plain(&name),
         },
         Cell::plain(&next_cell(job, now)),
         last_cell(job, style, now),
@@ -220,16 +246,7 @@ fn more(heading: &[&str], rows: Vec<Vec<Cell>>, style: &Style) -> Vec<String> {
     }
     let lines = aligned(heading, rows);
     let cut = |line: String| match style.columns {
-        Some(columns) if width(&line) > columns && !style.verbose => {
-            let mut room = columns.saturating_sub(1);
-            let fits = |c: &char| {
-                let columns = width(&c.to_string());
-                let fits = columns <= room;
-                room = room.saturating_sub(columns);
-                fits
-            };
-            format!("{}…", line.chars().take_while(fits).collect::<String>().trim_end())
-        }
+        Some(columns) if !style.verbose => style.cut(&line, columns),
         _ => line,
     };
     std::iter::once(String::new()).chain(lines.into_iter().map(cut)).collect()

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 
 use fencepost_core::ledger::Status;
 use fencepost_view::status::RecentOutcome;
+use fencepost_view::text::width;
 use fencepost_view::vocabulary::StatusSymbol;
 
 use crate::args::Global;
@@ -38,6 +39,21 @@ impl Style {
     /// The same without colours.
     pub fn without_colours(&self) -> Self {
         Self { colours: false, ..*self }
+    }
+
+    /// The beginning of a text, if all of it takes more columns than these.
+    pub fn cut(&self, text: &str, columns: usize) -> String {
+        if width(text) <= columns {
+            return text.to_string();
+        }
+        let mut room = columns.saturating_sub(1);
+        let fits = |c: &char| {
+            let fits = width(&c.to_string()) <= room;
+            room = room.saturating_sub(width(&c.to_string()));
+            fits
+        };
+        let start: String = text.chars().take_while(fits).collect();
+        format!("{}{}", start.trim_end(), if self.unicode { '…' } else { '~' })
     }
 
     pub fn bold(&self, text: &str) -> String {
@@ -80,4 +96,24 @@ fn speaks_unicode() -> bool {
     let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
     let locale = { set }.find(|value| !value.is_empty()).unwrap_or_default().to_ascii_lowercase();
     locale.contains("utf-8") || locale.contains("utf8")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_is_too_wide_is_cut_by_columns() {
+        let style = |unicode| Style { unicode, colours: false, columns: Some(80), verbose: false };
+        for (text, columns, cut) in [
+            ("article", 7, "article"),
+            ("article", 5, "arti…"),
+            ("日本語", 4, "日…"),
+            ("a b", 3, "a b"),
+            ("a bc", 3, "a…"),
+        ] {
+            assert_eq!(style(true).cut(text, columns), cut);
+            assert!(width(&style(false).cut(text, columns)) <= columns);
+        }
+    }
 }
