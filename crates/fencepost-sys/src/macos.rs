@@ -1,5 +1,6 @@
 //! The calls of macOS. The layouts of their answers are in `darwin.rs`.
 
+use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -88,6 +89,14 @@ pub fn group_members(group: i32) -> io::Result<Vec<ProcessEntry>> {
     let pids = list(|buffer, bytes| unsafe { libc::proc_listpgrppids(group, buffer, bytes) });
     // The call answers 0 for a group that does not exist, without an error that could be told apart.
     Ok(pids.unwrap_or_default().into_iter().filter_map(process).collect())
+}
+
+/// All processes of the machine, and once more those of a group: a process may be forked while all are listed.
+pub fn processes_with_group(group: i32) -> io::Result<Vec<ProcessEntry>> {
+    let mut all = processes()?;
+    let seen: HashSet<i32> = all.iter().map(|entry| entry.pid).collect();
+    all.extend(group_members(group)?.into_iter().filter(|entry| !seen.contains(&entry.pid)));
+    Ok(all)
 }
 
 /// Calls with a buffer that has room for more pids than there are. The calls return a number of pids.

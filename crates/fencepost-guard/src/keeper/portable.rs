@@ -37,7 +37,7 @@ pub(crate) struct ProcessGroups {
 }
 
 impl ProcessControl for ProcessGroups {
-    const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+    const LOOK_INTERVAL: Duration = Duration::from_millis(50);
     const HAS_WATCHER: bool = true;
 
     fn adopt_orphans() -> io::Result<()> {
@@ -79,7 +79,7 @@ impl ProcessControl for ProcessGroups {
     }
 
     fn members(&mut self, group: Option<Pid>, bystanders: &[i32]) -> io::Result<Vec<ProcessEntry>> {
-        let all = listing(group)?;
+        let all = group.map_or_else(sys::processes, |group| sys::processes_with_group(group.as_raw()))?;
         let inside = self.inside(&all, group.map(Pid::as_raw));
         self.learn(&all, &inside, group.map(Pid::as_raw));
         self.looked = Some(boot_now());
@@ -179,17 +179,6 @@ impl ProcessGroups {
         }
         self.known.retain(|_, absent| *absent <= 2);
     }
-}
-
-/// All processes, and once more those of the group: a process may have been forked while all were listed.
-fn listing(group: Option<Pid>) -> io::Result<Vec<ProcessEntry>> {
-    let mut all = sys::processes()?;
-    let seen: HashSet<i32> = all.iter().map(|entry| entry.pid).collect();
-    if let Some(group) = group {
-        let fresh = sys::group_members(group.as_raw())?.into_iter().filter(|entry| !seen.contains(&entry.pid));
-        all.extend(fresh);
-    }
-    Ok(all)
 }
 
 /// The shortest pause between two looks at a running job: a build forks a thousand processes a second.

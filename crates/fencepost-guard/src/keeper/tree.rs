@@ -113,6 +113,10 @@ pub(crate) struct Killer {
 impl Killer {
     /// One round of KILL. Returns the remaining processes when further rounds are useless.
     pub(crate) fn strike(&mut self, tree: &mut Tree, now: Boot) -> Option<Vec<NamedProcess>> {
+        // Where the group is most of the tree, one call reaches it, also what is just being forked.
+        if tree.control.keeps_group() {
+            tree.signal_group(Signal::SIGKILL);
+        }
         let Ok(members) = tree.members() else {
             tree.signal_group(Signal::SIGKILL);
             return None;
