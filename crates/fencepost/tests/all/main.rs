@@ -1,5 +1,6 @@
 //! The command as people use it, as one program: what the tests share is compiled once.
 
+mod action;
 mod advise;
 mod attempts;
 mod awake;
