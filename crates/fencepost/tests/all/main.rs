@@ -68,5 +68,6 @@ mod unread;
 mod up;
 mod upgrade;
 mod validate;
+mod versions;
 mod why;
 mod why_slots;

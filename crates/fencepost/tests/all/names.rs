@@ -135,7 +135,7 @@ fn the_version_says_on_request_how_it_was_built() {
     let verbose = site.say(&["--version", "--verbose"]);
     assert_eq!((verbose.code, verbose.stderr.as_str()), (0, ""));
     assert!(verbose.stdout.starts_with(&version), "{verbose:?}");
-    contains(&verbose.stdout, &["\ncommit: ", "\ntarget: ", "\nstores: sqlite "]);
+    contains(&verbose.stdout, &["\ncommit: ", "\ntarget: ", "\nfeatures: default\n", "\nstores: sqlite "]);
     for arguments in [&["-v", "--version"][..], &["version", "-v"]] {
         assert_eq!(site.say(arguments), verbose, "{arguments:?}");
     }
