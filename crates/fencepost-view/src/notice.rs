@@ -166,7 +166,7 @@ mod tests {
     fn outcome(number: usize, at: i64, status: Status) -> Outcome {
         serde_json::from_value(serde_json::json!({
             "slot": at, "zone": "UTC", "status": status, "token": number + 1, "run": RunId(uuid::Uuid::from_u128(number as u128)),
-            "host": if number % 2 == 0 { "a" } else { "b" }, "trigger": Trigger::Schedule, "started": at, "finished": at,
+            "host": if number.is_multiple_of(2) { "a" } else { "b" }, "trigger": Trigger::Schedule, "started": at, "finished": at,
             "ended_by": EndedBy::Child,
         }))
         .unwrap()

@@ -57,7 +57,7 @@ pub(super) fn read(folder: &Folder, name: impl AsRef<OsStr>) -> Result<Fence, Fe
 pub(super) fn write(file: &mut File, fence: &Fence, folder: &Folder) -> io::Result<()> {
     file.write_all(&encode(fence))?;
     share(file, folder)?;
-    flush(&file)
+    flush(file)
 }
 
 /// Gives a file of fencepost's to the users that may write in its directory: its owner, and its group if that may

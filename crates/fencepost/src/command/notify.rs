@@ -58,14 +58,13 @@ fn send(brief: &Brief) -> Vec<RecipientResult> {
                 (keys, result)
             })
             .collect();
-        let result =
-            |(keys, result): (Vec<String>, std::thread::ScopedJoinHandle<'_, (String, Result<(), String>)>)| {
-                let (recipient, sent) =
-                    result.join().unwrap_or_else(|_| (String::new(), Err("it panicked".to_string())));
-                let error = sent.err().map(|error| show::flat(&error));
-                RecipientResult { recipient, keys, sent: error.is_none(), error }
-            };
-        sent.into_iter().map(result).collect()
+        let mut results = Vec::new();
+        for (keys, result) in sent {
+            let (recipient, sent) = result.join().unwrap_or_else(|_| (String::new(), Err("it panicked".to_string())));
+            let error = sent.err().map(|error| show::flat(&error));
+            results.push(RecipientResult { recipient, keys, sent: error.is_none(), error });
+        }
+        results
     })
 }
 

@@ -34,7 +34,7 @@ fn a_pause_ends_by_itself_and_every_answer_says_when() {
     home.done(&["pause", "a", "--for", "1s"]);
     eventually("it runs again", || home.json(&["status", "a"])["jobs"][0]["paused"].is_null());
     contains(&home.done(&["-v", "run", "a", "--again"]).stdout, &["of a"]);
-    assert_eq!(home.say(&["resume", "a", "-v"]).stderr.contains("was not paused"), true);
+    assert!(home.say(&["resume", "a", "-v"]).stderr.contains("was not paused"));
 }
 
 #[test]

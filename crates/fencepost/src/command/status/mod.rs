@@ -83,7 +83,7 @@ fn page(status: &StatusAnswer, options: &StatusOptions, style: &Style, now: Wall
         format!("store   {}", show::flat(&status.store)),
         format!("config  {}", show::clean(status.config.as_deref().unwrap_or("none"))),
     ];
-    lines.extend(status.digest.iter().map(|digest| digest::since(digest)));
+    lines.extend(status.digest.iter().map(digest::since));
     lines.extend(status.sealed.iter().map(|seal| format!("sealed  {}", show::flat(&seal.to_string()))));
     match (&options.job, status.jobs.as_slice()) {
         // An unreadable record does not tell whether its job has run.
