@@ -274,6 +274,9 @@ impl Key {
     /// The prefix of all job keys, for [`scan`](crate::register#scan).
     pub const JOBS: &'static str = "job/";
 
+    /// The same of all `once` items.
+    pub const ITEMS: &'static str = "once/";
+
     /// Validates a key read from a store: rejects any text that this encoding cannot produce.
     pub fn from_stored(text: &str) -> Option<Self> {
         let sound = |part: &str| {

@@ -24,7 +24,9 @@ use crate::time::{Era, Wall, as_millis};
 use crate::token::{Nonce, RunId, StoreId, Token};
 
 mod earlier;
+mod forget;
 
+pub use self::forget::Forgotten;
 pub use crate::format::{FORMAT, Format, Unreadable, decode, encode};
 
 /// The most bytes a record may have. The ring gives way before it.
@@ -66,6 +68,9 @@ pub struct Record {
     /// The fence of a resource that commands are run on: the last write that was let at it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,
+    /// When the job was forgotten, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forgotten: Option<Forgotten>,
     /// The store that the job was moved to. Nothing is granted here any more, and nothing changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved_to: Option<String>,
@@ -332,6 +337,7 @@ impl Record {
                 given_up.push(self.give_up_oldest());
             }
         }
+        given_up.retain(|outcome| !self.has_forgotten(outcome));
         given_up
     }
 
@@ -351,6 +357,7 @@ impl Record {
         loop {
             let bytes = self.encode();
             if bytes.len() <= RECORD_BYTES_MAX || self.ledger.ring.is_empty() {
+                aside.retain(|outcome| !self.has_forgotten(outcome));
                 return (bytes, aside);
             }
             match self.long_and_needed() {

@@ -463,7 +463,7 @@ fn once<R: PlanRules>(
 ) -> Result<Chosen, NotNow> {
     let run = Ok(Chosen::at(ONCE, MANUAL));
     let Some(record) = record else { return run };
-    if params.is_some() && record.grants > 0 && params != record.params {
+    if params.is_some() && record.grants > 0 && !record.is_hidden() && params != record.params {
         return Err(NotNow::OtherParameters);
     }
     let died = is_run(record) && lease == LeaseState::Over;

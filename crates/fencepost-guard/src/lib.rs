@@ -27,6 +27,7 @@ pub mod child;
 pub mod clock;
 pub mod descriptor;
 pub mod drive;
+pub mod forget;
 pub mod hold;
 pub mod host;
 pub mod keeper;

@@ -100,6 +100,7 @@ mod tests {
             upstreams: Default::default(),
             timing: None,
             paused: None,
+            forgotten: None,
             params: None,
             fence: None,
             moved_to: None,

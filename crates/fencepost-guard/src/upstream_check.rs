@@ -166,7 +166,8 @@ impl UpstreamCheck {
         let facts = self.local.facts(Some(&record), now);
         let standing = Honest::standing(&record, answer.clock.as_ref(), &facts, now);
         let lease_is_over = matches!(standing, Standing::Over(_));
-        Ok(Upstream { record: Some(Arc::unwrap_or_clone(record)), lease_is_over, history: Vec::new() })
+        // A job that was forgotten has no outcome: its downstreams halt.
+        Ok(Upstream { record: Some(record.remembered().into_owned()), lease_is_over, history: Vec::new() })
     }
 
     fn judge(&self, need: &Need, upstream: Upstream, asker: &Asker, inputs: &mut Vec<Pinned>) -> UpstreamVerdict {
@@ -175,7 +176,8 @@ impl UpstreamCheck {
         let due = |at: Wall| (self.due)(&need.job, upstream.record.as_ref(), at).flatten();
         let calendar: Calendar<'_> = if known { Some(&due) } else { None };
         let wanted = wanted::<StrictBarrier>(need.when, asker, clock::now().wall, calendar);
-        let older = match self.older(need, &slots_in_history::<StrictBarrier>(wanted, record, calendar).groups) {
+        let older = match self.older(need, record, &slots_in_history::<StrictBarrier>(wanted, record, calendar).groups)
+        {
             Ok(older) => older,
             Err(error) => return UpstreamVerdict::unreadable(need, &error.detail),
         };
@@ -189,12 +191,13 @@ impl UpstreamCheck {
     }
 
     /// Reads the groups in order, up to the first with an entry in the history.
-    fn older(&self, need: &Need, groups: &[Vec<Wall>]) -> Result<Vec<Outcome>, StoreError> {
+    fn older(&self, need: &Need, record: Option<&Record>, groups: &[Vec<Wall>]) -> Result<Vec<Outcome>, StoreError> {
         for group in groups {
             let mut older = Vec::new();
             for slot in group {
                 older.extend(history(self.store.as_ref(), &need.job, *slot).map_err(|failed| failed.error)?);
             }
+            older.retain(|outcome| record.is_none_or(|record| !record.has_forgotten(outcome)));
             if !older.is_empty() {
                 return Ok(older);
             }

@@ -387,6 +387,7 @@ fn upstream(attempts: &[Past], going: Option<OpenRun>, zone: &str, midnight: Wal
         upstreams: Default::default(),
         timing: Default::default(),
         paused: Default::default(),
+        forgotten: Default::default(),
         params: Default::default(),
         fence: None,
         moved_to: Default::default(),

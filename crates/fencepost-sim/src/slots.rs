@@ -4,6 +4,7 @@
 //! the claim, the plan inside it, the account and the completion, each carried by the shipped [`Transition`]. That a
 //! lease is sound is another world's business: here every host knows at once whose processes are gone.
 
+mod flaw;
 pub mod invariants;
 pub mod mutants;
 pub mod settings;
@@ -29,6 +30,7 @@ use fencepost_core::zone::Zone;
 use crate::explore::StateSpace;
 use crate::rulebook::ChosenRules;
 use crate::world::run_id;
+pub use flaw::SlotFlaw;
 use invariants::SlotViolation;
 pub use step::SlotStep;
 
@@ -84,25 +86,12 @@ pub struct SlotBudget {
     pub failures: u8,
     /// Pauses, each of which may be ended.
     pub pauses: u8,
+    /// How often the job may be forgotten.
+    pub forgets: u8,
     /// Runs that end before their command starts: by the barrier, or for an item of work by the death of the keeper.
     pub halts: u8,
     /// Clocks that are ahead for a moment when a command ends.
     pub leaps: u8,
-}
-
-/// A known bug, as a switch of the world.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SlotFlaw {
-    /// A run is recorded for the moment it began at instead of for its slot.
-    SlotIsNow,
-    /// The slot is chosen before the claim, and not again if the claim has to be repeated.
-    PlanOutside,
-    /// What was missed is accounted for and not written down.
-    MissedUnwritten,
-    /// A paused job is let through.
-    PauseUnseen,
-    /// The end of a pause is not kept.
-    PauseUntilIgnored,
 }
 
 impl SlotSetting {
@@ -137,6 +126,7 @@ enum Purpose {
         after: Option<Wall>,
     },
     Account,
+    Forget,
     /// The command of this run ended well, or not.
     Complete {
         run: u8,
@@ -270,6 +260,8 @@ impl StateSpace for SlotWorld {
         if self.ticks < setting.ticks {
             steps.push(SlotStep::Tick);
         }
+        let is_at_rest = self.record().is_some_and(|record| record.lease.is_none());
+        steps.extend((self.budget.forgets > 0 && is_at_rest).then_some(SlotStep::Forget));
         match self.record() {
             Some(record) if record.paused.is_some() => steps.push(SlotStep::Resume),
             Some(_) if self.budget.pauses > 0 => steps.push(SlotStep::Pause),
@@ -334,9 +326,14 @@ impl StateSpace for SlotWorld {
                         },
                         length: setting.pause_for,
                     },
+                    Purpose::Account,
                 );
             }
-            SlotStep::Resume => next.at_once(setting, Intent::Resume),
+            SlotStep::Resume => next.at_once(setting, Intent::Resume, Purpose::Account),
+            SlotStep::Forget => {
+                next.budget.forgets -= 1;
+                next.at_once(setting, Intent::Forget, Purpose::Forget);
+            }
         }
         next
     }
@@ -530,25 +527,9 @@ impl SlotWorld {
         Swapped::Won(Some(version(number)))
     }
 
-    fn flawed(&self, setting: &SlotSetting, purpose: Purpose, mut record: Record) -> Record {
-        let is_claim = matches!(purpose, Purpose::Claim { .. });
-        if let (true, true, Some(lease)) = (setting.has(SlotFlaw::SlotIsNow), is_claim, &mut record.lease) {
-            lease.slot = self.wall(setting);
-        }
-        if setting.has(SlotFlaw::MissedUnwritten) {
-            record.ledger.ring.retain(|outcome| outcome.status != Status::Missed);
-        }
-        if setting.has(SlotFlaw::PauseUnseen) {
-            record.paused = None;
-        }
-        if let (true, Some(paused)) = (setting.has(SlotFlaw::PauseUntilIgnored), &mut record.paused) {
-            paused.until = None;
-        }
-        record
-    }
-
-    fn at_once(&mut self, setting: &SlotSetting, intent: Intent) {
-        let mut transition = Transition::<Honest>::new(job(), intent, run_id(200), u32::from(self.budget.pauses) * 2);
+    fn at_once(&mut self, setting: &SlotSetting, intent: Intent, purpose: Purpose) {
+        let writes = u32::from(self.budget.pauses + self.budget.forgets) * 2;
+        let mut transition = Transition::<Honest>::new(job(), intent, run_id(200), writes);
         let mut next = transition.begin(self.now(setting));
         loop {
             next = match next {
@@ -557,7 +538,7 @@ impl SlotWorld {
                     transition.answered(self.now(setting), Ok(Answer { value: reply, clock: None }))
                 }
                 Step::Call(swap) => {
-                    let swapped = self.swap(setting, Purpose::Account, &swap);
+                    let swapped = self.swap(setting, purpose, &swap);
                     transition.answered(self.now(setting), Ok(Answer { value: Reply::Swap(swapped), clock: None }))
                 }
                 Step::Consult(_) => transition.consulted(self.now(setting), Facts::default()),

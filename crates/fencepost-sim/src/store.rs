@@ -172,6 +172,7 @@ fn unused_record(store: StoreId, job: Job) -> Record {
         upstreams: Default::default(),
         timing: None,
         paused: None,
+        forgotten: None,
         params: None,
         fence: None,
         moved_to: None,

@@ -4,7 +4,7 @@ use fencepost_sim::model::{assert_found, sizes};
 use fencepost_sim::slots::{SlotWorld, mutants, settings};
 
 /// The states and the depth of each setting, so that a change that explores less than it should is caught.
-const SIZES: [(&str, usize, usize); 14] = [
+const SIZES: [(&str, usize, usize); 15] = [
     ("never", 57_422, 19),
     ("newest", 91_712, 19),
     ("three", 98_524, 19),
@@ -12,6 +12,7 @@ const SIZES: [(&str, usize, usize); 14] = [
     ("lossy", 28_649, 15),
     ("paused", 95_151, 21),
     ("paused-for", 102_768, 21),
+    ("forgotten", 69_089, 19),
     ("crowd", 9_570, 16),
     ("row", 73_468, 26),
     ("early", 5_830, 15),

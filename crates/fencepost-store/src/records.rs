@@ -58,6 +58,7 @@ pub fn history_and_details(store: &dyn Store, record: &Record, slot: Wall) -> Re
         all.extend(page.details.into_iter().filter(|detail| is_known(detail)));
         all.extend(page.attempts);
     }
+    all.retain(|outcome| !record.has_forgotten(outcome));
     all.sort_by_key(Outcome::attempt);
     Ok(all)
 }

@@ -6,7 +6,7 @@
 //!
 //! * [`View`]: a store and the caller's knowledge; one method per question.
 //! * [`answer`]: the answers of the other verbs, and the pieces that several answers share.
-//! * [`status`], [`runs`], [`why`], [`plan`], [`overdue`], [`advise`], [`gate`], [`graph`]: a module per question.
+//! * [`status`], [`runs`], [`why`], [`plan`], [`overdue`], [`advise`], [`gate`], [`graph`], [`items`]: a module per question.
 //! * [`event`], [`summary`], [`up`]: what happens in a run, how it ends, and what `up` prints.
 //! * [`prometheus`]: the status as metrics.
 //! * [`schema`]: the JSON Schema of every answer.
@@ -26,6 +26,7 @@ pub mod digest;
 pub mod event;
 pub mod gate;
 pub mod graph;
+pub mod items;
 pub mod moment;
 pub mod notice;
 pub mod output;

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::answer::{AnswerVersion, ErrorDetail, JobMistakes};
 use crate::time::LocalTime;
-use crate::unread::{Unread, each_record, sentences};
+use crate::unread::{Unread, each_whole_record, sentences};
 use crate::{View, ViewError, recorded_schedule, text};
 
 /// `overdue`.
@@ -177,8 +177,10 @@ impl View<'_> {
                     self.readings(job, &mut unread)?.into_iter().for_each(&mut judge);
                 }
             }
-            None => each_record(self.store, &mut unread, |_, record, clock| {
-                judge((record.job.clone(), Some(record), clock.cloned()));
+            None => each_whole_record(self.store, Key::JOBS, &mut unread, |_, record, clock| {
+                if !record.is_hidden() {
+                    judge((record.job.clone(), Some(record), clock.cloned()));
+                }
                 Ok(())
             })?,
         }
@@ -199,7 +201,7 @@ impl View<'_> {
     fn readings(&self, expected: &ExpectedJob, unread: &mut Unread) -> Result<Vec<Reading>, StoreError> {
         let mut found: Vec<Reading> = Vec::new();
         if expected.per_host {
-            each_record(self.store, unread, |_, record, clock| {
+            each_whole_record(self.store, Key::JOBS, unread, |_, record, clock| {
                 if record.job.name == expected.job.name && record.job.host().is_some() {
                     found.push((record.job.clone(), Some(record), clock.cloned()));
                 }

@@ -9,6 +9,7 @@ use crate::answer::*;
 use crate::event::EventLine;
 use crate::gate::GateAnswer;
 use crate::graph::GraphAnswer;
+use crate::items::{OnceListAnswer, OnceShowAnswer};
 use crate::overdue::OverdueAnswer;
 use crate::plan::{PlanAllAnswer, PlanAnswer};
 use crate::status::StatusAnswer;
@@ -36,6 +37,10 @@ pub fn schema() -> Value {
     list.add::<PublishAnswer>("publish");
     list.add::<GitHookAnswer>("publish git --hook");
     list.add::<OnceAnswer>("once");
+    list.add::<OnceListAnswer>("once list");
+    list.add::<OnceShowAnswer>("once show");
+    list.add::<ForgetAnswer>("once forget");
+    list.add::<ForgetAnswer>("forget");
     list.add::<RunAnswer>("record");
     list.add::<SaidAnswer>("record, inside a run");
     list.add::<PauseAnswer>("pause");

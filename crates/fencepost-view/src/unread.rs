@@ -60,15 +60,39 @@ pub(crate) fn sentences(errors: &[ErrorDetail]) -> Vec<String> {
     errors.iter().map(|error| error.message.clone()).collect()
 }
 
-/// Reads every job's record, in the order of their keys. One that cannot be read goes to `unread`.
+/// Reads every job's record, in the order of their keys. One that cannot be read goes to `unread`. Forgotten jobs are left
+/// out, and so are forgotten outcomes.
 pub fn each_record(
     store: &dyn Store,
+    unread: &mut Unread,
+    see: impl FnMut(&mut Unread, Record, Option<&StoreClock>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    each_shown_record(store, Key::JOBS, unread, see)
+}
+
+/// The same for the keys with a prefix.
+pub(crate) fn each_shown_record(
+    store: &dyn Store,
+    prefix: &str,
+    unread: &mut Unread,
+    mut see: impl FnMut(&mut Unread, Record, Option<&StoreClock>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    each_whole_record(store, prefix, unread, |unread, record, clock| match record.is_hidden() {
+        true => Ok(()),
+        false => see(unread, record.remembered().into_owned(), clock),
+    })
+}
+
+/// Reads every record as it stands, with what is forgotten: slots are judged by it.
+pub(crate) fn each_whole_record(
+    store: &dyn Store,
+    prefix: &str,
     unread: &mut Unread,
     mut see: impl FnMut(&mut Unread, Record, Option<&StoreClock>) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let mut after = None;
     loop {
-        let keys = store.scan(Key::JOBS, after.as_ref(), SCAN_KEYS_MAX)?.value;
+        let keys = store.scan(prefix, after.as_ref(), SCAN_KEYS_MAX)?.value;
         let Some(last) = keys.last().cloned() else { return Ok(()) };
         for key in &keys {
             let Some(answer) = unread.noted(key, store.read(key))? else { continue };

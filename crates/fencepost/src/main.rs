@@ -67,6 +67,7 @@ fn obey() -> Code {
         Verb::Once(options) => command::once::run(&arguments.global, options),
         Verb::Plan(options) => command::plan::run(&arguments.global, options),
         Verb::Pause(options) => command::pause::pause(&arguments.global, options),
+        Verb::Forget(options) => command::forget::run(&arguments.global, options),
         Verb::Resume(options) => command::pause::resume(&arguments.global, options),
         Verb::Status(options) => command::status::run(&arguments.global, options),
         Verb::Runs(options) => command::runs::run(&arguments.global, options),

@@ -46,6 +46,8 @@ pub enum Intent {
     },
     /// Let triggers through again. Slots that passed during the pause are not caught up.
     Resume,
+    /// Remove the outcomes of a job at rest, and hide it.
+    Forget,
     /// Release without an outcome: leases by hand.
     Release(Me),
     /// Release the lease, whichever run holds it.
@@ -101,6 +103,13 @@ impl Intent {
                 record.resume(slot_clock(context));
                 Ok(written(record, Vec::new(), context))
             }
+            Self::Forget => {
+                let record = record.ok_or(Refusal::NotHeld)?;
+                // How a dead run ended is forgotten with the rest.
+                let (mut record, _) = at_rest::<R>(record.clone(), "it was forgotten", context)?;
+                record.forget(slot_clock(context));
+                Ok(written(record, Vec::new(), context))
+            }
             Self::NotePublish(published) => {
                 let mut record = record.cloned().ok_or(Refusal::NotHeld)?;
                 record.note_publish(published);
@@ -131,7 +140,7 @@ impl Intent {
 
     /// Whether it depends on how the lease stands, so that this host has to say what it knows.
     pub fn judges_the_lease(&self) -> bool {
-        self.may_make_a_record() || matches!(self, Self::Freeze { .. })
+        self.may_make_a_record() || matches!(self, Self::Freeze { .. } | Self::Forget)
     }
 }
 

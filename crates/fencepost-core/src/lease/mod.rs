@@ -165,6 +165,7 @@ fn first_record(store: StoreId, context: &Context<'_>) -> Record {
         upstreams: Default::default(),
         timing: None,
         paused: None,
+        forgotten: None,
         params: None,
         fence: None,
         moved_to: None,

@@ -84,6 +84,7 @@ impl Turn {
             upstreams: Default::default(),
             timing: None,
             paused: None,
+            forgotten: None,
             params: None,
             fence: Some(self.fence),
             moved_to: None,

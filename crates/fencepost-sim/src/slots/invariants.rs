@@ -33,6 +33,7 @@ pub enum SlotViolation {
     Silenced,
     RunWhilePaused,
     PausedTooLong,
+    TokenWentBack,
     TwoEffects,
     /// An item of work is reported as unknown, although no process died at it.
     UnknownForNothing,
@@ -54,6 +55,7 @@ impl fmt::Display for SlotViolation {
             Self::Silenced => "a slot that was due was not run, and nothing says why",
             Self::RunWhilePaused => "a paused job ran",
             Self::PausedTooLong => "a job stayed paused after the end of its pause",
+            Self::TokenWentBack => "the token went back",
             Self::TwoEffects => "an item of work had its effect twice",
             Self::UnknownForNothing => "an item of work is unknown, although no process died at it",
             Self::Forgotten => "an outcome disappeared",
@@ -70,6 +72,10 @@ pub struct SlotGhost {
     tried: Vec<(u8, Wall)>,
     effects: u8,
     paused: Option<Paused>,
+    /// Until when the job was forgotten.
+    forgotten: Option<Wall>,
+    /// The slots whose attempts are used up, where the record may have forgotten them.
+    failed: Vec<Wall>,
     pub(super) violation: Option<SlotViolation>,
 }
 
@@ -96,7 +102,10 @@ impl SlotGhost {
         written: &Record,
     ) {
         let had = before.map_or(0, |before| before.ledger.ring.len());
-        self.note(written.ledger.ring.len() < had, SlotViolation::Forgotten);
+        let is_forgotten = purpose == Purpose::Forget;
+        self.note(written.ledger.ring.len() < had && !is_forgotten, SlotViolation::Forgotten);
+        self.note(before.is_some_and(|before| written.token < before.token), SlotViolation::TokenWentBack);
+        self.forgotten = honest.forgotten.as_ref().map(|forgotten| forgotten.at);
         match purpose {
             Purpose::Claim { run, .. } => self.note_claim(setting, run, before, honest),
             Purpose::Complete { slot, well: true, .. } if matches!(setting.work, SlotWork::Slots { .. }) => {
@@ -104,6 +113,11 @@ impl SlotGhost {
                 self.note(self.completed.contains(&slot), SlotViolation::DoneTwice);
                 self.completed.push(slot);
                 self.completed.sort_unstable();
+            }
+            Purpose::Complete { slot, .. } if setting.budget.forgets > 0 => {
+                let is_failure = honest.ledger.last().is_some_and(|last| last.status == Status::Error);
+                self.failed.extend(is_failure.then_some(slot));
+                self.failed.sort_unstable();
             }
             _ => {}
         }
@@ -126,6 +140,7 @@ impl SlotGhost {
             self.tried.push(attempt);
             self.tried.sort_unstable();
         }
+        self.note(self.failed.contains(&lease.slot), SlotViolation::TriedTooOften);
         let is_late = now.since(lease.slot) > SLACK;
         let rank = newest.since(lease.slot).as_secs() / MINUTE.as_secs() + 1;
         let is_allowed = catch_up > 0 && (rank <= u64::from(catch_up) || mode == CatchUpMode::Collapse);
@@ -158,14 +173,15 @@ impl SlotGhost {
         let (true, true, Some(record)) = (is_slots, is_about_slots && !setting.rows, record) else { return };
         let is_told = record.ledger.ring.iter().any(|outcome| stands_for(outcome, slot));
         let is_running = record.lease.as_ref().is_some_and(|lease| lease.slot == slot || covers(lease.covers, slot));
-        self.note(!is_told && !is_running && !passed(record, slot), SlotViolation::Silenced);
+        let is_forgotten = self.forgotten.is_some_and(|forgotten| slot <= forgotten);
+        self.note(!is_told && !is_running && !is_forgotten && !passed(record, slot), SlotViolation::Silenced);
     }
 
     /// Every slot that is accounted for ended in one way.
     fn note_accounts(&mut self, record: &Record) {
         let Some(timing) = &record.timing else { return };
         let Some(evaluated) = timing.evaluated else { return };
-        let first = Wall(timing.since.0.max(START.0));
+        let first = Wall(timing.since.0.max(START.0)).max(self.forgotten.unwrap_or(START));
         let mut slot = START;
         while slot <= evaluated {
             let attempts = record.ledger.ring.iter().filter(|outcome| is_attempt(outcome, slot)).count();

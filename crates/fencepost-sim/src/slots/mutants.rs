@@ -101,7 +101,7 @@ impl PlanRules for ClockAheadSilences {
 
 impl Rules for ClockAheadSilences {}
 
-pub const ALL: [SlotMutant; 13] = [
+pub const ALL: [SlotMutant; 15] = [
     flaw(
         "slot_is_now",
         "A run is recorded for the moment it began at instead of for its slot.",
@@ -168,6 +168,20 @@ pub const ALL: [SlotMutant; 13] = [
         PausedTooLong,
         SlotFlaw::PauseUntilIgnored,
         settings::PAUSED_FOR,
+    ),
+    flaw(
+        "forget_reruns_slot",
+        "Forgetting a job removes the outcomes that alone tell that a slot is not tried again.",
+        TriedTooOften,
+        SlotFlaw::ForgetRerunsSlot,
+        settings::FORGOTTEN,
+    ),
+    flaw(
+        "forget_resets_token",
+        "Forgetting a job removes its token.",
+        TokenWentBack,
+        SlotFlaw::ForgetResetsToken,
+        settings::FORGOTTEN,
     ),
 ];
 

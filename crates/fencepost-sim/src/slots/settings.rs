@@ -7,10 +7,11 @@ use fencepost_core::slot::OnUnknown;
 
 use super::{SlotBudget, SlotSetting, SlotWork};
 
-const NONE: SlotBudget = SlotBudget { crashes: 0, losses: 0, failures: 0, pauses: 0, halts: 0, leaps: 0 };
+const NONE: SlotBudget = SlotBudget { crashes: 0, losses: 0, failures: 0, pauses: 0, forgets: 0, halts: 0, leaps: 0 };
 const CRASH: SlotBudget = SlotBudget { crashes: 1, failures: 1, ..NONE };
 const LOSS: SlotBudget = SlotBudget { losses: 2, ..NONE };
 const PAUSE: SlotBudget = SlotBudget { pauses: 1, ..NONE };
+const FORGET: SlotBudget = SlotBudget { forgets: 1, failures: 1, ..NONE };
 const DEATHS: SlotBudget = SlotBudget { crashes: 2, losses: 1, failures: 1, ..NONE };
 const HALTS: SlotBudget = SlotBudget { halts: 2, ..NONE };
 const LEAP: SlotBudget = SlotBudget { leaps: 1, ..NONE };
@@ -51,6 +52,9 @@ pub const PAUSED: SlotSetting =
 /// A pause ends by itself, unless it is ended before.
 pub const PAUSED_FOR: SlotSetting =
     SlotSetting { name: "paused-for", pause_for: Some(Duration::from_secs(60)), ..PAUSED };
+/// The job is forgotten once, at any moment at which no run has it.
+pub const FORGOTTEN: SlotSetting =
+    SlotSetting { name: "forgotten", ticks: 4, budget: FORGET, ..slots("", 3, CatchUpMode::Each) };
 pub const CROWD: SlotSetting = SlotSetting { name: "crowd", hosts: 3, ticks: 2, ..slots("", 1, CatchUpMode::Each) };
 
 /// A trigger goes on to the next slot that is due, and may be halted.
@@ -75,7 +79,7 @@ pub const ONCE_RETRIED: SlotSetting = once("once-retried", OnUnknown::Retry, DEA
 /// No process dies at work, so no end is unknown.
 pub const ONCE_UNSTARTED: SlotSetting = once("once-unstarted", OnUnknown::Halt, UNSTARTED);
 
-pub const ALL: [SlotSetting; 14] = [
+pub const ALL: [SlotSetting; 15] = [
     NEVER,
     NEWEST,
     THREE,
@@ -83,6 +87,7 @@ pub const ALL: [SlotSetting; 14] = [
     LOSSY,
     PAUSED,
     PAUSED_FOR,
+    FORGOTTEN,
     CROWD,
     ROW,
     EARLY,

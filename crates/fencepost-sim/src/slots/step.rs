@@ -42,6 +42,8 @@ pub enum SlotStep {
     Tick,
     Pause,
     Resume,
+    /// The job is forgotten.
+    Forget,
 }
 
 impl fmt::Display for SlotStep {
@@ -60,6 +62,7 @@ impl fmt::Display for SlotStep {
             Self::EndAhead { host } => write!(f, "the command of host {host} ends well, its clock ahead"),
             Self::Tick => write!(f, "time passes"),
             Self::Pause => write!(f, "the job is paused"),
+            Self::Forget => write!(f, "the job is forgotten"),
             Self::Resume => write!(f, "the job is resumed"),
         }
     }

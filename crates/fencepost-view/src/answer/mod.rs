@@ -31,8 +31,8 @@ pub use store::{
     StoreMoveAnswer, StoreRecoverAnswer, StoreUseAnswer,
 };
 pub use write::{
-    DryRunAnswer, DryRunDecision, GitHookAnswer, OnceAnswer, OnceState, PauseAllAnswer, PauseAnswer, PauseChange,
-    PublishAnswer, SaidAnswer,
+    DryRunAnswer, DryRunDecision, ForgetAnswer, GitHookAnswer, OnceAnswer, OnceState, PauseAllAnswer, PauseAnswer,
+    PauseChange, PublishAnswer, SaidAnswer,
 };
 
 /// The format of the answers. It serialises as the number 1.

@@ -120,3 +120,17 @@ pub struct DryRunAnswer {
     /// What the run would end with if it starts nothing.
     pub exit_code: Option<u8>,
 }
+
+/// `forget` and `once forget`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ForgetAnswer {
+    pub v: AnswerVersion,
+    /// The job, or the key of the item.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    pub forgotten: bool,
+    /// How many entries of its history were deleted.
+    pub history: usize,
+}

@@ -23,7 +23,7 @@ use crate::digest::Digest;
 use crate::moment::Moment;
 use crate::overdue::{Expected, ExpectedJob};
 use crate::time::LocalTime;
-use crate::unread::{Unread, each_record, sentences};
+use crate::unread::{Unread, each_whole_record, sentences};
 use crate::vocabulary::{WordSchema, words};
 use crate::waiting::{self, Leases, Waiting};
 use crate::{View, ViewError};
@@ -282,9 +282,10 @@ impl View<'_> {
     /// The jobs that have a record, and those of the configuration that have none.
     pub fn status(&self, query: &StatusQuery) -> Result<StatusAnswer, ViewError> {
         let (mut jobs, mut unread, mut leases) = (Vec::new(), Unread::default(), Leases::default());
-        each_record(self.store, &mut unread, |unread, record, clock| {
+        each_whole_record(self.store, Key::JOBS, &mut unread, |unread, record, clock| {
             leases.add(&record);
-            if query.wants(&record.job) {
+            let is_listed = !record.is_hidden() || query.expected.find(&record.job).is_some();
+            if query.wants(&record.job) && is_listed {
                 jobs.push(SeenJob::of(self, record, clock, &query.expected, unread)?);
             }
             Ok(())

@@ -34,8 +34,11 @@ use crate::{View, recorded_schedule, remaining, text};
 
 pub(super) struct SeenJob {
     pub job: Job,
-    /// The newest outcome and the newest good one are whole, where the record had to cut them.
+    /// What is shown. The newest outcome and the newest good one are whole, where the record had to cut them. None if the job
+    /// was forgotten and has not run since.
     record: Option<Record>,
+    /// What slots are judged by, with outcomes that are forgotten.
+    slots: Option<Record>,
     expected: Option<ExpectedJob>,
     skips: Option<Skips>,
     remaining: Option<Duration>,
@@ -51,7 +54,8 @@ impl SeenJob {
         expected: &Expected,
         unread: &mut Unread,
     ) -> Result<Self, StoreError> {
-        let mut record = record.as_of(view.now).into_owned();
+        let slots = record.as_of(view.now).into_owned();
+        let mut record = slots.remembered().into_owned();
         let Ledger { ring, last_ok, .. } = &mut record.ledger;
         for outcome in ring.last_mut().into_iter().chain(last_ok) {
             // A cut outcome is better than no status at all.
@@ -63,7 +67,8 @@ impl SeenJob {
             remaining: remaining(&record, clock),
             is_over: view.is_over(&record, clock),
             expected: expected.find(&record.job).cloned(),
-            record: Some(record),
+            record: Some(record).filter(|record| !record.is_hidden()),
+            slots: Some(slots),
             attention: Vec::new(),
         };
         Ok(seen.judged(view, expected))
@@ -75,6 +80,7 @@ impl SeenJob {
         let seen = Self {
             job,
             record: None,
+            slots: None,
             expected: configured,
             skips: None,
             remaining: None,
@@ -108,10 +114,10 @@ impl SeenJob {
 
     /// The slots that passed with nothing recorded, by the rule of `overdue`.
     fn overdue(&self, view: &View<'_>, expected: &Expected) -> Option<OverdueJob> {
-        let (schedule, slack, floor) = expected.terms(self.expected.as_ref(), self.record.as_ref(), view.now)?;
-        let is_paused = self.record.as_ref().is_some_and(|record| record.paused.is_some());
+        let (schedule, slack, floor) = expected.terms(self.expected.as_ref(), self.slots.as_ref(), view.now)?;
+        let is_paused = self.slots.as_ref().is_some_and(|record| record.paused.is_some());
         let by = expected.by(view.now, slack);
-        view.judge(&self.job, &schedule, self.record.as_ref(), self.is_over, floor, by).filter(|_| !is_paused)
+        view.judge(&self.job, &schedule, self.slots.as_ref(), self.is_over, floor, by).filter(|_| !is_paused)
     }
 
     fn lease(&self) -> Option<&Lease> {
@@ -155,13 +161,13 @@ impl SeenJob {
     fn next_slot(&self, now: Wall) -> Option<Wall> {
         let is_enabled = self.expected.as_ref().is_none_or(|expected| expected.enabled);
         let schedule = self.schedule().filter(|_| is_enabled)?;
-        if let Some(paused) = self.record.as_ref().and_then(|record| record.paused.as_ref()) {
+        if let Some(paused) = self.slots.as_ref().and_then(|record| record.paused.as_ref()) {
             return paused.until.and_then(|until| schedule.after(until));
         }
         let (terms, asked, on_lost) = (CatchUpTerms::default(), Asked::Due, OnLost::default());
         let scheduled = Scheduled { schedule, terms, asked, on_lost, retries: 0 };
         let standing = if self.held().is_some() { LeaseState::Stands } else { LeaseState::Over };
-        scheduled.plan::<Honest>(self.record.as_ref(), standing, now).1.upcoming(now)
+        scheduled.plan::<Honest>(self.slots.as_ref(), standing, now).1.upcoming(now)
     }
 
     fn counts(&self) -> BTreeMap<&'static str, u64> {

@@ -134,8 +134,10 @@ impl View<'_> {
     /// The record of the job; `None` if only the configuration names it.
     fn find(&self, query: &WhyQuery<'_>) -> Result<Option<(Record, Option<StoreClock>)>, ViewError> {
         let typed = query.typed;
-        if let (Some(record), clock) = look(self.store, &query.job)? {
-            return Ok(Some((record, clock)));
+        if let (Some(record), clock) = look(self.store, &query.job)?
+            && !record.is_hidden()
+        {
+            return Ok(Some((record.remembered().into_owned(), clock)));
         }
         let mut known: BTreeSet<String> = BTreeSet::new();
         let mut same_name = Vec::new();

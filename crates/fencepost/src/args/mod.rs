@@ -91,6 +91,8 @@ pub enum Verb {
     Pause(operate::PauseOptions),
     /// Let a paused job start again; slots that passed meanwhile are not caught up
     Resume(operate::JobsArgument),
+    /// Remove what is recorded of a job, and hide it; its token and its slots stay accounted for
+    Forget(operate::ForgetOptions),
     /// List all jobs: what needs attention, when each is due, how it last ended
     Status(StatusOptions),
     /// Show how long runs take, and recommend a time-to-live and an interval
@@ -300,6 +302,12 @@ pub struct OnceOptions {
     /// The item of work, such as invoices/2026-11/alice: the same for every attempt at it, and for nothing else
     #[arg(value_parser = name)]
     pub key: Name,
+    /// With `show` or `forget` in place of a key, and no command: the key
+    #[arg(value_parser = name, value_name = "ITEM", hide = true)]
+    pub item: Option<Name>,
+    /// With `forget`: do not ask
+    #[arg(short, long, hide = true)]
+    pub yes: bool,
     /// What it is done with: the same key with other bytes in this file is an error
     #[arg(long, value_name = "FILE")]
     pub params: Option<PathBuf>,
@@ -315,6 +323,27 @@ pub struct OnceOptions {
     pub argv: Vec<OsString>,
     #[command(flatten)]
     pub typed: Typed<ONCE>,
+}
+
+/// A question about items of work, instead of a command for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ItemVerb {
+    List,
+    Show,
+    Forget,
+}
+
+impl OnceOptions {
+    /// The verb in place of a key. With a command, `list`, `show` and `forget` are ordinary keys.
+    pub fn about_items(&self) -> Option<ItemVerb> {
+        let verb = match self.key.as_str() {
+            "list" => ItemVerb::List,
+            "show" => ItemVerb::Show,
+            "forget" => ItemVerb::Forget,
+            _ => return None,
+        };
+        (self.argv.is_empty() && self.shell.is_none()).then_some(verb)
+    }
 }
 
 #[derive(Debug, Args)]
@@ -451,7 +480,11 @@ pub fn global_alone() -> Option<Global> {
 impl Verb {
     /// Whether the verb passes a child's exit code through, so that a usage error needs a code of its own.
     pub fn is_wrapper(&self) -> bool {
-        matches!(self, Self::Run(_) | Self::Once(_))
+        match self {
+            Self::Run(_) => true,
+            Self::Once(options) => options.about_items().is_none(),
+            _ => false,
+        }
     }
 }
 

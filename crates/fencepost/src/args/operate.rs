@@ -122,3 +122,16 @@ pub struct CompleteOptions {
     #[arg(last = true)]
     pub words: Vec<OsString>,
 }
+
+#[derive(Debug, Args)]
+pub struct ForgetOptions {
+    /// The job's name
+    #[arg(value_parser = name)]
+    pub job: Name,
+    /// The job is each host's own
+    #[arg(long)]
+    pub per_host: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+}

@@ -3,6 +3,7 @@
 pub mod advise;
 pub mod completions;
 pub mod demo;
+pub mod forget;
 pub mod gate;
 pub mod init;
 pub mod install;
@@ -12,6 +13,7 @@ mod logs_of_all;
 pub mod notifier;
 pub mod notify;
 pub mod once;
+mod once_items;
 pub mod overdue;
 pub mod pause;
 pub mod plan;

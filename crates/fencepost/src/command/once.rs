@@ -14,6 +14,7 @@ use fencepost_view::ReasonCode;
 use fencepost_view::answer::{AnswerVersion, OnceAnswer, OnceState};
 use fencepost_view::summary::Summary;
 
+use super::once_items;
 use super::run::again::{self, Again};
 use super::run::{AttemptEnd, RunAttempt};
 use crate::args::{Global, OnceOptions};
@@ -27,6 +28,15 @@ use crate::settings::Settings;
 use crate::show;
 
 pub fn run(global: &Global, options: &OnceOptions) -> Result<Code, Failure> {
+    if let Some(verb) = options.about_items() {
+        return once_items::run(global, verb, options);
+    }
+    if let Some(item) = &options.item {
+        return Err(Failure::Usage(format!(
+            "{item} is one word too many. A command comes after --, as in: fencepost once {} -- ./charge.sh",
+            options.key
+        )));
+    }
     let on_unknown = Choose::parse(&options.on_unknown)?;
     let looked_at = again::looked_at();
     let params = options.params.as_ref().map(|path| fingerprint(path)).transpose()?;

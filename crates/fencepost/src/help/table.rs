@@ -108,6 +108,7 @@ const VERBS: &[VerbHelp] = &[
                 "If an attempt died half-way, ask a script whether its effect is there",
                 "fencepost once mail/42 --on-unknown verify=./was-sent.sh -- ./send.sh 42",
             ),
+            ("Which items are done, in progress, failed or unknown", "fencepost once list"),
         ],
         ..PLAIN
     },
@@ -227,6 +228,18 @@ const VERBS: &[VerbHelp] = &[
             ("Let all jobs start again", "fencepost resume --all"),
         ],
         ..PLAIN
+    },
+    VerbHelp {
+        verb: "forget",
+        group: STEER,
+        page: "docs/COMMANDS.md",
+        other_words: &["delete", "remove", "rm", "purge", "clear", "reset", "clean"],
+        common: &[],
+        examples: &[
+            ("Remove what is recorded of a job that is gone", "fencepost forget nightly"),
+            ("The same in a script", "fencepost forget nightly --yes"),
+        ],
+        notes: "Its token stays, and no slot runs again by it. Jobs that need it halt until it has run again.",
     },
     VerbHelp {
         verb: "record",

@@ -14,6 +14,7 @@ mod dependencies;
 mod desk;
 mod fenced;
 mod foreign;
+mod forget;
 mod help;
 mod identity;
 mod init;

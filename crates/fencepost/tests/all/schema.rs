@@ -139,6 +139,12 @@ fn by_hand(bench: &mut Bench) {
     bench.check("status", &["status"]);
     bench.check("plan, without a job", &["plan"]);
     bench.check("resume --all", &["resume", "--all"]);
+    bench.site.say(&["once", "item", "--", "true"]);
+    bench.check("once list", &["once", "list"]);
+    bench.check("once show", &["once", "show", "item"]);
+    bench.check("once forget", &["once", "forget", "item", "--yes"]);
+    bench.site.say(&["run", "past", "--", "true"]);
+    bench.check("forget", &["forget", "past", "--yes"]);
 }
 
 fn writes(bench: &mut Bench) {

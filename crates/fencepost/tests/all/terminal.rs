@@ -19,6 +19,27 @@ fn the_job_reads_from_the_terminal() {
 }
 
 #[test]
+fn forgetting_is_asked_about() {
+    let mut shell = Shell::new();
+    shell.run("a", "true");
+    shell.expect_code(0);
+    for (answer, end) in [("\n", "Nothing was changed."), ("n\n", "Nothing was changed."), ("y\n", "a is forgotten.")] {
+        assert_eq!(shell.place.statuses("a"), ["ok"]);
+        shell.say("$FENCEPOST forget a\n");
+        shell.expect("No slot runs again by this. [y/N] ");
+        shell.say(answer);
+        shell.expect(end);
+        shell.expect_code(0);
+    }
+    shell.say("$FENCEPOST once mail -- true\n");
+    shell.expect_code(0);
+    shell.say("$FENCEPOST once forget mail\n");
+    shell.expect("may happen a second time. [y/N] ");
+    shell.say("yes\n");
+    shell.expect_code(0);
+}
+
+#[test]
 fn ctrl_c_means_the_job() {
     let mut shell = Shell::new();
     shell.run("a", "echo is-\"ready\"; exec sleep 60");

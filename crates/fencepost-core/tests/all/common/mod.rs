@@ -139,6 +139,7 @@ pub fn free(last: u64) -> Record {
         upstreams: Default::default(),
         timing: None,
         paused: None,
+        forgotten: None,
         params: None,
         fence: None,
         moved_to: None,

@@ -322,3 +322,25 @@ fn a_second_trigger_does_not_replace_the_run_of_its_own_slot() {
     story.end(going, at(1, 1));
     assert_eq!(story.times_ok(slot(1)), 1);
 }
+
+#[test]
+fn a_forgotten_job_keeps_its_token_and_runs_no_slot_again() {
+    let mut story = Story::known();
+    for hour in 1..=5 {
+        assert_eq!(story.ok(at(hour, 0), due(catching_up(9))).slot(), Some(slot(hour)));
+    }
+    let before = story.record();
+    assert!(story.intend(Intent::Forget, at(5, 10)));
+    let after = story.record();
+    assert_eq!((after.token, after.grants, &after.timing), (before.token, before.grants, &before.timing));
+    assert_eq!((after.ledger.last_ok.as_ref(), after.ledger.counts.len()), (None, 0));
+    assert!(after.is_hidden() && after.ledger.ring.iter().all(|outcome| after.has_forgotten(outcome)));
+    assert_eq!(after.remembered().ledger.ring, []);
+    // Of what is kept, only how it ended.
+    assert!(after.ledger.ring.len() <= 1 && after.ledger.ring.iter().all(|kept| kept.artifacts.is_empty()));
+    assert!(story.ok(at(5, 20), due(catching_up(9))).is_not_due());
+    assert_eq!(story.ok(at(6, 0), due(catching_up(9))).slot(), Some(slot(6)));
+    let record = story.record();
+    assert!(!record.is_hidden() && record.token > before.token);
+    assert_eq!(record.remembered().ledger.ring.len(), 1);
+}
