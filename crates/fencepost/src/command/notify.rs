@@ -7,6 +7,7 @@ use fencepost_view::answer::{
 use crate::args::Global;
 use crate::args::operate::NotifyOptions;
 use crate::calendar;
+use crate::config::host_only;
 use crate::deliver::{Way, ping};
 use crate::exit::{Code, Failure};
 use crate::notify::Brief;
@@ -42,35 +43,29 @@ pub fn run(global: &Global, options: &NotifyOptions) -> Result<Code, Failure> {
 
 /// Sends a message to each recipient once, at the same time.
 fn send(brief: &Brief) -> Vec<RecipientResult> {
-    let message = message(brief);
+    let message = &message(brief);
     std::thread::scope(|scope| {
-        let sent: Vec<_> = recipients(brief)
-            .into_iter()
-            .map(|(way, keys)| {
-                let message = &message;
-                let result = scope.spawn(move || match &way {
-                    Recipient::Way(way) => (way.shown(), way.deliver(brief, message)),
-                    // Monitors keep the text and do not count it as a success or a failure.
-                    Recipient::Ping(url) => {
-                        (format!("ping {}", crate::config::host_only(url)), ping(url, "/log", &message.text))
-                    }
-                });
-                (keys, result)
-            })
-            .collect();
-        let mut results = Vec::new();
-        for (keys, result) in sent {
-            let (recipient, sent) = result.join().unwrap_or_else(|_| (String::new(), Err("it panicked".to_string())));
-            let error = sent.err().map(|error| show::flat(&error));
-            results.push(RecipientResult { recipient, keys, sent: error.is_none(), error });
-        }
-        results
+        let recipients = recipients(brief).into_iter();
+        let sent: Vec<_> = recipients.map(|(to, keys)| scope.spawn(move || to.send(brief, message, keys))).collect();
+        sent.into_iter().filter_map(|sent| sent.join().ok()).collect()
     })
 }
 
 enum Recipient {
     Way(Way),
     Ping(String),
+}
+
+impl Recipient {
+    fn send(&self, brief: &Brief, message: &NotificationAnswer, keys: Vec<String>) -> RecipientResult {
+        let (recipient, sent) = match self {
+            Self::Way(way) => (way.shown(), way.deliver(brief, message)),
+            // Monitors keep the text and do not count it as a success or a failure.
+            Self::Ping(url) => (format!("ping {}", host_only(url)), ping(url, "/log", &message.text)),
+        };
+        let error = sent.err().map(|error| show::flat(&error));
+        RecipientResult { recipient, keys, sent: error.is_none(), error }
+    }
 }
 
 /// Each recipient once, with the keys that name it.

@@ -124,12 +124,13 @@ impl Capture {
     }
 
     fn end(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
         let _ = self.bell.shutdown(std::net::Shutdown::Both);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        let _ = thread.join();
         let _ = fs::remove_file(&self.stdout);
-        let _ = fs::remove_file(&self.stderr);
+        if self.stderr != self.stdout {
+            let _ = fs::remove_file(&self.stderr);
+        }
     }
 }
 
