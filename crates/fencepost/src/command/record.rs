@@ -32,8 +32,11 @@ use crate::{calendar, upstreams};
 
 pub fn run(global: &Global, options: &RecordOptions) -> Result<Code, Failure> {
     let (name, word) = what(options)?;
-    // A token given by hand names the lease; a run around this command is not meant.
-    let inside = if options.token.is_some() && name.is_some() { None } else { Inside::find()? };
+    let inside = match Inside::find() {
+        // A job and a token given by hand name the lease, also if it is unclear which run is around this command.
+        Err(_) if options.token.is_some() && name.is_some() => None,
+        found => found?,
+    };
     match (name, inside) {
         (None, Some(inside)) => say(global, options, word, &inside),
         (Some(name), Some(inside)) if is_same(&name, options.per_host, &inside.job) => {

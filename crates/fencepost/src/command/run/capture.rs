@@ -281,10 +281,12 @@ impl Log {
         }
     }
 
-    /// Whether the disk keeps its reserve after writing this many bytes. True if its free space is unknown.
+    /// Whether the disk keeps its reserve after writing this many bytes. True if its free space is unknown. After a
+    /// loss the log goes on only with twice the reserve: otherwise smaller portions would leave a log full of gaps.
     fn has_room(&mut self, bytes: usize) -> bool {
         let Some(free) = self.file.as_ref().and_then(|file| free_bytes(file).ok()) else { return true };
-        let has_room = free >= RESERVE + bytes as u64;
+        let reserve = if self.lost > 0 { 2 * RESERVE } else { RESERVE };
+        let has_room = free >= reserve + bytes as u64;
         if !has_room {
             self.why_lost = Some("less than 1 MiB is free on the disk".to_string());
         }
