@@ -63,6 +63,7 @@ mod stores;
 mod system;
 mod terminal;
 mod times;
+mod trace;
 mod triggers;
 mod trust;
 mod unread;

@@ -13,7 +13,7 @@ use fencepost_guard::child::{Environment, Variables};
 use fencepost_guard::clock;
 use fencepost_guard::upstream_check::{PINNED, Pinned};
 
-use super::again;
+use super::{again, trace};
 use crate::config::EXCERPT_VARIABLE;
 use crate::inside;
 use crate::password;
@@ -32,6 +32,7 @@ pub fn environment(place: &Place, settings: &Settings, job: &Job, run: RunId) ->
     if !place.is_sent_the_environments() {
         configured.push((password::FILE_VARIABLE.into(), None));
     }
+    configured.extend(trace::variables(run, trace::inherited(&configured).as_deref()));
     let zone = settings.zone.clone();
     Box::new(move |grant, inputs| {
         let lease = grant.and_then(|grant| grant.record.lease.as_ref().map(|lease| (&grant.record, lease)));

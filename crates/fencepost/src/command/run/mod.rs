@@ -7,6 +7,7 @@ mod dry;
 mod environment;
 mod listener;
 mod output;
+mod trace;
 mod unguarded;
 
 use std::sync::Arc;
