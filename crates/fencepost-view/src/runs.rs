@@ -9,8 +9,10 @@ use fencepost_core::time::{StoreClock, Wall};
 use fencepost_core::token::{RunId, Token};
 use fencepost_store::StoreError;
 use fencepost_store::records::history_and_details;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use crate::answer::{ErrorDetail, RunAnswer};
+use crate::answer::{AnswerVersion, ErrorDetail, RunAnswer};
 use crate::archive::Slots;
 use crate::moment::Range;
 use crate::unread::{Unread, each_record};
@@ -26,9 +28,10 @@ pub struct RunsQuery {
     pub limit: usize,
 }
 
-/// `runs`: each run is one answer, newest slot first, then each record that cannot be read.
-#[derive(Clone, Debug)]
+/// The runs, newest slot first, and the records that cannot be read. `runs` prints each as an answer of its own.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RunList {
+    pub v: AnswerVersion,
     pub runs: Vec<RunAnswer>,
     pub errors: Vec<ErrorDetail>,
 }
@@ -45,7 +48,7 @@ impl View<'_> {
         })?;
         let records: Vec<_> = records.iter().map(|(record, is_over)| (record, *is_over)).collect();
         let runs = self.listed(query, &records, &mut unread)?;
-        Ok(RunList { runs, errors: unread.into_errors() })
+        Ok(RunList { v: AnswerVersion, runs, errors: unread.into_errors() })
     }
 
     /// The runs of these records that match the query, newest first. With a record comes whether its lease has ended

@@ -1,5 +1,7 @@
 //! The JSON Schema of every answer, derived from the types.
 
+use std::collections::BTreeMap;
+
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -12,6 +14,7 @@ use crate::graph::GraphAnswer;
 use crate::items::{OnceListAnswer, OnceShowAnswer};
 use crate::overdue::OverdueAnswer;
 use crate::plan::{PlanAllAnswer, PlanAnswer};
+use crate::runs::RunList;
 use crate::status::StatusAnswer;
 use crate::up::UpEventLine;
 use crate::why::WhyAnswer;
@@ -23,6 +26,7 @@ pub fn schema() -> Value {
     list.add::<ErrorAnswer>("error");
     list.add::<StatusAnswer>("status");
     list.add::<RunAnswer>("runs");
+    list.add::<RunList>("runs, as one object");
     list.add::<WhyAnswer>("why");
     list.add::<PlanAnswer>("plan");
     list.add::<PlanAllAnswer>("plan, without a job");
@@ -31,9 +35,11 @@ pub fn schema() -> Value {
     list.add::<GateAnswer>("gate");
     list.add::<GraphAnswer>("graph");
     list.add::<LogAnswer>("logs");
+    list.add::<LogList>("logs, as one object");
     list.add::<DryRunAnswer>("run --dry-run");
     list.add::<LeaseAnswer>("lease");
     list.add::<HoldLine>("lease hold");
+    list.add::<RunNowAnswer>("run_now");
     list.add::<PublishAnswer>("publish");
     list.add::<GitHookAnswer>("publish git --hook");
     list.add::<OnceAnswer>("once");
@@ -68,6 +74,31 @@ pub fn schema() -> Value {
         "answers": list.answers,
         "$defs": list.generator.take_definitions(true),
     })
+}
+
+/// A schema of its own for a value that is one of the named answers, with the types that they share.
+pub fn schema_of(answers: &[&str]) -> Value {
+    let whole = schema();
+    let any: Vec<&Value> = answers.iter().map(|name| &whole["answers"][*name]).collect();
+    let mut wanted = BTreeMap::new();
+    any.iter().for_each(|answer| collect(answer, &whole["$defs"], &mut wanted));
+    json!({ "type": "object", "anyOf": any, "$defs": wanted })
+}
+
+/// Adds the types that a schema refers to, and those that they refer to.
+fn collect<'a>(schema: &'a Value, all: &'a Value, wanted: &mut BTreeMap<&'a str, &'a Value>) {
+    match schema {
+        Value::Object(fields) => {
+            let name = fields.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix("#/$defs/"));
+            if let Some(name) = name.filter(|name| !wanted.contains_key(name)) {
+                wanted.insert(name, &all[name]);
+                collect(&all[name], all, wanted);
+            }
+            fields.values().for_each(|field| collect(field, all, wanted));
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect(item, all, wanted)),
+        _ => {}
+    }
 }
 
 struct SchemaList {

@@ -23,8 +23,8 @@ pub use notification::{
 pub(crate) use run::unrecorded;
 pub use run::{ConsumedUpstream, RecordedArtifact, RunAnswer};
 pub use setup::{
-    InitAnswer, InstallAnswer, InstallChange, InstalledDifference, JobMistakes, LeftOutLine, LogAnswer, MistakeAnswer,
-    ValidateAnswer, ValidatedJob,
+    InitAnswer, InstallAnswer, InstallChange, InstalledDifference, JobMistakes, LeftOutLine, LogAnswer, LogList,
+    MistakeAnswer, ValidateAnswer, ValidatedJob,
 };
 pub use store::{
     CheckLine, CheckResult, CheckVerdict, StoreAcceptAnswer, StoreCheckAnswer, StoreExportAnswer, StoreImportAnswer,
@@ -32,7 +32,7 @@ pub use store::{
 };
 pub use write::{
     DryRunAnswer, DryRunDecision, ForgetAnswer, GitHookAnswer, OnceAnswer, OnceState, PauseAllAnswer, PauseAnswer,
-    PauseChange, PublishAnswer, SaidAnswer,
+    PauseChange, PublishAnswer, RunNowAnswer, RunNowState, SaidAnswer,
 };
 
 /// The format of the answers. It serialises as the number 1.

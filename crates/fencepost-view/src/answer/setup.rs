@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::AnswerVersion;
+use super::{AnswerVersion, ErrorDetail};
 use crate::text;
 use crate::time::LocalTime;
 use crate::vocabulary::WordSchema;
@@ -144,6 +144,15 @@ pub struct LogAnswer {
     /// The output itself, or its last lines. Absent in a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
+}
+
+/// The logs of one job or of all, newest first within a job, and the records that cannot be read. `logs` prints each log as an
+/// answer of its own.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LogList {
+    pub v: AnswerVersion,
+    pub logs: Vec<LogAnswer>,
+    pub errors: Vec<ErrorDetail>,
 }
 
 impl LogAnswer {

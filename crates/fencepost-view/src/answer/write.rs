@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{AnswerVersion, ErrorDetail};
+use crate::event::RunEnd;
 use crate::time::LocalTime;
 use crate::vocabulary::{ReasonCode, WordSchema, words};
 
@@ -119,6 +120,31 @@ pub struct DryRunAnswer {
     pub trigger: Option<Trigger>,
     /// What the run would end with if it starts nothing.
     pub exit_code: Option<u8>,
+}
+
+words! {
+    /// How far a run has come that was started on request.
+    RunNowState {
+        Running = "running",
+        Ended = "ended",
+    }
+}
+
+/// A job that was started on request (`run JOB --now`): its end, or the fact that it is still going.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RunNowAnswer {
+    pub v: AnswerVersion,
+    pub job: String,
+    pub state: RunNowState,
+    /// The id of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// The process of the wrapper, while it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// How the run ended, as its last event says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<RunEnd>,
 }
 
 /// `forget` and `once forget`.

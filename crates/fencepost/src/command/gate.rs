@@ -24,17 +24,45 @@ use crate::{calendar, duration, password, show, upstreams};
 pub fn run(global: &Global, options: &GateOptions) -> Result<Code, Failure> {
     let inside = Inside::find()?;
     let place = Place::find(global)?;
-    let asker = asker(options, &place, inside.as_ref())?;
-    let base = match &inside {
-        Some(inside) => upstreams::base(place.config.as_ref(), &inside.job.name)?,
-        None => Base::new(&upstreams::working_directory()?),
-    };
-    let needs = needs(options, &place, &base)?;
-    let bases = upstreams::bases(&needs, place.config.as_ref());
     let pins = (!options.command.is_empty()).then(|| Pins::new(&place.state, super::mint_run())).transpose();
     let pins = pins.map_err(|error| {
         Failure::Other(format!("Cannot create the directory for pinned inputs in {}: {error}", place.state.display()))
     })?;
+    let checked = check(&place, options, inside.as_ref(), pins.as_ref())?;
+    if let Some(inside) = &inside {
+        note(global, inside, &checked);
+    }
+    report(global, &checked.answer);
+    match checked.answer.decision {
+        Decision::Halt => Ok(Code::HALTED),
+        Decision::Skip if options.command.is_empty() => Ok(Code::BARRED),
+        Decision::Skip => Ok(Code::DONE),
+        Decision::Proceed if options.command.is_empty() => Ok(Code::DONE),
+        Decision::Proceed => run_command(&options.command, &checked.inspection),
+    }
+}
+
+/// What the upstreams say, and what it rests on.
+pub struct GateCheck {
+    pub answer: GateAnswer,
+    inspection: Inspection,
+    needs: Vec<Need>,
+}
+
+/// Checks the upstreams. It writes nothing but the pinned copies, if they are wanted.
+pub fn check(
+    place: &Place,
+    options: &GateOptions,
+    inside: Option<&Inside>,
+    pins: Option<&Pins>,
+) -> Result<GateCheck, Failure> {
+    let asker = asker(options, place, inside)?;
+    let base = match inside {
+        Some(inside) => upstreams::base(place.config.as_ref(), &inside.job.name)?,
+        None => Base::new(&upstreams::working_directory()?),
+    };
+    let needs = needs(options, place, &base)?;
+    let bases = upstreams::bases(&needs, place.config.as_ref());
     let due = upstreams::last_due(&needs, place.config.as_ref())?;
     let inspection = match place.open_to_read() {
         Ok(store) => {
@@ -47,7 +75,7 @@ pub fn run(global: &Global, options: &GateOptions) -> Result<Code, Failure> {
                 needs: needs.clone(),
                 wait: options.wait.unwrap_or_default(),
                 due,
-                pins: pins.as_ref().map(Pins::directory),
+                pins: pins.map(Pins::directory),
                 produces: Vec::new(),
             };
             let mut inspection = check.inspect(&asker);
@@ -61,18 +89,8 @@ pub fn run(global: &Global, options: &GateOptions) -> Result<Code, Failure> {
             inputs: Vec::new(),
         },
     };
-    if let Some(inside) = &inside {
-        note(global, inside, &inspection, &needs);
-    }
     let answer = GateAnswer::new(&inspection.verdicts, &asker.zone);
-    report(global, &answer);
-    match answer.decision {
-        Decision::Halt => Ok(Code::HALTED),
-        Decision::Skip if options.command.is_empty() => Ok(Code::BARRED),
-        Decision::Skip => Ok(Code::DONE),
-        Decision::Proceed if options.command.is_empty() => Ok(Code::DONE),
-        Decision::Proceed => run_command(&options.command, &inspection),
-    }
+    Ok(GateCheck { answer, inspection, needs })
 }
 
 /// Returns the slot to check for: the one given, that of the surrounding run, or now.
@@ -117,8 +135,8 @@ fn needs(options: &GateOptions, place: &Place, base: &Base) -> Result<Vec<Need>,
 }
 
 /// Inside a run, the run's last swap commits the gate's result.
-fn note(global: &Global, inside: &Inside, inspection: &Inspection, needs: &[Need]) {
-    let gated = match inspection.passage(needs) {
+fn note(global: &Global, inside: &Inside, checked: &GateCheck) {
+    let gated = match checked.inspection.passage(&checked.needs) {
         Passage::Proceed { upstreams } => Gated { upstreams, barred: Vec::new() },
         Passage::Skip { barred } | Passage::Halt { barred } => Gated { upstreams: Vec::new(), barred },
     };

@@ -11,7 +11,7 @@ use fencepost_core::time::{StoreClock, Wall};
 use fencepost_core::zone::Zone;
 use fencepost_guard::transact::look;
 use fencepost_store::Store;
-use fencepost_view::answer::{AnswerVersion, LogAnswer};
+use fencepost_view::answer::{AnswerVersion, LogAnswer, LogList};
 use fencepost_view::text::without_escapes;
 use fencepost_view::time::LocalTime;
 
@@ -29,43 +29,110 @@ const FOLLOW_EVERY: Duration = Duration::from_millis(200);
 
 pub fn run(global: &Global, options: &LogsOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
+    if global.json {
+        let answer = answer(&place, options, None)?;
+        answer.logs.iter().for_each(show::json);
+        return Ok(super::report_unread(global, &answer.errors, Code::DONE));
+    }
     let Some(job) = &options.job else { return logs_of_all::run(global, options, &place) };
-    let keys = place.config.as_ref().map(|config| config.job(&job.name).clone()).unwrap_or_default();
-    let job = match (job.host(), keys.per_host()) {
-        (None, true) => super::job(&job.name, true, &place)?,
-        _ => job.clone(),
-    };
-    let shelf = Shelf::of(&place, &job, &keys);
-    let files = chosen(&shelf, &place, &job, &keys, options)?;
+    let JobLogs { job, files } = JobLogs::of(&place, options, job)?;
     let described = LogDescription::of(&place, &job)?;
     if options.list {
-        files.iter().rev().for_each(|file| list(&described.answer(file), global.json));
+        files.iter().for_each(|file| list(&described.answer(file)));
         return Ok(Code::DONE);
     }
-    let Some(file) = files.last() else {
-        let store = place.open_to_read()?;
-        super::must_be_known(&place, store.as_ref(), &job.name)?;
-        return Err(none(&shelf, &job));
-    };
-    let opened = File::open(&file.path);
-    let mut opened = opened.map_err(|error| Failure::Other(format!("Cannot read {}: {error}", file.path.display())))?;
-    let answer = (!options.raw || global.json).then(|| described.answer(file));
-    let shown = match answer {
-        Some(answer) if global.json => show_json(answer, &mut opened, options.lines),
-        answer => {
-            answer.iter().for_each(|answer| show::line(&answer.heading()));
-            let is_clean = !options.raw && io::stdout().is_terminal();
-            show_from(&mut opened, options.lines, is_clean).and_then(|()| match options.follow {
-                true => follow(&mut opened, is_clean),
-                false => Ok(()),
-            })
-        }
-    };
+    let Some(file) = files.first() else { return Ok(Code::DONE) };
+    let mut opened = open(file)?;
+    if !options.raw {
+        show::line(&described.answer(file).heading());
+    }
+    let is_clean = !options.raw && io::stdout().is_terminal();
+    let shown = show_from(&mut opened, options.lines, is_clean).and_then(|()| match options.follow {
+        true => follow(&mut opened, is_clean),
+        false => Ok(()),
+    });
     match shown {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Code::DONE),
         Err(error) => Err(Failure::Other(format!("Cannot show {}: {error}", file.path.display()))),
         Ok(()) => Ok(Code::DONE),
     }
+}
+
+/// How much of a log is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct LogBounds {
+    /// Of the log of one job, unless the options say so.
+    pub lines: usize,
+    /// At most.
+    pub bytes: u64,
+}
+
+/// The logs that the options ask for, with their output unless they ask for a list.
+pub fn answer(place: &Place, options: &LogsOptions, bounds: Option<LogBounds>) -> Result<LogList, Failure> {
+    let (chosen, errors) = match &options.job {
+        Some(job) => (vec![JobLogs::of(place, options, job)?], Vec::new()),
+        None => logs_of_all::chosen(place, options)?,
+    };
+    let by_default = match options.job {
+        Some(_) => bounds.map(|bounds| bounds.lines),
+        None => Some(logs_of_all::SHOWN_LINES),
+    };
+    let (lines, bytes_max) = (options.lines.or(by_default), bounds.map(|bounds| bounds.bytes));
+    let mut logs = Vec::new();
+    for JobLogs { job, files } in &chosen {
+        let described = LogDescription::of(place, job)?;
+        for file in files {
+            let mut answer = described.answer(file);
+            if !options.list {
+                let read = open(file).map(|mut file| output(&mut file, lines, bytes_max))?;
+                let cannot = |error| Failure::Other(format!("Cannot show {}: {error}", file.path.display()));
+                answer.output = Some(read.map_err(cannot)?);
+            }
+            logs.push(answer);
+        }
+    }
+    Ok(LogList { v: AnswerVersion, logs, errors })
+}
+
+/// The logs of one job that the options ask for, newest first: the newest one, or all for a list.
+pub(super) struct JobLogs {
+    pub job: Job,
+    pub files: Vec<LogFile>,
+}
+
+impl JobLogs {
+    fn of(place: &Place, options: &LogsOptions, job: &Job) -> Result<Self, Failure> {
+        let keys = place.config.as_ref().map(|config| config.job(&job.name).clone()).unwrap_or_default();
+        let job = match (job.host(), keys.per_host()) {
+            (None, true) => super::job(&job.name, true, place)?,
+            _ => job.clone(),
+        };
+        let shelf = Shelf::of(place, &job, &keys);
+        let logs = Self::on(&shelf, place, job, &keys, options)?;
+        if logs.files.is_empty() && !options.list {
+            let store = place.open_to_read()?;
+            super::must_be_known(place, store.as_ref(), &logs.job.name)?;
+            return Err(none(&shelf, &logs.job));
+        }
+        Ok(logs)
+    }
+
+    pub fn on(
+        shelf: &Shelf,
+        place: &Place,
+        job: Job,
+        keys: &JobOptions,
+        options: &LogsOptions,
+    ) -> Result<Self, Failure> {
+        let mut files = chosen(shelf, place, &job, keys, options)?;
+        files.reverse();
+        files.truncate(if options.list { files.len() } else { 1 });
+        Ok(Self { job, files })
+    }
+}
+
+fn open(file: &LogFile) -> Result<File, Failure> {
+    File::open(&file.path).map_err(|error| Failure::Other(format!("Cannot read {}: {error}", file.path.display())))
 }
 
 /// What describes a job's logs: the record of each run, if the store can be read, and the job's zone.
@@ -121,7 +188,7 @@ impl<'a> LogDescription<'a> {
 }
 
 /// Selects the requested logs, newest last.
-pub(super) fn chosen(
+fn chosen(
     shelf: &Shelf,
     place: &Place,
     job: &Job,
@@ -157,19 +224,14 @@ fn none(shelf: &Shelf, job: &Job) -> Failure {
     })
 }
 
-fn list(log: &LogAnswer, as_json: bool) {
+fn list(log: &LogAnswer) {
     let end = match (log.running, log.status) {
         (true, _) => "running",
         (false, Some(status)) => status.as_str(),
         (false, None) => "",
     };
-    match as_json {
-        true => show::json(log),
-        false => {
-            let slot = show::second_in(log.slot.at, &log.slot.zone);
-            show::line(format!("{slot}  {}  {:>10}  {end}", log.run, log.bytes).trim_end());
-        }
-    }
+    let slot = show::second_in(log.slot.at, &log.slot.zone);
+    show::line(format!("{slot}  {}  {:>10}  {end}", log.run, log.bytes).trim_end());
 }
 
 /// Prints the file, or its last lines.
@@ -178,13 +240,17 @@ pub(super) fn show_from(file: &mut File, lines: Option<usize>, is_clean: bool) -
     copy(file, is_clean)
 }
 
-/// Prints the log as programs read it.
-pub(super) fn show_json(answer: LogAnswer, file: &mut File, lines: Option<usize>) -> io::Result<()> {
+/// The output in a log, or its last lines, and of these the last bytes.
+fn output(file: &mut File, lines: Option<usize>, bytes_max: Option<u64>) -> io::Result<String> {
     seek(file, lines)?;
+    if let Some(most) = bytes_max {
+        let last = file.metadata()?.len().saturating_sub(most);
+        let start = file.stream_position()?.max(last);
+        file.seek(SeekFrom::Start(start))?;
+    }
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    show::json(&LogAnswer { output: Some(String::from_utf8_lossy(&bytes).into_owned()), ..answer });
-    Ok(())
+    file.take(bytes_max.unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn seek(file: &mut File, lines: Option<usize>) -> io::Result<()> {

@@ -3,10 +3,9 @@
 use std::fs::File;
 use std::io::{self, IsTerminal};
 
-use fencepost_core::name::Job;
-use fencepost_view::answer::LogAnswer;
+use fencepost_view::answer::{ErrorDetail, LogAnswer};
 
-use super::logs::{LogDescription, chosen, show_from, show_json};
+use super::logs::{JobLogs, LogDescription, show_from};
 use crate::args::{Global, LogsOptions};
 use crate::exit::{Code, Failure};
 use crate::logs::{LogFile, Shelf};
@@ -14,20 +13,40 @@ use crate::place::Place;
 use crate::show;
 
 /// How many lines are shown of each job, unless the command line says so.
-const SHOWN_LINES: usize = 10;
+pub const SHOWN_LINES: usize = 10;
 
 pub fn run(global: &Global, options: &LogsOptions, place: &Place) -> Result<Code, Failure> {
+    let (chosen, errors) = chosen(place, options)?;
+    let mut number = 0;
+    for JobLogs { job, files } in &chosen {
+        let described = LogDescription::of(place, job)?;
+        for file in files {
+            let answer = described.answer(file);
+            if options.list {
+                list(&answer);
+                continue;
+            }
+            match print(options, &answer, file, number) {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Code::DONE),
+                Err(error) => return Err(Failure::Other(format!("Cannot show {}: {error}", file.path.display()))),
+                Ok(()) => number += 1,
+            }
+        }
+    }
+    Ok(super::report_unread(global, &errors, Code::DONE))
+}
+
+/// The logs of each job that the options ask for, and the records that cannot be read.
+pub fn chosen(place: &Place, options: &LogsOptions) -> Result<(Vec<JobLogs>, Vec<ErrorDetail>), Failure> {
     let store = place.open_to_read()?;
     let (jobs, errors) = super::all_jobs(place, store.as_ref())?;
-    let mut logs: Vec<(Job, LogFile)> = Vec::new();
-    for job in jobs {
+    let logs = jobs.into_iter().filter_map(|job| {
         let keys = place.config.as_ref().map(|config| config.job(&job.name).clone()).unwrap_or_default();
         let shelf = Shelf::of(place, &job, &keys);
         // A job of which nothing is kept has no logs, like one that never ran.
-        let files = chosen(&shelf, place, &job, &keys, options).unwrap_or_default();
-        let shown = if options.list { files } else { files.into_iter().next_back().into_iter().collect() };
-        logs.extend(shown.into_iter().rev().map(|file| (job.clone(), file)));
-    }
+        JobLogs::on(&shelf, place, job, &keys, options).ok()
+    });
+    let logs: Vec<JobLogs> = logs.filter(|logs| !logs.files.is_empty()).collect();
     if logs.is_empty() && !options.list {
         return Err(Failure::Other(
             "There is no log of any job on this machine. A run of a job in the configuration leaves one if it prints \
@@ -35,19 +54,7 @@ pub fn run(global: &Global, options: &LogsOptions, place: &Place) -> Result<Code
                 .to_string(),
         ));
     }
-    for (number, (job, file)) in logs.iter().enumerate() {
-        let answer = LogDescription::of(place, job)?.answer(file);
-        match (options.list, global.json) {
-            (true, true) => show::json(&answer),
-            (true, false) => list(&answer),
-            (false, _) => match print(global, options, answer, file, number) {
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Code::DONE),
-                Err(error) => return Err(Failure::Other(format!("Cannot show {}: {error}", file.path.display()))),
-                Ok(()) => {}
-            },
-        }
-    }
-    Ok(super::report_unread(global, &errors, Code::DONE))
+    Ok((logs, errors))
 }
 
 fn list(log: &LogAnswer) {
@@ -61,15 +68,12 @@ fn list(log: &LogAnswer) {
 }
 
 /// Prints the last lines of a log under its heading.
-fn print(global: &Global, options: &LogsOptions, answer: LogAnswer, file: &LogFile, number: usize) -> io::Result<()> {
+fn print(options: &LogsOptions, answer: &LogAnswer, file: &LogFile, number: usize) -> io::Result<()> {
     let mut opened = File::open(&file.path)?;
-    let lines = Some(options.lines.unwrap_or(SHOWN_LINES));
-    if global.json {
-        return show_json(answer, &mut opened, lines);
-    }
     if !options.raw {
         let gap = if number == 0 { "" } else { "\n" };
         show::line(&format!("{gap}{}", answer.heading()));
     }
-    show_from(&mut opened, lines, !options.raw && io::stdout().is_terminal())
+    let is_clean = !options.raw && io::stdout().is_terminal();
+    show_from(&mut opened, Some(options.lines.unwrap_or(SHOWN_LINES)), is_clean)
 }

@@ -7,7 +7,7 @@ use fencepost_core::name::{Job, Name};
 use fencepost_core::schedule::Schedule;
 use fencepost_core::time::Wall;
 use fencepost_guard::clock;
-use fencepost_view::overdue::{Expected, ExpectedJob};
+use fencepost_view::overdue::{Expected, ExpectedJob, OverdueAnswer};
 
 use crate::args::Global;
 use crate::args::operate::OverdueOptions;
@@ -23,15 +23,8 @@ use crate::show;
 const SHOWN_BROKEN_MAX: usize = 10;
 
 pub fn run(global: &Global, options: &OverdueOptions) -> Result<Code, Failure> {
-    let place = Place::find(global)?;
     let now = clock::now().wall;
-    if place.config.is_none() {
-        place.must_exist()?;
-    }
-    // Opens the store read-only: the database role may have no right to write.
-    let store = place.open_to_read()?;
-    let expected = expected(&place, options.grace)?;
-    let answer = place.ask(store.as_ref(), |view| view.overdue(&expected))?;
+    let answer = answer(&Place::find(global)?, options)?;
     if global.json {
         show::json(&answer);
     } else if !global.quiet {
@@ -45,6 +38,17 @@ pub fn run(global: &Global, options: &OverdueOptions) -> Result<Code, Failure> {
     }
     let code = if answer.overdue.is_empty() { Code::DONE } else { Code::REFUSED };
     Ok(super::report_unread(global, &answer.errors, code))
+}
+
+/// Asks the store and the configuration.
+pub fn answer(place: &Place, options: &OverdueOptions) -> Result<OverdueAnswer, Failure> {
+    if place.config.is_none() {
+        place.must_exist()?;
+    }
+    // Opens the store read-only: the database role may have no right to write.
+    let store = place.open_to_read()?;
+    let expected = expected(place, options.grace)?;
+    Ok(place.ask(store.as_ref(), |view| view.overdue(&expected))?)
 }
 
 /// The jobs that are expected to run: those of the configuration, if there is one.

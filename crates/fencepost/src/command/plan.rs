@@ -10,6 +10,7 @@ use fencepost_view::answer::AnswerVersion;
 use fencepost_view::plan::{PlanAllAnswer, PlanAnswer, PlanQuery, PlannedJob};
 use fencepost_view::text::length;
 use fencepost_view::time::LocalTime;
+use serde::Serialize;
 
 use crate::args::{Global, PlanOptions};
 use crate::calendar;
@@ -21,30 +22,47 @@ use crate::show;
 
 pub fn run(global: &Global, options: &PlanOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
+    let answer = answer(&place, options)?;
+    match (&answer, global.json) {
+        (answer, true) => show::json(answer),
+        (Planned::One(plan), false) => describe(plan),
+        (Planned::All(all), false) => describe_all(all, &place),
+    }
+    Ok(match &answer {
+        Planned::One(_) => Code::DONE,
+        Planned::All(all) => super::report_unread(global, &all.errors, Code::DONE),
+    })
+}
+
+/// The plan of one job, or of all.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Planned {
+    One(Box<PlanAnswer>),
+    All(PlanAllAnswer),
+}
+
+/// Asks the store and the configuration.
+pub fn answer(place: &Place, options: &PlanOptions) -> Result<Planned, Failure> {
     match &options.job {
-        Some(name) => one(global, options, &place, name),
-        None => all(global, options, &place),
+        Some(name) => one(options, place, name).map(|plan| Planned::One(Box::new(plan))),
+        None => all(options, place).map(Planned::All),
     }
 }
 
-fn one(global: &Global, options: &PlanOptions, place: &Place, name: &Name) -> Result<Code, Failure> {
+fn one(options: &PlanOptions, place: &Place, name: &Name) -> Result<PlanAnswer, Failure> {
     let job = super::job(name, options.typed.0.per_host(), place)?;
     let query = query(options, place, job)?;
     let store = place.open_to_read()?;
-    let Some(plan) = plan(options, place, store.as_ref(), query)? else {
-        return Err(Failure::Usage(format!(
+    plan(options, place, store.as_ref(), query)?.ok_or_else(|| {
+        Failure::Usage(format!(
             "{name} has no schedule: there is nothing to plan. Pass --schedule, or set one in fencepost.toml."
-        )));
-    };
-    match global.json {
-        true => show::json(&plan),
-        false => describe(&plan),
-    }
-    Ok(Code::DONE)
+        ))
+    })
 }
 
 /// Plans every job that has a schedule, by the configuration or by its last run.
-fn all(global: &Global, options: &PlanOptions, place: &Place) -> Result<Code, Failure> {
+fn all(options: &PlanOptions, place: &Place) -> Result<PlanAllAnswer, Failure> {
     if options.typed.0.schedule.is_some() || options.typed.0.per_host() {
         return Err(Failure::Usage(
             "--schedule and --per-host are about one job. Name it, as in: fencepost plan report --schedule @daily"
@@ -66,11 +84,7 @@ fn all(global: &Global, options: &PlanOptions, place: &Place) -> Result<Code, Fa
             answer.jobs.push(PlannedJob { job: name, plan });
         }
     }
-    match global.json {
-        true => show::json(&answer),
-        false => describe_all(&answer, place),
-    }
-    Ok(super::report_unread(global, &answer.errors, Code::DONE))
+    Ok(answer)
 }
 
 fn plan(

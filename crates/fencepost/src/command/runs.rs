@@ -6,7 +6,7 @@ use fencepost_core::zone::Zone;
 use fencepost_guard::clock;
 use fencepost_view::answer::{ErrorAnswer, RunAnswer};
 use fencepost_view::moment::{Moment, Range};
-use fencepost_view::runs::RunsQuery;
+use fencepost_view::runs::{RunList, RunsQuery};
 use fencepost_view::text::{flat, length, second_in};
 
 use crate::args::{Global, RunsOptions};
@@ -15,18 +15,8 @@ use crate::place::Place;
 use crate::show;
 
 pub fn run(global: &Global, options: &RunsOptions) -> Result<Code, Failure> {
-    let query = RunsQuery {
-        job: options.job.clone(),
-        statuses: options.status.clone(),
-        range: range(options)?,
-        limit: options.limit,
-    };
     let place = Place::find(global)?;
-    let store = place.open_to_read()?;
-    let list = place.ask(store.as_ref(), |view| view.runs(&query))?;
-    if let Some(name) = options.job.as_ref().filter(|_| list.runs.is_empty() && list.errors.is_empty()) {
-        super::must_be_known(&place, store.as_ref(), name)?;
-    }
+    let list = answer(&place, options)?;
     if global.json {
         list.runs.iter().for_each(show::json);
         list.errors.iter().cloned().map(ErrorAnswer::from).for_each(|error| show::json(&error));
@@ -39,6 +29,22 @@ pub fn run(global: &Global, options: &RunsOptions) -> Result<Code, Failure> {
         }
     }
     Ok(super::report_unread(global, &list.errors, Code::DONE))
+}
+
+/// Asks the store.
+pub fn answer(place: &Place, options: &RunsOptions) -> Result<RunList, Failure> {
+    let query = RunsQuery {
+        job: options.job.clone(),
+        statuses: options.status.clone(),
+        range: range(options)?,
+        limit: options.limit,
+    };
+    let store = place.open_to_read()?;
+    let list = place.ask(store.as_ref(), |view| view.runs(&query))?;
+    if let Some(name) = options.job.as_ref().filter(|_| list.runs.is_empty() && list.errors.is_empty()) {
+        super::must_be_known(place, store.as_ref(), name)?;
+    }
+    Ok(list)
 }
 
 fn describe(runs: &[RunAnswer]) {

@@ -57,6 +57,9 @@ impl Bench {
     }
 }
 
+/// Answers that no verb prints: MCP serves them, and the tests of `mcp` compare them.
+const UNPRINTED: [&str; 4] = ["graph", "runs, as one object", "logs, as one object", "run_now"];
+
 #[test]
 fn every_verb_prints_what_the_schema_says() {
     let mut bench = Bench::new();
@@ -68,7 +71,7 @@ fn every_verb_prints_what_the_schema_says() {
     told(&mut bench);
     stores(&mut bench);
     let named: BTreeSet<String> =
-        bench.validator.answers().filter(|name| *name != "graph").map(str::to_string).collect();
+        bench.validator.answers().filter(|name| !UNPRINTED.contains(name)).map(str::to_string).collect();
     assert_eq!(bench.seen, named, "each answer of the schema is printed by this test");
 }
 

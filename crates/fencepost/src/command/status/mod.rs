@@ -25,7 +25,7 @@ pub fn run(global: &Global, options: &StatusOptions) -> Result<Code, Failure> {
     if let Some(every) = options.watch {
         return watch::run(global, options, every);
     }
-    let (status, now) = ask(global, options)?;
+    let (status, now) = answer(global, options)?;
     match (format, &options.output) {
         (StatusFormat::Prom, Some(path)) => file::replace(path, &prometheus::exposition(&status))?,
         (StatusFormat::Prom, None) => show::text(&prometheus::exposition(&status)),
@@ -37,8 +37,8 @@ pub fn run(global: &Global, options: &StatusOptions) -> Result<Code, Failure> {
     Ok(super::report_unread(global, &status.errors, if is_refused { Code::REFUSED } else { Code::DONE }))
 }
 
-/// Asks the store and the configuration.
-fn ask(global: &Global, options: &StatusOptions) -> Result<(StatusAnswer, Wall), Failure> {
+/// Asks the store and the configuration. With the answer comes the time it is about.
+pub fn answer(global: &Global, options: &StatusOptions) -> Result<(StatusAnswer, Wall), Failure> {
     let since = options.since.as_deref().map(|text| moment("--since", text)).transpose()?;
     let place = Place::find(global)?;
     if options.output.is_some() || (options.check && place.config.is_none()) {

@@ -12,7 +12,7 @@ use nix::libc::{SIGINT, SIGTSTP};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, raise};
 
-use super::{Style, ask, page};
+use super::{Style, answer, page};
 use crate::args::{Global, StatusOptions};
 use crate::exit::{Code, Failure};
 use crate::show;
@@ -33,7 +33,7 @@ pub fn run(global: &Global, options: &StatusOptions, every: Duration) -> Result<
         ));
     }
     // The first look fails as `status` does: there is nothing to show yet.
-    let mut last = ask(global, options)?;
+    let mut last = answer(global, options)?;
     let mut signals =
         Signals::listen().map_err(|error| Failure::Other(format!("Cannot listen to signals: {error}")))?;
     let screen = Screen::enter();
@@ -44,7 +44,7 @@ pub fn run(global: &Global, options: &StatusOptions, every: Duration) -> Result<
             drop(screen);
             return Ok(if signal == SIGINT { Code::DONE } else { Code::of_signal(signal) });
         }
-        match ask(global, options) {
+        match answer(global, options) {
             Ok(answer) => (last, trouble) = (answer, None),
             Err(failure) => trouble = Some(failure.message().to_string()),
         }
