@@ -1,8 +1,14 @@
-//! The bytes that macOS returns, read without a call: layouts of `sys/proc_info.h`, strings and ids of `sysctl`.
+//! What macOS returns, read without a call: layouts of `sys/proc_info.h`, strings and ids of `sysctl`, error numbers.
 //!
 //! Compiled on every system, because the project's own tests run on Linux.
 
+use std::io;
+
 use super::{ProcessEntry, ProcessState};
+
+/// The error numbers of a file system without a strong flush, from `sys/errno.h` of macOS: EINVAL, ENOTTY, ENOTSUP (the
+/// answer of SMB) and EOPNOTSUPP.
+const NOT_OFFERED: [i32; 4] = [22, 25, 45, 102];
 
 /// `PROC_PIDT_SHORTBSDINFO` and the size of its `struct proc_bsdshortinfo`.
 pub const SHORT_INFO: i32 = 13;
@@ -51,6 +57,15 @@ pub fn text(bytes: &[u8]) -> String {
 pub fn uuid(bytes: &[u8; 16]) -> String {
     let hex = |range: std::ops::Range<usize>| bytes[range].iter().map(|byte| format!("{byte:02X}")).collect::<String>();
     [hex(0..4), hex(4..6), hex(6..8), hex(8..10), hex(10..16)].join("-")
+}
+
+/// Ends a flush: if the file system does not offer the strong one, the plain one is made instead. Any other error is the
+/// result, because the data may be lost.
+pub fn flushed(strong: Result<(), i32>, plain: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    match strong {
+        Err(number) if NOT_OFFERED.contains(&number) => plain(),
+        other => other.map_err(io::Error::from_raw_os_error),
+    }
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {
@@ -104,6 +119,41 @@ mod tests {
         unique[24..32].fill(0);
         let entry = entry(&short, &unique);
         assert_eq!((entry.name.as_str(), entry.parent_mark), ("com.apple.WebKit", None));
+    }
+
+    /// What a flush returns, and whether it made the plain one.
+    fn flush(strong: Result<(), i32>, plain: io::Result<()>) -> (Result<(), Option<i32>>, bool) {
+        let mut is_made = false;
+        let result = flushed(strong, || {
+            is_made = true;
+            plain
+        });
+        (result.map_err(|error| error.raw_os_error()), is_made)
+    }
+
+    #[test]
+    fn a_file_system_without_a_strong_flush_gets_the_plain_one() {
+        for number in [22, 25, 45, 102] {
+            assert_eq!(flush(Err(number), Ok(())), (Ok(()), true), "error {number}");
+        }
+        let full = io::Error::from_raw_os_error(28);
+        assert_eq!(flush(Err(45), Err(full)), (Err(Some(28)), true), "the plain flush fails");
+    }
+
+    #[test]
+    fn a_strong_flush_that_fails_is_not_hidden_by_the_plain_one() {
+        assert_eq!(flush(Ok(()), Ok(())), (Ok(()), false));
+        // EIO, EBADF, ENOSPC, EROFS, EDQUOT.
+        for number in [5, 9, 28, 30, 69] {
+            assert_eq!(flush(Err(number), Ok(())), (Err(Some(number)), false), "error {number}");
+        }
+    }
+
+    #[cfg(target_os = "macos")]
+    #[test]
+    fn the_error_numbers_are_those_of_the_system() {
+        use nix::libc::{EINVAL, ENOTSUP, ENOTTY, EOPNOTSUPP};
+        assert_eq!(NOT_OFFERED, [EINVAL, ENOTTY, ENOTSUP, EOPNOTSUPP]);
     }
 
     #[test]

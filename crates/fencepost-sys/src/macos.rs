@@ -8,7 +8,6 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
 use nix::sys::statvfs::fstatvfs;
@@ -174,10 +173,8 @@ pub fn boot_id() -> Option<String> {
 /// Writes a file or directory to the disk. `fsync` alone leaves it in the drive's cache. A network file system may not
 /// know the stronger call; there `fsync` sends the data to the server.
 pub fn flush(file: &File) -> io::Result<()> {
-    match fcntl(file, FcntlArg::F_FULLFSYNC) {
-        Err(Errno::ENOTSUP | Errno::EOPNOTSUPP | Errno::ENOTTY | Errno::EINVAL) => Ok(fsync(file)?),
-        flushed => Ok(flushed.map(drop)?),
-    }
+    let strong = fcntl(file, FcntlArg::F_FULLFSYNC).map(drop).map_err(|error| error as i32);
+    darwin::flushed(strong, || Ok(fsync(file)?))
 }
 
 /// Writes the whole volume that contains a directory to the disk, and waits for it. `sync` need not wait.
@@ -186,14 +183,11 @@ pub fn flush_file_system(directory: &Path) -> io::Result<()> {
     const WAIT: c_int = 2;
     let path = c_path(directory)?;
     // SAFETY: the path lives across the call and ends with a NUL.
-    match unsafe { sync_volume_np(path.as_ptr(), FULL | WAIT) } {
-        0 => Ok(()),
-        libc::ENOTSUP | libc::EOPNOTSUPP | libc::ENOTTY | libc::EINVAL => {
-            nix::unistd::sync();
-            flush(&File::open(directory)?)
-        }
-        errno => Err(io::Error::from_raw_os_error(errno)),
-    }
+    let number = unsafe { sync_volume_np(path.as_ptr(), FULL | WAIT) };
+    darwin::flushed(if number == 0 { Ok(()) } else { Err(number) }, || {
+        nix::unistd::sync();
+        flush(&File::open(directory)?)
+    })
 }
 
 /// The bytes that a user may still write to the file system of an open file.
