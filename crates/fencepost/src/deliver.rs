@@ -1,5 +1,6 @@
 //! Delivers a notification to one recipient: a command, a webhook, a chat service, a monitor or the system's `mail`.
 
+use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -9,10 +10,9 @@ use fencepost_guard::call::{RequestBody, call};
 use fencepost_view::answer::{NotificationAnswer, NotificationEvent};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::config::{EXCERPT_VARIABLE, Recipient, host_only};
+use crate::config::{EXCERPT_VARIABLE, Recipient, Service};
 use crate::notify::{Brief, open_log};
 use crate::password;
 
@@ -34,60 +34,22 @@ const NTFY_BYTES_MAX: usize = 4000;
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// How a notification is delivered.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Way {
-    Command(Vec<String>),
-    Url(String),
-    Slack(String),
-    Discord(String),
-    Ntfy(String),
-    Healthchecks(String),
-    Mail(String),
-}
-
-impl Way {
-    pub fn of(recipient: &Recipient) -> Self {
-        match recipient {
-            Recipient::Command(command) => Self::Command(command.words()),
-            Recipient::Url(url) => Self::Url(url.clone()),
-            Recipient::Slack(url) => Self::Slack(url.clone()),
-            Recipient::Discord(url) => Self::Discord(url.clone()),
-            Recipient::Ntfy(url) => Self::Ntfy(url.clone()),
-            Recipient::Healthchecks(url) => Self::Healthchecks(url.clone()),
-            Recipient::Mail(address) => Self::Mail(address.clone()),
-        }
-    }
-
-    /// For people: without the path of a URL and the arguments of a command, which may be secret.
-    pub fn shown(&self) -> String {
-        match self {
-            Self::Command(argv) => argv.first().cloned().unwrap_or_default(),
-            Self::Url(url) => host_only(url),
-            Self::Slack(url) => format!("slack {}", host_only(url)),
-            Self::Discord(url) => format!("discord {}", host_only(url)),
-            Self::Ntfy(url) => format!("ntfy {}", host_only(url)),
-            Self::Healthchecks(url) => format!("healthchecks {}", host_only(url)),
-            Self::Mail(address) => format!("mail {address}"),
-        }
-    }
-
+impl Recipient {
     /// Sends the notification. The error has no secret.
     pub fn deliver(&self, brief: &Brief, notification: &NotificationAnswer) -> Result<(), String> {
         let readable = notification.readable();
         match self {
-            Self::Command(argv) => run_command(brief, argv, notification),
-            Self::Mail(address) => mail(brief, address, notification),
-            Self::Url(url) => post(url, JSON, &to_json(notification)),
-            Self::Slack(url) => post(url, JSON, &json!({ "text": slack(&readable) }).to_string()),
-            Self::Discord(url) => {
+            Self::Command(command) => run_command(brief, &command.argv(), notification),
+            Self::Service(Service::Mail, address) => mail(brief, address, notification),
+            Self::Service(Service::Webhook, url) => post(url, JSON, &to_json(notification)),
+            Self::Service(Service::Slack, url) => post(url, JSON, &json!({ "text": slack(&readable) }).to_string()),
+            Self::Service(Service::Discord, url) => {
                 // The output of a job must not mention people.
                 let body =
                     json!({ "content": first(&readable, DISCORD_CHARS_MAX), "allowed_mentions": { "parse": [] } });
                 post(url, JSON, &body.to_string())
             }
-            Self::Ntfy(url) => {
+            Self::Service(Service::Ntfy, url) => {
                 let (priority, tags) = ntfy_level(notification);
                 let title = notification.title();
                 let headers = [("Title", title.as_str()), ("Priority", priority), ("Tags", tags)];
@@ -95,7 +57,7 @@ impl Way {
                 let body = RequestBody { content_type: PLAIN_TEXT, bytes: text.as_bytes(), headers: &headers };
                 call(url, Some(body), CALL_TIMEOUT)
             }
-            Self::Healthchecks(url) => {
+            Self::Service(Service::Healthchecks, url) => {
                 let suffix = match notification.event {
                     NotificationEvent::Error | NotificationEvent::Halted | NotificationEvent::Missed => "/fail",
                     NotificationEvent::Recovered => "",
@@ -150,7 +112,7 @@ fn ntfy_level(notification: &NotificationAnswer) -> (&'static str, &'static str)
 /// Calls the system's `mail`. An address is no secret, so it may be an argument.
 fn mail(brief: &Brief, address: &str, notification: &NotificationAnswer) -> Result<(), String> {
     let subject = format!("fencepost: {}", notification.title());
-    let argv = ["mail", "-s", &subject, address].map(str::to_string);
+    let argv = ["mail", "-s", &subject, address].map(OsString::from);
     run_command(brief, &argv, notification)
 }
 
@@ -169,7 +131,7 @@ const VARIABLES: [(&str, &str); 10] = [
 ];
 
 /// Runs a command with the message on its standard input: text for people, an empty line, the JSON on one line.
-fn run_command(brief: &Brief, argv: &[String], notification: &NotificationAnswer) -> Result<(), String> {
+fn run_command(brief: &Brief, argv: &[OsString], notification: &NotificationAnswer) -> Result<(), String> {
     let (program, arguments) = argv.split_first().ok_or("it is empty")?;
     let out = || open_log(&brief.state).map_or_else(|_| Stdio::null(), Stdio::from);
     let mut command = Command::new(program);
@@ -223,15 +185,5 @@ mod tests {
         let cut = first(&"é".repeat(3000), DISCORD_CHARS_MAX);
         assert_eq!((cut.chars().count(), cut.ends_with('…')), (2000, true));
         assert_eq!(first("short", 5), "short");
-    }
-
-    #[test]
-    fn a_recipient_is_shown_without_its_secret() {
-        let url = || "https://user:SECRET@example.org/SECRET?token=SECRET".to_string();
-        let ways =
-            [Way::Url(url()), Way::Slack(url()), Way::Discord(url()), Way::Ntfy(url()), Way::Healthchecks(url())];
-        for way in ways {
-            assert!(way.shown().ends_with("https://example.org/***"), "{}", way.shown());
-        }
     }
 }

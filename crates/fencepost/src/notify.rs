@@ -19,13 +19,13 @@ use fencepost_view::ReasonCode;
 use fencepost_view::answer::{AnswerVersion, NotificationAnswer, NotificationEvent, NotifiedRun, UnrecordedRun};
 use fencepost_view::event::{RunEnd, RunEvent};
 use fencepost_view::summary::Summary;
+use fencepost_view::text;
 use nix::libc::O_NOFOLLOW;
 use serde::{Deserialize, Serialize};
 
 use crate::args::Global;
 use crate::command::run::again;
-use crate::config::Notice;
-use crate::deliver::Way;
+use crate::config::{Notice, Recipient};
 use crate::options::{Given, JobOptions};
 use crate::place::Place;
 use crate::report::Voice;
@@ -58,12 +58,12 @@ pub struct Brief {
     pub host: String,
     pub verbose: bool,
     pub ping: Option<String>,
-    pub on_error: Vec<Way>,
-    pub on_halt: Vec<Way>,
-    pub on_recovered: Vec<Way>,
-    pub on_missed: Vec<Way>,
+    pub on_error: Vec<Recipient>,
+    pub on_halt: Vec<Recipient>,
+    pub on_recovered: Vec<Recipient>,
+    pub on_missed: Vec<Recipient>,
     /// After how many skips in a row, and how.
-    pub on_skips: Option<(u64, Vec<Way>)>,
+    pub on_skips: Option<(u64, Vec<Recipient>)>,
     /// After how long a failure streak is told again; zero: never.
     pub remind: Duration,
 }
@@ -166,7 +166,7 @@ impl Teller {
         match begun {
             Ok(pipe) => self.pipe = Some(pipe),
             Err(error) => {
-                log(&self.brief.state, &format!("{}: the notifier could not be started: {error}", self.brief.job));
+                log(&self.brief, &format!("{}: the notifier could not be started: {error}", self.brief.job));
                 self.voice.tell(&format!("{}: the notifier could not be started: {error}", self.brief.job));
             }
         }
@@ -199,9 +199,7 @@ impl fmt::Debug for Brief {
 impl Brief {
     pub fn of(place: &Place, options: &JobOptions, zone: &Zone, job: &Job, run: RunId, verbose: bool) -> Self {
         let config = place.config.as_ref();
-        let ways = |notice: Option<Notice>| -> Vec<Way> {
-            notice.map(|Notice(recipients)| recipients.iter().map(Way::of).collect()).unwrap_or_default()
-        };
+        let recipients = |notice: Option<Notice>| notice.map(|Notice(all)| all).unwrap_or_default();
         Self {
             job: job.to_string(),
             run,
@@ -216,27 +214,27 @@ impl Brief {
             host: place.host.name.clone(),
             verbose,
             ping: options.ping.value(),
-            on_error: ways(options.on_error.value()),
-            on_halt: ways(options.on_halt.value()),
-            on_recovered: ways(options.on_recovered.value()),
-            on_missed: ways(options.on_missed.value()),
+            on_error: recipients(options.on_error.value()),
+            on_halt: recipients(options.on_halt.value()),
+            on_recovered: recipients(options.on_recovered.value()),
+            on_missed: recipients(options.on_missed.value()),
             on_skips: options.on_skips.value().and_then(|on| {
-                let ways = ways(on.notify.or(options.on_error.value()));
-                (!ways.is_empty()).then_some((u64::from(on.count), ways))
+                let recipients = recipients(on.notify.or(options.on_error.value()));
+                (!recipients.is_empty()).then_some((u64::from(on.count), recipients))
             }),
             remind: options.remind(),
         }
     }
 
     /// The recipients of each key.
-    pub fn ways(&self) -> impl Iterator<Item = (&'static str, &Vec<Way>)> {
+    pub fn recipients(&self) -> impl Iterator<Item = (&'static str, &Vec<Recipient>)> {
         let own = [
             ("on_error", &self.on_error),
             ("on_halt", &self.on_halt),
             ("on_recovered", &self.on_recovered),
             ("on_missed", &self.on_missed),
         ];
-        own.into_iter().chain(self.on_skips.iter().map(|(_, ways)| ("on_skips", ways)))
+        own.into_iter().chain(self.on_skips.iter().map(|(_, recipients)| ("on_skips", recipients)))
     }
 
     /// Whether a notification is configured for this status.
@@ -305,16 +303,17 @@ pub fn log_path(state: &Path) -> PathBuf {
 }
 
 /// Appends a line to the log of failed notifications. Past the limit, the older half is removed.
-pub fn log(state: &Path, text: &str) {
-    let path = log_path(state);
+pub fn log(brief: &Brief, text: &str) {
+    let path = log_path(&brief.state);
     if std::fs::metadata(&path).is_ok_and(|known| known.len() > LOG_BYTES_MAX) {
         let bytes = std::fs::read(&path).unwrap_or_default();
         let half = &bytes[bytes.len() / 2..];
         let start = half.iter().position(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
         let _ = crate::file::replace_private(&path, &String::from_utf8_lossy(&half[start..]));
     }
-    let line = format!("{} {}\n", show::time(clock::now().wall), show::flat(text));
-    if let Ok(mut file) = open_log(state) {
+    let now = show::second_in(clock::now().wall, &text::zone(&brief.zone));
+    let line = format!("{now} {}\n", show::flat(text));
+    if let Ok(mut file) = open_log(&brief.state) {
         let _ = file.write_all(line.as_bytes());
     }
 }
@@ -330,10 +329,11 @@ pub fn open_log(state: &Path) -> std::io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Service;
 
     #[test]
     fn a_brief_prints_no_secret() {
-        let way = || vec![Way::Url("https://example.org/SECRET".into())];
+        let recipients = || vec![Recipient::Service(Service::Webhook, "https://example.org/SECRET".into())];
         let brief = Brief {
             job: "article".into(),
             run: RunId(uuid::Uuid::from_u128(7)),
@@ -348,11 +348,11 @@ mod tests {
             host: "a".into(),
             verbose: false,
             ping: Some("https://example.org/SECRET".into()),
-            on_error: way(),
-            on_halt: way(),
-            on_recovered: way(),
-            on_missed: way(),
-            on_skips: Some((3, way())),
+            on_error: recipients(),
+            on_halt: recipients(),
+            on_recovered: recipients(),
+            on_missed: recipients(),
+            on_skips: Some((3, recipients())),
             remind: Duration::ZERO,
         };
         let printed = format!("{brief:?}");

@@ -25,8 +25,8 @@ use jiff::Timestamp;
 use nix::unistd::setsid;
 use serde::de::DeserializeOwned;
 
-use crate::config::host_only;
-use crate::deliver::{self, Way};
+use crate::config::{Recipient, host_only};
+use crate::deliver;
 use crate::exit::{Code, Failure};
 use crate::file;
 use crate::notify::{Brief, News, log};
@@ -65,7 +65,7 @@ struct Notifier {
 /// A failure to tell about.
 struct ToldFailure<'a> {
     event: NotificationEvent,
-    ways: &'a [Way],
+    recipients: &'a [Recipient],
     run: RunId,
     status: Status,
     retries: u32,
@@ -81,7 +81,7 @@ impl Notifier {
                     let message = format!("A run of {} did not end properly: {}.", self.brief.job, before.reason);
                     self.failed(&ToldFailure {
                         event: NotificationEvent::Error,
-                        ways: &self.brief.on_error,
+                        recipients: &self.brief.on_error,
                         run: before.run,
                         status: Status::Lost,
                         retries: 0,
@@ -111,20 +111,20 @@ impl Notifier {
             }
             _ => {
                 self.ping("/fail", &[message, &end.last_output.join("\n")].join("\n\n"));
-                let (ways, event) = match status {
+                let (recipients, event) = match status {
                     Status::Halted => (&self.brief.on_halt, NotificationEvent::Halted),
                     _ => (&self.brief.on_error, NotificationEvent::Error),
                 };
                 let (run, last_output, retries) = (self.brief.run, end.last_output.as_slice(), news.retries);
-                self.failed(&ToldFailure { event, ways, run, status, retries, message, last_output });
+                self.failed(&ToldFailure { event, recipients, run, status, retries, message, last_output });
             }
         }
     }
 
     /// Tells a failure, if its streak begins or was last told long ago.
     fn failed(&self, failure: &ToldFailure<'_>) {
-        let ToldFailure { event, ways, run, status, retries, message, last_output } = *failure;
-        if ways.is_empty() {
+        let ToldFailure { event, recipients, run, status, retries, message, last_output } = *failure;
+        if recipients.is_empty() {
             return;
         }
         let (known, now, remind) = (self.known(), clock::now().wall, Some(self.brief.remind));
@@ -150,7 +150,7 @@ impl Notifier {
             last_output: last_output.to_vec(),
             ..self.brief.notification(event, text, self.about(known.as_ref(), run, status))
         };
-        self.deliver(ways, &notification);
+        self.deliver(recipients, &notification);
     }
 
     /// Tells that a job works again after a streak that was told.
@@ -184,7 +184,7 @@ impl Notifier {
     }
 
     fn skipped(&self, status: Status, message: &str, in_a_row: Option<u64>) {
-        let Some((count, ways)) = &self.brief.on_skips else { return };
+        let Some((count, recipients)) = &self.brief.on_skips else { return };
         let known = self.known();
         let in_a_row = match status {
             Status::SkippedOverlap => in_a_row,
@@ -197,7 +197,7 @@ impl Notifier {
         let about = self.about(known.as_ref(), self.brief.run, status);
         let notification =
             NotificationAnswer { in_a_row, ..self.brief.notification(NotificationEvent::Skips, text, about) };
-        self.deliver(ways, &notification);
+        self.deliver(recipients, &notification);
     }
 
     /// Tells which slots passed without a run. A range is recorded once, so one host tells it.
@@ -249,7 +249,7 @@ impl Notifier {
                 path.parent().map(|path| std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path));
             let text = serde_json::to_string(&kept).unwrap_or_default();
             if !matches!(directory, Some(Ok(()))) || file::replace_private(&path, &text).is_err() {
-                log(&self.brief.state, &format!("{}: that it failed could not be noted", self.brief.job));
+                log(&self.brief, &format!("{}: that it failed could not be noted", self.brief.job));
             }
         }
         telling
@@ -269,12 +269,12 @@ impl Notifier {
     }
 
     /// Sends a notification to all recipients at the same time: a slow one delays no other.
-    fn deliver(&self, ways: &[Way], notification: &NotificationAnswer) {
+    fn deliver(&self, recipients: &[Recipient], notification: &NotificationAnswer) {
         std::thread::scope(|scope| {
-            for way in ways {
+            for recipient in recipients {
                 scope.spawn(move || {
-                    let told = way.deliver(&self.brief, notification);
-                    self.judge(&format!("{} by {}", notification.event.as_str(), way.shown()), told);
+                    let told = recipient.deliver(&self.brief, notification);
+                    self.judge(&format!("{} by {}", notification.event.as_str(), recipient.shown()), told);
                 });
             }
         });
@@ -283,7 +283,7 @@ impl Notifier {
     fn judge(&self, what: &str, told: Result<(), String>) {
         let Err(why) = told else { return };
         let text = format!("{} (run {}): {what} failed: {}", self.brief.job, self.brief.run, show::flat(&why));
-        log(&self.brief.state, &text);
+        log(&self.brief, &text);
         if self.brief.verbose {
             report::say(&text);
         }

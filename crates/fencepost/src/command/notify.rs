@@ -7,8 +7,7 @@ use fencepost_view::answer::{
 use crate::args::Global;
 use crate::args::operate::NotifyOptions;
 use crate::calendar;
-use crate::config::host_only;
-use crate::deliver::{Way, ping};
+use crate::config::{Recipient, Service, host_only};
 use crate::exit::{Code, Failure};
 use crate::notify::Brief;
 use crate::place::Place;
@@ -45,42 +44,46 @@ pub fn run(global: &Global, options: &NotifyOptions) -> Result<Code, Failure> {
 fn send(brief: &Brief) -> Vec<RecipientResult> {
     let message = &message(brief);
     std::thread::scope(|scope| {
-        let recipients = recipients(brief).into_iter();
-        let sent: Vec<_> = recipients.map(|(to, keys)| scope.spawn(move || to.send(brief, message, keys))).collect();
+        let sent: Vec<_> = named(brief).into_iter().map(|to| scope.spawn(move || to.send(brief, message))).collect();
         sent.into_iter().filter_map(|sent| sent.join().ok()).collect()
     })
 }
 
-enum Recipient {
-    Way(Way),
-    Ping(String),
+/// A recipient, and the keys of the configuration that name it.
+struct NamedRecipient {
+    recipient: Recipient,
+    shown: String,
+    keys: Vec<String>,
 }
 
-impl Recipient {
-    fn send(&self, brief: &Brief, message: &NotificationAnswer, keys: Vec<String>) -> RecipientResult {
-        let (recipient, sent) = match self {
-            Self::Way(way) => (way.shown(), way.deliver(brief, message)),
-            // Monitors keep the text and do not count it as a success or a failure.
-            Self::Ping(url) => (format!("ping {}", host_only(url)), ping(url, "/log", &message.text)),
-        };
-        let error = sent.err().map(|error| show::flat(&error));
-        RecipientResult { recipient, keys, sent: error.is_none(), error }
+impl NamedRecipient {
+    fn send(self, brief: &Brief, message: &NotificationAnswer) -> RecipientResult {
+        let error = self.recipient.deliver(brief, message).err().map(|error| show::flat(&error));
+        RecipientResult { recipient: self.shown, keys: self.keys, sent: error.is_none(), error }
     }
 }
 
-/// Each recipient once, with the keys that name it.
-fn recipients(brief: &Brief) -> Vec<(Recipient, Vec<String>)> {
-    let mut all: Vec<(Way, Vec<String>)> = Vec::new();
-    for (key, ways) in brief.ways() {
-        for way in ways {
-            match all.iter_mut().find(|(known, _)| known == way) {
-                Some((_, keys)) => keys.push(key.to_string()),
-                None => all.push((way.clone(), vec![key.to_string()])),
+/// Each recipient once. `ping` speaks the protocol of Healthchecks: its test message is a log, no success and no failure.
+fn named(brief: &Brief) -> Vec<NamedRecipient> {
+    let mut all: Vec<NamedRecipient> = Vec::new();
+    for (key, recipients) in brief.recipients() {
+        for recipient in recipients {
+            match all.iter_mut().find(|known| known.recipient == *recipient) {
+                Some(known) => known.keys.push(key.to_string()),
+                None => all.push(NamedRecipient {
+                    shown: recipient.shown(),
+                    recipient: recipient.clone(),
+                    keys: vec![key.to_string()],
+                }),
             }
         }
     }
-    let ping = brief.ping.iter().map(|url| (Recipient::Ping(url.clone()), vec!["ping".to_string()]));
-    all.into_iter().map(|(way, keys)| (Recipient::Way(way), keys)).chain(ping).collect()
+    let ping = brief.ping.iter().map(|url| NamedRecipient {
+        recipient: Recipient::Service(Service::Healthchecks, url.clone()),
+        shown: format!("ping {}", host_only(url)),
+        keys: vec!["ping".to_string()],
+    });
+    all.into_iter().chain(ping).collect()
 }
 
 fn message(brief: &Brief) -> NotificationAnswer {

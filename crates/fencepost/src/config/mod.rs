@@ -26,7 +26,7 @@ pub use find::{
 };
 pub use mistake::{Located, Mistake, SHOWN_MISTAKES_MAX, Source, shown_count};
 pub use needs::{ConfigNeed, Produces};
-pub use notify::{Notice, OnSkips, Recipient, WebUrl, host_only};
+pub use notify::{Notice, OnSkips, Recipient, Service, WebUrl, host_only};
 pub use read::{Item, Section};
 pub use values::{CommandLine, JobEnvironment};
 

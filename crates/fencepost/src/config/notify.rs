@@ -1,6 +1,7 @@
 //! Recipients of notifications: commands, webhooks, chat services, monitors and mail.
 
 use fencepost_core::nearest::did_you_mean;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::read::{Item, Section};
@@ -11,22 +12,51 @@ use crate::options::{ValueKind, Whole};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice(pub Vec<Recipient>);
 
-/// One recipient of a notification. A URL may be a secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One recipient of a notification.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Recipient {
     Command(CommandLine),
-    /// A webhook that takes fencepost's own JSON.
-    Url(String),
-    Slack(String),
-    Discord(String),
-    Ntfy(String),
-    Healthchecks(String),
-    /// An address for the system's `mail`.
-    Mail(String),
+    /// A service and its address there. A URL may be a secret.
+    Service(Service, String),
 }
 
-/// The words before the colon of a recipient, and what follows it.
-const FORMS: [&str; 5] = ["slack", "discord", "ntfy", "healthchecks", "mail"];
+/// A service that takes notifications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Service {
+    /// Takes fencepost's own JSON. It is written as a bare URL.
+    Webhook,
+    Slack,
+    Discord,
+    Ntfy,
+    Healthchecks,
+    /// The system's `mail`. Its address is no URL.
+    Mail,
+}
+
+impl Service {
+    /// The services that are written as a word before a colon.
+    const NAMED: [(&'static str, Self); 5] = [
+        ("slack", Self::Slack),
+        ("discord", Self::Discord),
+        ("ntfy", Self::Ntfy),
+        ("healthchecks", Self::Healthchecks),
+        ("mail", Self::Mail),
+    ];
+
+    fn words() -> impl Iterator<Item = &'static str> {
+        Self::NAMED.iter().map(|(word, _)| *word)
+    }
+
+    fn of_word(word: &str) -> Option<Self> {
+        Self::NAMED.iter().find(|(known, _)| *known == word).map(|(_, service)| *service)
+    }
+
+    fn word(self) -> Option<&'static str> {
+        Self::NAMED.iter().find(|(_, service)| *service == self).map(|(word, _)| *word)
+    }
+}
 
 /// The number of skips in a row that causes a notification, and its target if it is not that of `on_error`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,36 +105,43 @@ impl ValueKind for Notice {
 impl Recipient {
     fn read(item: Item<'_>) -> Option<Self> {
         let Some(text) = item.value.get_ref().as_str() else { return CommandLine::read(item).map(Self::Command) };
-        let Some((form, rest)) = prefix(text) else {
+        let Some((word, rest)) = prefix(text) else {
             return match scheme(text) {
-                Some(_) => web_url(&item, text).map(Self::Url),
+                Some(_) => web_url(&item, text).map(|url| Self::Service(Service::Webhook, url)),
                 None => CommandLine::read(item).map(Self::Command),
             };
         };
-        match form {
-            "slack" => web_url(&item, rest).map(Self::Slack),
-            "discord" => web_url(&item, rest).map(Self::Discord),
-            "ntfy" => web_url(&item, rest).map(Self::Ntfy),
-            "healthchecks" => web_url(&item, rest).map(Self::Healthchecks),
-            "mail" => address(&item, rest).map(Self::Mail),
-            unknown => {
-                let message = format!("There is no recipient {unknown:?}: fencepost knows {}.", FORMS.join(", "));
-                item.mistake(message, did_you_mean(unknown, FORMS))
-            }
+        let Some(service) = Service::of_word(word) else {
+            let known = Service::words().collect::<Vec<_>>().join(", ");
+            let message = format!("There is no recipient {word:?}: fencepost knows {known}.");
+            return item.mistake(message, did_you_mean(word, Service::words()));
+        };
+        let address = if service == Service::Mail { address(&item, rest) } else { web_url(&item, rest) };
+        address.map(|address| Self::Service(service, address))
+    }
+
+    /// The recipient without secrets: no path of a URL, and no arguments of a command.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Command(command) => command.words().into_iter().next().unwrap_or_default(),
+            Self::Service(service, address) => service.shown(address, " "),
         }
     }
 
-    /// The recipient without secrets.
+    /// The recipient as it is written, without secrets.
     fn json(&self) -> Value {
         match self {
             Self::Command(command) => CommandLine::json(command),
-            Self::Url(url) => WebUrl::json(url),
-            Self::Slack(url) => json!(format!("slack:{}", host_only(url))),
-            Self::Discord(url) => json!(format!("discord:{}", host_only(url))),
-            Self::Ntfy(url) => json!(format!("ntfy:{}", host_only(url))),
-            Self::Healthchecks(url) => json!(format!("healthchecks:{}", host_only(url))),
-            Self::Mail(address) => json!(format!("mail:{address}")),
+            Self::Service(service, address) => json!(service.shown(address, ":")),
         }
+    }
+}
+
+impl Service {
+    /// The service's word, if it has one, and its address without secrets.
+    fn shown(self, address: &str, between: &str) -> String {
+        let address = if self == Self::Mail { address.to_string() } else { host_only(address) };
+        self.word().map_or_else(|| address.clone(), |word| format!("{word}{between}{address}"))
     }
 }
 
@@ -113,7 +150,7 @@ fn prefix(text: &str) -> Option<(&str, &str)> {
     let (word, rest) = text.split_once(':')?;
     let is_word = !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase());
     let is_url = SCHEMES.iter().any(|scheme| rest.strip_prefix(scheme).is_some_and(|rest| rest.starts_with("://")));
-    (FORMS.contains(&word) || is_word && is_url).then_some((word, rest))
+    (Service::of_word(word).is_some() || is_word && is_url).then_some((word, rest))
 }
 
 /// An address that is one argument of `mail`, and no option.
@@ -207,4 +244,23 @@ pub fn host_only(url: &str) -> String {
     let place = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = place.rsplit('@').next().unwrap_or_default();
     format!("{scheme}://{host}/***")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recipient_is_shown_without_its_secret() {
+        let url = "https://user:SECRET@example.org/SECRET?token=SECRET";
+        for service in Service::NAMED.map(|(_, service)| service).into_iter().chain([Service::Webhook]) {
+            let recipient = Recipient::Service(service, url.to_string());
+            if service != Service::Mail {
+                assert!(recipient.shown().ends_with("https://example.org/***"), "{}", recipient.shown());
+                assert!(!recipient.json().to_string().contains("SECRET"), "{}", recipient.json());
+            }
+        }
+        let command = Recipient::Command(CommandLine::Argv(vec!["./tell.sh".into(), "SECRET".into()]));
+        assert_eq!(command.shown(), "./tell.sh");
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toml::de::DeValue;
 
@@ -11,7 +12,8 @@ use super::read::{Item, Section};
 use crate::options::{Text, ValueKind};
 
 /// A command: a string is run by `sh -c`, an array is executed directly.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CommandLine {
     Shell(OsString),
     Argv(Vec<String>),
