@@ -18,7 +18,7 @@ pub const MISTAKES_MAX: usize = 10_000;
 const LINE_BYTES_MAX: usize = 16 * 1024;
 
 /// The number of bytes between two entries of the index of characters.
-const STRIDE: usize = 1024;
+const STRIDE: usize = 64;
 
 /// A value, and where in the file it is written. Lines and columns count from 1, columns in characters. Line 0 is the
 /// command line.

@@ -6,7 +6,6 @@ use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
 
 use fencepost_testkit::network::Loopback;
 use nix::unistd::geteuid;
@@ -274,7 +273,8 @@ fn a_configuration_with_a_password_that_all_can_read_gets_a_warning() {
     assert!(!scene.say("open/project", &["validate"]).stderr.contains("can read the password"));
 }
 
-/// Reads a configuration of many mistakes. Each must be reported within seconds.
+/// Reads a configuration of many mistakes under a limit of CPU time, which other processes do not use up. It takes a few
+/// seconds; work that grows with the square of the mistakes would take hours.
 #[test]
 fn a_configuration_with_200_000_mistakes_is_reported_within_seconds() {
     let keys = |between: &str| (0..200_000).map(|n| format!("k{n}=1")).collect::<Vec<_>>().join(between);
@@ -288,10 +288,10 @@ fn a_configuration_with_200_000_mistakes_is_reported_within_seconds() {
     ] {
         let scene = Scene::new();
         scene.write("open/project/fencepost.toml", &text);
-        let begun = Instant::now();
-        let said = scene.say("open/project", &["status"]);
-        let took = begun.elapsed();
-        assert!(took < Duration::from_secs(20), "{what}: {took:?}");
+        let mut limited = scene.site.program("/bin/sh", &["-c", "ulimit -t 60; exec \"$BINARY\" status"]);
+        limited.env_remove("FENCEPOST_CONFIG").current_dir(scene.path("open/project"));
+        let said = Said::of(limited.output().unwrap());
+        assert_eq!(said.code, if part.is_empty() { 0 } else { 2 }, "{what}: {}", said.stderr);
         assert!(said.stderr.len() < 100_000, "{what}: {} bytes", said.stderr.len());
         assert!(said.stdout.len() < 100_000, "{what}: {} bytes", said.stdout.len());
         contains(&said.stderr, &[part]);
