@@ -13,9 +13,10 @@ use fencepost_core::schedule::Schedule;
 use fencepost_core::skips::Skips;
 use fencepost_core::slot::Timing;
 use fencepost_core::time::{StoreClock, Wall};
+use fencepost_core::waiting::WaitingRun;
 use fencepost_core::zone::Zone;
 use fencepost_store::records::{history_and_details, look, skips};
-use fencepost_store::{Store, StoreError};
+use fencepost_store::{Key, Store, StoreError};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -24,7 +25,7 @@ use crate::archive::{Slots, next_slot};
 use crate::moment::Moment;
 use crate::output::KeptOutput;
 use crate::time::LocalTime;
-use crate::unread::{Unread, each_record};
+use crate::unread::{Unread, each_record, each_whole_record};
 use crate::vocabulary::WordSchema;
 use crate::waiting::{self, Leases};
 use crate::{View, ViewError, recorded_schedule, remaining, text};
@@ -86,9 +87,12 @@ impl View<'_> {
     /// Explains a slot. A job that neither the store nor the configuration knows is an error that names the nearest one.
     pub fn why(&self, query: &WhyQuery<'_>) -> Result<WhyAnswer, ViewError> {
         let Some((record, clock)) = self.find(query)? else {
-            let path = self.config.as_deref().unwrap_or_default();
-            let text = format!("{} is a job of {path}, but has never run on this store.", query.typed);
-            let waits = self.waits_of(&query.job, query.zone.as_ref().unwrap_or(&Zone::utc()));
+            let is_configured = query.configured.contains(&query.typed.name);
+            let text = match self.config.as_deref().filter(|_| is_configured) {
+                Some(path) => format!("{} is a job of {path}, but has never run on this store.", query.typed),
+                None => format!("{} has never run on this store.", query.typed),
+            };
+            let waits = self.waits_of(&query.job, query.zone.as_ref().unwrap_or(&Zone::utc()))?;
             let sentences = self.mistakes(query).chain([Sentence::new("nothing", text)]).chain(waits).collect();
             return Ok(WhyAnswer {
                 v: AnswerVersion,
@@ -103,7 +107,7 @@ impl View<'_> {
             });
         };
         let zone = query.zone.clone().unwrap_or_else(|| newest_zone(&record));
-        let waits = self.waits_of(&record.job, &zone);
+        let waits = self.waits_of(&record.job, &zone)?;
         let mut case = Case::of(self, record, clock.as_ref(), query.at.clone(), zone)?;
         case.printed = case.last_run().map(|(host, slot, run)| Printed {
             lines: query.output.last_lines(&case.record.job, slot, &run),
@@ -118,11 +122,19 @@ impl View<'_> {
     }
 
     /// Says for which job this one waits, and which wait for it.
-    fn waits_of(&self, job: &Job, zone: &Zone) -> Vec<Sentence> {
+    fn waits_of(&self, job: &Job, zone: &Zone) -> Result<Vec<Sentence>, StoreError> {
+        let mut leases = Leases::default();
+        if !self.waiting.is_empty() {
+            // The job that is waited for may run others inside it: all leases are needed to name them.
+            each_whole_record(self.store, Key::JOBS, &mut Unread::default(), |_, record, _| {
+                leases.add(&record);
+                Ok(())
+            })?;
+        }
         let name = job.to_string();
-        let waits = waiting::waits(&self.waiting, &self.store_url, &Leases::default(), |_| Some(zone.clone()));
+        let waits = waiting::waits(&self.waiting, &self.store_url, &leases, |_| Some(zone.clone()));
         let of_job = waits.into_iter().filter(|wait| wait.job == name || wait.waits_for == name);
-        of_job.map(|wait| Sentence::new("waiting", wait.sentence())).collect()
+        Ok(of_job.map(|wait| Sentence::new("waiting", wait.sentence())).collect())
     }
 
     /// Says that the configuration's mistakes keep the job from running.
@@ -131,7 +143,7 @@ impl View<'_> {
         broken.map(|broken| Sentence::new("configuration", broken.sentence(self.config.as_deref())))
     }
 
-    /// The record of the job; `None` if only the configuration names it.
+    /// The record of the job; `None` if only the configuration names it, or it waits for its first run.
     fn find(&self, query: &WhyQuery<'_>) -> Result<Option<(Record, Option<StoreClock>)>, ViewError> {
         let typed = query.typed;
         if let (Some(record), clock) = look(self.store, &query.job)?
@@ -163,7 +175,10 @@ impl View<'_> {
                 return Err(ViewError::Question(text));
             }
         }
-        if query.configured.contains(&typed.name) {
+        let name = Some(query.job.to_string());
+        let waits = |run: &WaitingRun| Some(&run.job) == name.as_ref() || run.then == name;
+        let is_waiting = self.waiting.iter().any(|run| run.store == self.store_url && waits(run));
+        if is_waiting || query.configured.contains(&typed.name) {
             return Ok(None);
         }
         known.extend(query.configured.iter().map(Name::to_string));

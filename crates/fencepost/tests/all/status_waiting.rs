@@ -50,7 +50,11 @@ fn a_job_waits_for_the_clone_that_another_job_holds() {
     contains(&site.say(&["status"]).stdout, &[sentence, "at most until"]);
     contains(&site.say(&["status", "site-clone"]).stdout, &[sentence, "runs     photos"]);
     contains(&site.say(&["status", "photos"]).stdout, &["inside   the run of site-clone"]);
-    contains(&site.say(&["why", "site-clone"]).stdout, &["article waits for site-clone, since "]);
+    contains(&site.say(&["why", "site-clone"]).stdout, &[sentence]);
+    let before_its_first_run = site.say(&["status", "article"]);
+    assert_eq!(before_its_first_run.code, 0, "{before_its_first_run:?}");
+    contains(&before_its_first_run.stdout, &["article has never run on this store.", sentence]);
+    contains(&site.say(&["why", "article"]).stdout, &["article has never run on this store.", sentence]);
 
     std::fs::write(&end, "").unwrap();
     let code = article.0.wait().unwrap().code();
