@@ -79,7 +79,7 @@ impl JobAdvice {
 }
 
 impl View<'_> {
-    /// Advice for all jobs, or for those of one name.
+    /// Advice for all jobs that have run, or for those of one name.
     pub fn advise(&self, name: Option<&Name>) -> Result<AdviseAnswer, ViewError> {
         let (mut records, mut unread) = (Vec::new(), Unread::default());
         each_record(self.store, &mut unread, |_, record, _| {
@@ -88,9 +88,6 @@ impl View<'_> {
             }
             Ok(())
         })?;
-        if let (Some(name), true, true) = (name, records.is_empty(), unread.is_empty()) {
-            return Err(ViewError::Question(format!("{name} has never run on this store.")));
-        }
         let of = |record| Ok(JobAdvice::new(record, self.advice(record, &mut unread)?));
         let jobs = records.iter().map(of).collect::<Result<_, StoreError>>()?;
         let errors = unread.into_errors();

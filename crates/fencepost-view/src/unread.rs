@@ -1,5 +1,6 @@
 //! Records that cannot be read: every answer that reads several records names them and shows the others.
 
+use fencepost_core::name::Name;
 use fencepost_core::record::{Record, decode};
 use fencepost_core::time::StoreClock;
 use fencepost_core::transition::unreadable;
@@ -105,6 +106,16 @@ pub(crate) fn each_whole_record(
         }
         after = Some(last);
     }
+}
+
+/// Whether a job of this name has a record, be it forgotten.
+pub fn has_record(store: &dyn Store, name: &Name) -> Result<bool, StoreError> {
+    let mut is_found = false;
+    each_whole_record(store, Key::JOBS, &mut Unread::default(), |_, record, _| {
+        is_found |= record.job.name == *name;
+        Ok(())
+    })?;
+    Ok(is_found)
 }
 
 /// The names of all jobs that have a record. Records that cannot be read are left out.

@@ -4,13 +4,11 @@ use std::io::{IsTerminal, Write};
 
 use fencepost_core::lease::Refusal;
 use fencepost_core::name::Job;
-use fencepost_core::nearest::nearest;
 use fencepost_guard::clock;
 use fencepost_guard::forget::forget;
 use fencepost_guard::transact::{TransactError, look};
 use fencepost_view::ReasonCode;
 use fencepost_view::answer::{AnswerVersion, ForgetAnswer};
-use fencepost_view::unread::job_names;
 
 use crate::args::Global;
 use crate::args::operate::ForgetOptions;
@@ -24,10 +22,11 @@ pub fn run(global: &Global, options: &ForgetOptions) -> Result<Code, Failure> {
     let job = super::job(&options.job, options.per_host, &place)?;
     let store = place.open_to_read()?;
     if look(store.as_ref(), &job)?.0.is_none() {
-        let known = job_names(store.as_ref())?;
-        let near = nearest(job.name.as_str(), known.iter().map(String::as_str));
-        let near = near.map_or_else(String::new, |near| format!(" Did you mean {near:?}?"));
-        return Err(Failure::Usage(format!("Nothing is recorded of {job} on {}.{near}", place.shown_store())));
+        super::must_be_known(&place, store.as_ref(), &job.name)?;
+        return Err(Failure::Usage(format!(
+            "Nothing is recorded of {job} on {}, so there is nothing to forget.",
+            place.shown_store()
+        )));
     }
     let question = format!(
         "Forget {job}? Its outcomes and its history on {} are deleted for all machines, and jobs that need it halt until it \

@@ -109,9 +109,11 @@ impl JobLogs {
         };
         let shelf = Shelf::of(place, &job, &keys);
         let logs = Self::on(&shelf, place, job, &keys, options)?;
-        if logs.files.is_empty() && !options.list {
+        if logs.files.is_empty() {
             let store = place.open_to_read()?;
             super::must_be_known(place, store.as_ref(), &logs.job.name)?;
+        }
+        if logs.files.is_empty() && !options.list {
             return Err(none(&shelf, &logs.job));
         }
         Ok(logs)

@@ -37,7 +37,7 @@ use fencepost_core::nearest::nearest;
 use fencepost_core::token::RunId;
 use fencepost_store::{Store, properties, redacted};
 use fencepost_view::answer::ErrorDetail;
-use fencepost_view::unread::{Unread, each_record, job_names};
+use fencepost_view::unread::{Unread, each_record, has_record, job_names};
 
 use crate::args::Global;
 use crate::config::{Config, TTL};
@@ -90,7 +90,7 @@ pub fn must_be_known(place: &Place, store: &dyn Store, name: &Name) -> Result<()
     let recorded = job_names(store)?;
     let of_all_hosts = |job: &str| job.split('@').next().unwrap_or(job).to_string();
     let known: Vec<String> = configured.into_iter().chain(recorded.iter().map(|job| of_all_hosts(job))).collect();
-    if known.iter().any(|known| known == name.as_str()) {
+    if known.iter().any(|known| known == name.as_str()) || has_record(store, name)? {
         return Ok(());
     }
     let near = nearest(name.as_str(), known.iter().map(String::as_str));

@@ -54,11 +54,13 @@ fn one(options: &PlanOptions, place: &Place, name: &Name) -> Result<PlanAnswer, 
     let job = super::job(name, options.typed.0.per_host(), place)?;
     let query = query(options, place, job)?;
     let store = place.open_to_read()?;
-    plan(options, place, store.as_ref(), query)?.ok_or_else(|| {
-        Failure::Usage(format!(
-            "{name} has no schedule: there is nothing to plan. Pass --schedule, or set one in fencepost.toml."
-        ))
-    })
+    if let Some(plan) = plan(options, place, store.as_ref(), query)? {
+        return Ok(plan);
+    }
+    super::must_be_known(place, store.as_ref(), name)?;
+    Err(Failure::Usage(format!(
+        "{name} has no schedule: there is nothing to plan. Pass --schedule, or set one in fencepost.toml."
+    )))
 }
 
 /// Plans every job that has a schedule, by the configuration or by its last run.

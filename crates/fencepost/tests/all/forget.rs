@@ -66,7 +66,7 @@ fn what_is_held_is_not_forgotten_and_without_a_terminal_yes_is_required() {
     assert_eq!(site.json(&["status", "backup"])["jobs"].as_array().unwrap().len(), 1);
     let said = site.say(&["forget", "bakcup", "--yes"]);
     assert_eq!(said.code, 2);
-    contains(&said.stderr, &["Nothing is recorded of bakcup", "Did you mean \"backup\"?"]);
+    contains(&said.stderr, &["No job bakcup is known", "Did you mean backup?"]);
     assert_eq!(site.say(&["forget", "backup", "--yes"]).code, 0);
     assert_eq!(site.json(&["status", "backup"])["jobs"], json!([]));
 }

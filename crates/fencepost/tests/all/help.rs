@@ -152,17 +152,24 @@ fn a_first_run_that_is_not_due_says_when_it_is_and_how_to_run_it_at_once() {
 fn a_job_that_is_not_known_is_a_mistake_with_the_nearest_name() {
     let site = Site::new();
     assert_eq!(site.say(&["run", "nightly", "-c", "true"]).code, 0);
-    for verb in ["runs", "why", "logs", "pause", "resume"] {
-        let said = site.say(&[verb, "nighty"]);
+    for verb in ["status", "runs", "why", "logs", "logs --list", "plan", "advise", "pause", "resume", "forget --yes"] {
+        let words: Vec<&str> = verb.split(' ').collect();
+        let said = site.say(&[&words[..], &["nighty"]].concat());
         assert_eq!((said.code, said.stdout.as_str()), (2, ""), "{verb}: {said:?}");
         assert!(said.stderr.contains("nightly") && said.stderr.contains("known"), "{verb}: {said:?}");
-        assert_eq!(lines(&site.say(&[verb, "nosuch", "--json"]).stdout)[0]["error"]["code"], 2, "{verb}");
+        let said = site.say(&[&words[..], &["nosuch", "--json"]].concat());
+        assert_eq!((said.code, &lines(&said.stdout)[0]["error"]["code"]), (2, &2.into()), "{verb}: {said:?}");
     }
     let config = site.path("fencepost.toml");
     std::fs::write(&config, "[job.later]\nevery = '1h'\ncommand = 'true'\n").unwrap();
     let config = config.display().to_string();
     let said = site.say(&["runs", "later", "--config", &config]);
     assert!(said.code == 0 && said.stdout.contains("No runs."), "{said:?}");
+    let said = site.say(&["status", "later", "--config", &config]);
+    assert!(said.code == 0 && said.stdout.contains("later"), "{said:?}");
+    let said = site.say(&["advise", "later", "--config", &config]);
+    assert!(said.code == 0 && said.stdout.contains("later has never run on sqlite:"), "{said:?}");
+    assert_eq!(site.say(&["logs", "later", "--list", "--config", &config]).code, 0);
     assert_eq!(site.say(&["logs", "later", "--config", &config]).code, 125);
     assert_eq!(site.say(&["why", "later", "--config", &config]).code, 0);
 }

@@ -70,9 +70,9 @@ fn status_is_a_table_for_people_and_says_first_which_store() {
     contains(&one.stdout, &["state    running: ", "since", "until", "token", "skipped  1 (50.0 %)"]);
     assert!(!one.stdout.contains("by-hand"));
     contains(&site.say(&["status", "dead"]).stdout, &["lost: run", "did not end properly", "takes over"]);
-    let said = site.say(&["status", "never"]);
-    assert_eq!(said.code, 0);
-    contains(&said.stdout, &["never has never run on this store"]);
+    let said = site.say(&["status", "ded"]);
+    assert_eq!((said.code, said.stdout.as_str()), (2, ""), "{said:?}");
+    contains(&said.stderr, &["No job ded is known", "Did you mean dead?"]);
 }
 
 #[test]

@@ -46,7 +46,13 @@ pub fn answer(global: &Global, options: &StatusOptions) -> Result<(StatusAnswer,
     }
     let store = place.open_to_read()?;
     let query = StatusQuery { job: options.job.clone(), expected: expected(&place, None)?, since };
-    Ok(place.ask(store.as_ref(), |view| view.status(&query).map(|status| (status, view.now)))?)
+    let (status, now) = place.ask(store.as_ref(), |view| view.status(&query).map(|status| (status, view.now)))?;
+    // A job that waits for its first run has no record yet. An unreadable record may be the job's.
+    let is_empty = status.jobs.is_empty() && status.waiting.is_empty() && status.errors.is_empty();
+    if let Some(name) = options.job.as_ref().filter(|_| is_empty) {
+        super::must_be_known(&place, store.as_ref(), name)?;
+    }
+    Ok((status, now))
 }
 
 fn format(global: &Global, options: &StatusOptions) -> Result<StatusFormat, Failure> {
@@ -89,7 +95,10 @@ fn page(status: &StatusAnswer, options: &StatusOptions, style: &Style, now: Wall
         // An unreadable record does not tell whether its job has run.
         (_, []) if !status.errors.is_empty() => {}
         (_, []) if !status.broken.is_empty() => lines.extend(overview::lines(status, style, now)),
-        (Some(name), []) => lines.extend([String::new(), format!("{name} has never run on this store.")]),
+        (Some(name), []) => {
+            lines.extend([String::new(), format!("{name} has never run on this store.")]);
+            lines.extend(status.waiting.iter().map(|wait| show::flat(&wait.sentence())));
+        }
         (None, []) => lines.extend([
             String::new(),
             "No job has run on this store yet. Try: fencepost run hello -- echo hello".to_string(),
