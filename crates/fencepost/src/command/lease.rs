@@ -12,6 +12,7 @@ use fencepost_core::record::Record;
 use fencepost_core::slot::{Choice, NotNow};
 use fencepost_core::token::{RunId, Token};
 use fencepost_core::transition::Done;
+use fencepost_core::zone::Zone;
 use fencepost_guard::transact::{Held, TakeError, TransactError, look, take, transact};
 use fencepost_guard::{clock, nudge};
 use fencepost_store::Store;
@@ -20,6 +21,7 @@ use fencepost_view::{ReasonCode, remaining};
 
 use super::record;
 use crate::args::{Global, JobArgument, LeaseVerb, RecordOptions};
+use crate::calendar;
 use crate::exit::{Code, Failure};
 use crate::options::Given;
 use crate::place::Place;
@@ -70,6 +72,8 @@ struct LeaseDesk<'a> {
     global: &'a Global,
     place: Place,
     job: Job,
+    /// The zone in which people are shown the lease.
+    zone: Zone,
     store: Arc<dyn Store>,
     me: RunId,
 }
@@ -82,7 +86,8 @@ impl<'a> LeaseDesk<'a> {
 
     fn with(global: &'a Global, place: Place, job: &JobArgument, store: Arc<dyn Store>) -> Result<Self, Failure> {
         let job = super::job(&job.job, job.per_host, &place)?;
-        Ok(Self { global, place, job, store, me: super::mint_run() })
+        let zone = calendar::zone(None, place.config.as_ref(), &job.name)?;
+        Ok(Self { global, place, job, zone, store, me: super::mint_run() })
     }
 
     fn transact(&self, intent: Intent) -> Result<Box<Done>, TransactError> {
@@ -282,7 +287,7 @@ impl<'a> LeaseDesk<'a> {
             ttl,
             holder: self.place.host.holder_by_hand(),
             slot: Choice::At(clock::now().wall),
-            zone: "UTC".to_string(),
+            zone: self.zone.name().to_string(),
             trigger: Trigger::Manual,
         }
     }

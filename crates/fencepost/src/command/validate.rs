@@ -34,7 +34,8 @@ pub fn run(global: &Global, options: &ValidateOptions) -> Result<Code, Failure> 
         Err(Failure::Usage(message)) if path.symlink_metadata().is_ok() => ConfigVerdict::refused(message),
         Err(failure) => return Err(failure),
     };
-    if options.installed && verdict.mistakes.is_empty() {
+    // Jobs with mistakes are left out of the comparison; a mistake outside any job leaves no others.
+    if options.installed && !verdict.mistakes.iter().any(Mistake::stops_all) {
         verdict.drift = Some(super::install::drift(global, now)?);
     }
     if global.json {

@@ -291,7 +291,24 @@ fn drift_is_named() {
     assert_eq!(kinds(), [""; 0]);
 }
 
-/// Debian's cron in a mount namespace of its own, so that no user's crontab is touched. It takes up to a minute.
+#[test]
+fn a_job_with_a_mistake_does_not_keep_the_others_from_being_compared() {
+    let home = Home::new(&two());
+    home.done(&["install", "crontab", "--write"]);
+    home.write(
+        "fencepost.toml",
+        "[job.a]\nschedule = '@hourly'\ncommand = 'true'\n[job.'news/daily']\nschedul = '@daily'\ncommand = 'true'\n",
+    );
+    let object = home.json(&["validate", "--installed"]);
+    assert_eq!(object["mistakes"].as_array().map(Vec::len), Some(1), "{object}");
+    let kinds: Vec<_> = object["installed"].as_array().unwrap().iter().map(|one| (&one["kind"], &one["job"])).collect();
+    assert_eq!(kinds, [(&"other_schedule".into(), &"a".into())], "{object}");
+    // A mistake outside any job leaves nothing to compare.
+    home.write("fencepost.toml", "nonsense = 1\n[job.a]\nschedule = '@hourly'\ncommand = 'true'\n");
+    let object = home.json(&["validate", "--installed"]);
+    assert!(object["installed"].is_null(), "{object}");
+}
+
 #[test]
 fn a_trigger_that_comes_too_seldom_is_drift() {
     let home = Home::new("[job.a]\nschedule = '*/10 * * * * *'\ncommand = 'true'\n");
@@ -303,6 +320,7 @@ fn a_trigger_that_comes_too_seldom_is_drift() {
     assert!(!home.say(&["validate", "--installed"]).stderr.contains("is due by"), "six are caught up each minute");
 }
 
+/// Debian's cron in a mount namespace of its own, so that no user's crontab is touched. It takes up to a minute.
 #[test]
 fn under_a_real_cron_the_line_fires_and_the_job_runs_once() {
     let namespace = Command::new("unshare").args(["-m", "true"]).output();

@@ -81,6 +81,7 @@ fn times_are_in_the_zone_of_the_job() {
     contains(&early.stderr, &["j takes the slot 20", "+09:00 before its time"]);
     let again = home.say(&["run", "j", "--now", "-v"]);
     home.done(&["pause", "j", "--for", "2h"]);
+    home.done(&["lease", "acquire", "by-hand"]);
     fencepost_testkit::eventually("it is overdue", || home.say(&["overdue"]).code == 1);
     let mut checked = 0;
     for arguments in [
@@ -97,6 +98,8 @@ fn times_are_in_the_zone_of_the_job() {
         &["logs", "j", "--list"],
         &["pause", "j", "--for", "3h"],
         &["advise", "j"],
+        &["lease", "show", "by-hand"],
+        &["lease", "acquire", "by-hand"],
     ] {
         let said = home.say(arguments);
         let text = format!("{}{}{}", said.stdout, said.stderr, again.stderr);
@@ -109,7 +112,7 @@ fn times_are_in_the_zone_of_the_job() {
         assert!(of_utc == 0 && !text.split_whitespace().any(ends_in_z), "{arguments:?}: {text}");
         checked += usize::from(times > 0);
     }
-    assert!(checked >= 9, "only {checked} verbs show a time");
+    assert!(checked >= 11, "only {checked} verbs show a time");
     for (field, said) in [("next_slot", home.json(&["status"])), ("slot", home.json(&["runs", "j"]))] {
         let time = match field {
             "slot" => said["slot"].clone(),

@@ -95,7 +95,8 @@ pub fn drift(global: &Global, now: Wall) -> Result<Vec<InstalledDifference>, Fai
 fn gone(config: &Config, triggers: &[InstalledTrigger], path: &str) -> Vec<InstalledDifference> {
     let mine = triggers.iter().filter(|trigger| trigger.config.as_deref() == Some(path));
     let judged = mine.filter_map(|trigger| {
-        let name = trigger.job.clone()?;
+        // A job with mistakes is in the configuration: what it should be is unknown.
+        let name = trigger.job.clone().filter(|name| !config.broken.contains_key(name))?;
         let job = config.jobs.iter().find(|(known, _)| known.as_str() == name).map(|(_, job)| job);
         let why = match job {
             None => "is not in the configuration any more",
