@@ -197,7 +197,9 @@ impl GitStore {
         } else {
             Trouble::Unavailable
         };
-        self.failed(trouble, &said.words(), fate)
+        let error = self.failed(trouble, &said.words(), fate);
+        let step = format!("Try it without fencepost, as the same user: git ls-remote {}", self.git.remote().url());
+        StoreError { detail: format!("{} {step}", error.detail), ..error }
     }
 
     fn failed(&self, trouble: Trouble, what: &str, fate: Fate) -> StoreError {

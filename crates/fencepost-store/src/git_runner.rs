@@ -26,6 +26,12 @@ const OUTPUT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// The most lines of an answer that a message shows. A server may send many more.
 const WORDS_LINES_MAX: usize = 6;
 
+/// Prefixes of lines that say what failed.
+const COMPLAINTS: [&str; 4] = ["fatal:", "error:", "remote:", "ssh:"];
+
+/// What ssh says if it refuses a login or a host. git adds only that it could not read.
+const OF_SSH: [&str; 3] = ["Permission denied", "Host key verification failed", "Connection refused"];
+
 /// Prefixes of lines that only repeat that something failed.
 const NOTHING_NEW: [&str; 2] = ["hint:", "error: failed to push some refs"];
 
@@ -175,7 +181,9 @@ impl GitAnswer {
     pub fn words(&self) -> String {
         let says_more = |line: &&str| !line.is_empty() && !NOTHING_NEW.iter().any(|words| line.starts_with(words));
         let lines: Vec<&str> = self.stderr.lines().map(str::trim).filter(says_more).collect();
-        let complains = |line: &&str| ["fatal:", "error:", "remote:"].iter().any(|kind| line.starts_with(kind));
+        let complains = |line: &&str| {
+            COMPLAINTS.iter().any(|kind| line.starts_with(kind)) || OF_SSH.iter().any(|words| line.contains(words))
+        };
         let mut chosen: Vec<&str> = lines.iter().copied().filter(complains).collect();
         if chosen.is_empty() && self.killed_after.is_none() {
             chosen = lines;
@@ -361,6 +369,12 @@ mod tests {
         let long = "To https://u:s3cret@h/r\nhint: no\nfatal: unable to access 'https://u:s3cret@h/r'\nerror: failed to push some refs";
         assert_eq!(answer(long).words(), "fatal: unable to access 'https://***@h/r'");
         assert_eq!(answer("ssh: no route").words(), "ssh: no route");
+        let of_ssh =
+            "git@h: Permission denied (publickey).\nfatal: Could not read from remote repository.\n\nPlease make sure";
+        assert_eq!(
+            answer(of_ssh).words(),
+            "git@h: Permission denied (publickey).; fatal: Could not read from remote repository."
+        );
         assert_eq!(answer("").words(), "git gave no reason");
     }
 }

@@ -9,13 +9,13 @@ use crate::StoreClock;
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "clock on every answer",
-        sentence: "Every answer carries the store's clock, where the store has one.",
+        sentence: "If the store has a clock, every answer carries its reading.",
         slow: false,
         body: every_answer_or_none,
     },
     Check {
         name: "clock",
-        sentence: "Milliseconds that never step within an era, for judging leases.",
+        sentence: "The clock never steps back: it counts the milliseconds by which leases are judged.",
         slow: false,
         body: never_goes_back,
     },

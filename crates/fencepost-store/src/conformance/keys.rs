@@ -4,7 +4,7 @@ use super::{Bench, Check, CheckOutcome};
 use crate::{Entry, Version};
 
 pub(super) const CHECKS: &[Check] =
-    &[Check { name: "keys", sentence: "A linearizable register per key.", slow: false, body: near_keys_are_apart }];
+    &[Check { name: "keys", sentence: "Similar keys do not share a value.", slow: false, body: near_keys_are_apart }];
 
 /// Tries names whose keys a careless store would confuse: a directory and a file of the same name, names that differ in
 /// case only, names with a special meaning, the longest names, and names that share a long beginning.

@@ -10,19 +10,19 @@ use crate::{Entry, Key, Store, Swapped};
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "create race",
-        sentence: "Of any number of swaps that expect one state at most one is won.",
+        sentence: "Of all swaps that expect the same version, at most one wins.",
         slow: false,
         body: one_creator_wins,
     },
     Check {
         name: "counter race",
-        sentence: "Replaces what stands under `key` if its version is `expected`: no update is lost.",
+        sentence: "No update is lost while several writers change one key.",
         slow: true,
         body: no_increment_is_lost,
     },
     Check {
         name: "shared handle",
-        sentence: "Each may be called from several threads at once.",
+        sentence: "One connection may be used by several threads at once.",
         slow: false,
         body: one_handle_serves_several_threads,
     },

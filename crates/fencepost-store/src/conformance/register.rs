@@ -4,29 +4,29 @@ use super::{Bench, Check, CheckOutcome, ensure};
 use crate::{Entry, Swapped, Version};
 
 pub(super) const CHECKS: &[Check] = &[
-    Check { name: "read", sentence: "What stands under `key` now.", slow: false, body: reads_what_stands },
+    Check { name: "read", sentence: "A read returns the last value written.", slow: false, body: reads_what_stands },
     Check {
         name: "create",
-        sentence: "Replaces what stands under `key` if its version is `expected` (`None`: if there is nothing).",
+        sentence: "A swap that expects no value creates the key only if it has none.",
         slow: false,
         body: creates_only_where_nothing_is,
     },
     Check {
         name: "stale swap",
-        sentence: "The key was not as expected, nothing was changed, and this is how it is.",
+        sentence: "A swap that expects an old version changes nothing, and returns the current value.",
         slow: false,
         body: refuses_a_stale_swap,
     },
-    Check { name: "remove", sentence: "A `new` of `None` removes it.", slow: false, body: removes },
+    Check { name: "remove", sentence: "A swap can remove a key.", slow: false, body: removes },
     Check {
         name: "other handles",
-        sentence: "Linearizable: it sees every swap that was won before the call began.",
+        sentence: "What one client wrote, the next read of another client returns.",
         slow: false,
         body: handles_see_each_other,
     },
     Check {
         name: "reopen",
-        sentence: "Linearizable, durable when it answers, and tried exactly once.",
+        sentence: "A value is still there after the store is closed and opened again.",
         slow: false,
         body: outlives_its_handle,
     },

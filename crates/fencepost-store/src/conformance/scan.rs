@@ -9,19 +9,19 @@ use crate::{Key, SCAN_KEYS_MAX};
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "scan",
-        sentence: "Keys that begin with `prefix`, in ascending order, after `after`, at most `limit`.",
+        sentence: "A scan lists the keys with a prefix, in order, page by page.",
         slow: false,
         body: lists_in_order,
     },
     Check {
         name: "scan removed",
-        sentence: "It may lag behind: no decision rests on it.",
+        sentence: "A removed key disappears from the list in the end; no decision depends on the list.",
         slow: false,
         body: forgets_what_was_removed,
     },
     Check {
         name: "scan limit",
-        sentence: "At most `limit` and at most `SCAN_KEYS_MAX`.",
+        sentence: "A scan returns at most as many keys as requested, and never more than 1000.",
         slow: true,
         body: lists_no_more_than_the_most,
     },

@@ -6,19 +6,19 @@ use crate::{Entry, Fate, VALUE_BYTES_MAX};
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "values",
-        sentence: "The new value stands, durably, under this version.",
+        sentence: "Values of any bytes are returned unchanged.",
         slow: false,
         body: any_bytes_come_back,
     },
     Check {
         name: "largest value",
-        sentence: "Every store takes a value of this size.",
+        sentence: "A value of the largest size that fencepost writes is accepted.",
         slow: false,
         body: takes_the_largest,
     },
     Check {
         name: "too large a value",
-        sentence: "A value longer than `VALUE_BYTES_MAX` is refused and changes nothing.",
+        sentence: "A larger value is refused, and changes nothing.",
         slow: false,
         body: refuses_one_byte_more,
     },

@@ -8,13 +8,13 @@ use crate::{Key, Version};
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "versions",
-        sentence: "Opaque, and never given twice for the same key.",
+        sentence: "No version is given twice for the same key.",
         slow: false,
         body: never_reused_for_equal_bytes,
     },
     Check {
         name: "versions after removal",
-        sentence: "Not even after the key was removed and made again.",
+        sentence: "No version is given again after the key was removed and created again.",
         slow: false,
         body: never_reused_after_removal,
     },

@@ -137,7 +137,7 @@ impl HttpFailure {
     pub(super) fn of_swap(self, place: &HttpPlace) -> StoreError {
         let outcome = self.fate.outcome();
         let gap = if self.step.is_empty() { "" } else { " " };
-        let detail = format!("{} {}; {outcome}{gap}{}", place.shown(), self.what, self.step);
+        let detail = format!("{} {}; {outcome}.{gap}{}", place.shown(), self.what, self.step);
         // A server may repeat the token in its answer.
         let detail = match place.token().map(Secret::reveal) {
             Some(token) => detail.replace(token, "***"),
