@@ -225,16 +225,19 @@ impl RunContext<'_> {
                 (Weight::Remark, format!("{text}{end} Let it go on: fencepost resume {job}"))
             }
             NotNow::NotDue { next, .. } => (Weight::Remark, format!("{text}{}", self.next_slot(*next))),
+            NotNow::Duplicate { slot, state, .. } if !job.is_once() && *state != Status::Running => {
+                (Weight::Remark, format!("{text}{}", self.repeats(*slot)))
+            }
             NotNow::Duplicate { .. } | NotNow::Early { .. } => (Weight::Remark, text),
             // Off a terminal it is not printed: cron would mail it at each trigger.
-            NotNow::Failed { slot, .. } => (
-                Weight::Remark,
-                format!(
-                    "{text} It is the slot {}. The same command with --again repeats it.",
-                    show::second_in(*slot, self.zone)
-                ),
-            ),
+            NotNow::Failed { slot, .. } => (Weight::Remark, format!("{text}{}", self.repeats(*slot))),
         }
+    }
+
+    /// Which slot it is, and how to repeat it.
+    fn repeats(&self, slot: Wall) -> String {
+        let slot = show::second_in(slot, self.zone);
+        format!(" It is the slot {slot}. The same command with --again repeats it.")
     }
 
     /// When the next slot is, and how to run it at once.

@@ -91,7 +91,7 @@ pub enum Verb {
     Pause(operate::PauseOptions),
     /// Let a paused job start again; slots that passed meanwhile are not caught up
     Resume(operate::JobsArgument),
-    /// Remove what is recorded of a job, and hide it; its token and its slots stay accounted for
+    /// Delete what is recorded of a job, and hide it from status; no slot runs again by this
     Forget(operate::ForgetOptions),
     /// List all jobs: what needs attention, when each is due, how it last ended
     Status(StatusOptions),

@@ -91,7 +91,7 @@ pub struct PauseOptions {
     pub note: Option<String>,
 }
 
-/// One job, or all.
+// One job, or all. A doc comment here would replace the first line of the verbs' help.
 #[derive(Debug, Args)]
 pub struct JobsArgument {
     /// The job's name

@@ -170,9 +170,10 @@ timezone = "UTC"
 ttl = "5m"          # how long a lease lasts without a renewal
 # timeout = "1h"    # end a job that runs longer
 
-# Whom to tell: a command (with the record as JSON on its standard input), or a webhook.
+# Who is notified: mail:ADDRESS, slack:URL, discord:URL, ntfy:URL, healthchecks:URL, a webhook's URL, or
+# a command, which reads the message on its standard input. Try it by `fencepost notify --test hello`.
 # [notify]
-# on_error = "mail -s \"$FENCEPOST_JOB: $FENCEPOST_STATUS\" you@example.org"
+# on_error = "mail:you@example.org"
 # on_recovered = "https://hooks.example.org/…"
 
 [job.hello]

@@ -112,8 +112,18 @@ pub fn read(path: &Path) -> Result<Source, Failure> {
 }
 
 fn read_file(path: &Path) -> Result<Source, Failure> {
-    let cannot =
-        |error: &io::Error| Failure::Usage(format!("Cannot read the configuration {}: {error}", path.display()));
+    let cannot = |error: &io::Error| {
+        let shown = path.display();
+        let hint = match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                format!(
+                    " Let this user read it: chmod u+r {shown}, or use none by setting FENCEPOST_CONFIG= to nothing."
+                )
+            }
+            _ => String::new(),
+        };
+        Failure::Usage(format!("Cannot read the configuration {shown}: {error}. Nothing was run or changed.{hint}"))
+    };
     let checked = trust::check(path).map_err(|why| distrusted(path, &why))?;
     regular(path, &checked)?;
     let mut file = File::options().read(true).custom_flags(O_NONBLOCK).open(path).map_err(|error| cannot(&error))?;

@@ -110,6 +110,8 @@ const VERBS: &[VerbHelp] = &[
             ),
             ("Which items are done, in progress, failed or unknown", "fencepost once list"),
         ],
+        notes: "Without a command, `once list` lists the items, `once show KEY` shows one, and `once forget KEY` forgets one, \
+                so that its effect may happen again.",
         ..PLAIN
     },
     VerbHelp {

@@ -26,6 +26,21 @@ fn every_verb_has_help_and_the_help_has_only_verbs() {
 }
 
 #[test]
+fn the_first_line_of_the_help_is_each_verbs_own() {
+    let root = grammar();
+    let about = |verb: &String| describe::about(named(&root, &verb.split(' ').collect::<Vec<_>>()).0);
+    let verbs = every_verb(&root);
+    let mut first_lines: Vec<String> = verbs.iter().map(about).collect();
+    first_lines.sort();
+    first_lines.dedup();
+    assert_eq!(
+        first_lines.len(),
+        verbs.len(),
+        "a doc comment of shared options replaced the verb's own: {first_lines:?}"
+    );
+}
+
+#[test]
 fn another_word_for_a_verb_is_no_verb_itself_and_options_that_h_shows_exist() {
     let root = grammar();
     for entry in verbs() {
