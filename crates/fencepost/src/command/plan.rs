@@ -139,7 +139,7 @@ fn describe_all(answer: &PlanAllAnswer, place: &Place) {
 }
 
 fn describe(plan: &PlanAnswer) {
-    let shown = |time: &LocalTime| time.zone.show(time.at);
+    let shown = |time: &LocalTime| show::second_in(time.at, &time.zone);
     let (schedule, zone) = (&plan.more.schedule, plan.more.schedule.zone());
     show::line(&format!("schedule  {} ({zone}): {}", schedule.text(), schedule.describe()));
     plan.more.due.iter().for_each(|due| describe_due(due, zone));
@@ -158,7 +158,8 @@ fn describe_due(due: &Due, zone: &Zone) {
         0 => String::new(),
         _ => format!(", {} late", length(due.late)),
     };
-    let covers =
-        due.covers.map_or_else(String::new, |gap| format!(", for {} slots since {}", gap.count, zone.show(gap.from)));
-    show::line(&format!("run       {} ({}{late}{covers})", zone.show(due.slot), due.trigger.as_str()));
+    let covers = due
+        .covers
+        .map_or_else(String::new, |gap| format!(", for {} slots since {}", gap.count, show::second_in(gap.from, zone)));
+    show::line(&format!("run       {} ({}{late}{covers})", show::second_in(due.slot, zone), due.trigger.as_str()));
 }
