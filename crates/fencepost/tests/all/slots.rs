@@ -444,9 +444,9 @@ fn a_plan_says_what_would_run_and_changes_nothing() {
     contains(&text, &["clocks"]);
     let autumn = project.json(&["plan", "daily", "--at", "2027-11-07T12:00", "--catch-up", "1"]);
     assert_eq!(autumn["run"], json!(["2027-11-07T02:30:00-05:00"]));
-    let said = project.say(&["plan", "nobody"]);
+    let said = project.say(&["plan", "unheard-of"]);
     assert_eq!(said.code, 2);
-    contains(&said.stderr, &["No job nobody is known"]);
+    contains(&said.stderr, &["No job unheard-of is known"]);
 }
 
 #[test]
