@@ -129,6 +129,19 @@ pub struct Judgement {
     pub breaks_contract: bool,
 }
 
+impl Judgement {
+    /// The verdict on a child that ended well and did not report its outcome, although it has to.
+    pub fn unreported() -> Self {
+        Self {
+            status: Status::Error,
+            ended_by: EndedBy::Fencepost,
+            note: Some("the job has to report its outcome (must_record) and did not".to_string()),
+            artifacts: Vec::new(),
+            breaks_contract: true,
+        }
+    }
+}
+
 /// Judges a child by its exit code, its last report and its artifacts. `before`: the artifacts of the last good run.
 pub fn judge(
     exit_code: i32,

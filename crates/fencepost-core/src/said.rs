@@ -47,6 +47,30 @@ pub enum Said {
     Recorded(Recorded),
     /// What it asked about its upstreams while it ran.
     Gated(Gated),
+    /// What the hook of an agent did not let pass. It does not change how the run ends: a write that was refused because
+    /// the lease is lost is a refused [`Published`].
+    Hooked(HookRefusal),
+}
+
+/// A tool call or the end of a session that the hook of an agent refused.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct HookRefusal {
+    pub kind: HookRefusalKind,
+    /// The tool, or the end of the session.
+    pub what: String,
+    pub reason: String,
+    pub at: Wall,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HookRefusalKind {
+    /// A tool that writes, while the run is ending or the store does not answer.
+    Refused,
+    /// A command with a fenced equivalent, which the agent was told.
+    Redirected,
+    /// The agent wanted to stop without a report.
+    SentBack,
 }
 
 /// What a gate inside a run let through, and what it held back.

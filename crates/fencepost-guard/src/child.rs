@@ -25,6 +25,7 @@ use crate::drive::{GuardedWork, Note};
 use crate::keeper::{self, Dismissed, Heard, Keeper, KeeperOrder, Report, Spawn, SpawnStep};
 use crate::registry::Registration;
 use crate::report_file::{self, JobReport};
+use crate::run_state::RunStateFile;
 use crate::task::BackgroundTask;
 use crate::terminal::{self, Terminal};
 use crate::upstream_check::{Inspection, Pinned, UpstreamCheck};
@@ -68,6 +69,8 @@ pub struct ChildPlan {
     pub env: Environment,
     /// Where commands inside the run find these variables, if an agent strips the environment.
     pub registration: Option<Registration>,
+    /// What hooks inside the run are told of it.
+    pub state: Option<RunStateFile>,
 }
 
 impl std::fmt::Debug for ChildPlan {
@@ -228,6 +231,7 @@ impl GuardedChild {
             // Without an entry, commands inside the run go by their environment.
             let _ = registration.write(&env);
         }
+        self.plan.state.iter_mut().for_each(|state| state.begin(deadline));
         let spawn = Spawn {
             label: self.plan.label.clone(),
             argv: self.running().to_vec(),
@@ -375,6 +379,7 @@ impl GuardedChild {
 
     /// Reads the job's report after its last process has ended. Reports lines that cannot be trusted.
     fn said(&self, tell: &mut dyn FnMut(Note)) -> Input {
+        self.plan.state.iter().for_each(RunStateFile::remove);
         let JobReport { said, troubles, unreadable } = report_file::collect(&self.plan.said, self.plan.run);
         if !troubles.is_empty() {
             tell(Note::Untrusted(troubles));
@@ -417,8 +422,9 @@ impl GuardedChild {
     }
 
     /// Sends the keeper its new deadline. The lease is confirmed, so a suspended child continues.
-    fn renew(&mut self, order: KeeperOrder) -> Vec<Input> {
+    fn renew(&mut self, deadline: Boot, order: KeeperOrder) -> Vec<Input> {
         self.phase = self.phase.with(TreeState::renew);
+        self.plan.state.iter_mut().for_each(|state| state.extend(deadline));
         let mut inputs = self.order(order);
         inputs.extend(self.resume());
         inputs
@@ -426,7 +432,12 @@ impl GuardedChild {
 
     fn end(&mut self, order: KeeperOrder) -> Vec<Input> {
         self.phase = self.phase.with(TreeState::end);
+        self.tell_stopping();
         self.order(order)
+    }
+
+    fn tell_stopping(&mut self) {
+        self.plan.state.iter_mut().for_each(|state| state.stopping("the run was asked to stop"));
     }
 
     /// Continues a child that was suspended together with this process.
@@ -447,12 +458,13 @@ impl GuardedWork for GuardedChild {
             Output::Inspect { grant } => self.inspect(grant.as_ref()),
             Output::Spawn { grant } => self.spawn(grant.as_ref()),
             Output::Survey => self.survey(),
-            Output::Extend(deadline) => self.renew(KeeperOrder::Deadline(deadline)),
-            Output::Thaw(deadline) => self.renew(KeeperOrder::Thaw(deadline)),
+            Output::Extend(deadline) => self.renew(deadline, KeeperOrder::Deadline(deadline)),
+            Output::Thaw(deadline) => self.renew(deadline, KeeperOrder::Thaw(deadline)),
             Output::Stop => self.end(KeeperOrder::Stop),
             Output::Kill => self.end(KeeperOrder::Kill),
             Output::Forward(_) if self.plan.ends_when_asked => self.end(KeeperOrder::Stop),
             Output::Forward(signal) => {
+                self.tell_stopping();
                 let mut inputs = self.order(KeeperOrder::Signal(signal));
                 // A stopped child does not handle SIGTERM until it continues.
                 if self.phase.tree() == Some(TreeState::Stopped) {

@@ -186,6 +186,11 @@ pub fn process(pid: i32) -> Option<Process> {
     Some(Process { pid, started: entry.mark })
 }
 
+/// The name of a process.
+pub fn name(pid: i32) -> Option<String> {
+    sys::process(pid).map(|entry| entry.name)
+}
+
 /// The parent of a process. None at the top, and if the process cannot be looked up.
 pub fn parent(pid: i32) -> Option<i32> {
     sys::process(pid).map(|entry| entry.parent).filter(|&parent| parent > 0)

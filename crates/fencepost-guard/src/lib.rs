@@ -38,6 +38,7 @@ pub mod publish;
 pub mod registry;
 pub mod report_file;
 pub mod retention;
+pub mod run_state;
 pub mod signals;
 pub mod skip_queue;
 pub mod spawned_run;

@@ -32,6 +32,9 @@ const RUN: &str = "FENCEPOST_RUN";
 /// Name of the variable with the state directory.
 const STATE: &str = "FENCEPOST_STATE_DIR";
 
+/// Name of the variable that marks the run of an agent's session.
+const SESSION: &str = "FENCEPOST_SESSION";
+
 /// Maximum size of an entry.
 const ENTRY_BYTES_MAX: u64 = 256 << 10;
 
@@ -45,6 +48,8 @@ pub struct Registration {
     names: Vec<String>,
     /// Variables besides those that the command gets.
     more: RunVariables,
+    /// The mark of the agent's process, if the run is that of a session.
+    agent: Option<String>,
 }
 
 impl Registration {
@@ -63,7 +68,14 @@ impl Registration {
         let marks = [Some(processes.wrapper), processes.keeper].into_iter().flatten().map(|process| host.mark(process));
         let names = marks.collect::<Option<Vec<_>>>()?;
         let folder = places().into_iter().find_map(|place| private(&place, true).ok())?;
-        Some(Self { folder, names, more: RunVariables::new() })
+        Some(Self { folder, names, more: RunVariables::new(), agent: None })
+    }
+
+    /// The same for the run of an agent's session, whose commands are descendants of the agent.
+    pub fn of_session(mut self, agent: String) -> Self {
+        self.more.insert(SESSION.to_string(), "1".to_string());
+        self.agent = Some(agent);
+        self
     }
 
     /// Writes the variables that the run's command gets.
@@ -85,12 +97,34 @@ impl Registration {
                 linked => linked?,
             }
         }
-        Ok(())
+        self.agent.iter().try_for_each(|agent| self.link_agent(first, agent))
+    }
+
+    /// Names the entry by the agent's process. A second session of the same process makes it unclear whose commands its
+    /// descendants are: then they belong to no run.
+    fn link_agent(&self, first: &str, agent: &str) -> io::Result<()> {
+        match self.folder.link(first, agent) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            linked => return linked,
+        }
+        if self.is_own(first, agent)? {
+            return Ok(());
+        }
+        self.folder.unlink(agent)?;
+        self.folder.create(agent, OFlag::O_WRONLY | OFlag::O_EXCL, 0o600)?.write_all(b"{}")
+    }
+
+    fn is_own(&self, first: &str, name: &str) -> io::Result<bool> {
+        Ok(self.folder.metadata_of(first)?.ino() == self.folder.metadata_of(name)?.ino())
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
+        let own = |agent: &&String| self.names.first().is_some_and(|first| self.is_own(first, agent).unwrap_or(false));
+        if let Some(agent) = self.agent.as_ref().filter(own) {
+            let _ = self.folder.unlink(agent);
+        }
         for name in &self.names {
             let _ = self.folder.unlink(name);
         }
@@ -113,6 +147,11 @@ pub fn of_ancestors(host: &Host) -> Option<RunVariables> {
         pid = host::parent(pid)?;
     }
     None
+}
+
+/// Whether the variables are those of an agent's session, or of several at once.
+pub fn is_of_session(variables: &RunVariables) -> bool {
+    variables.is_empty() || variables.contains_key(SESSION)
 }
 
 /// Returns the variables of a run of this user on this host, by its id.

@@ -49,6 +49,14 @@ pub fn collect(path: &Path, run: RunId) -> JobReport {
     JobReport { said, troubles, unreadable }
 }
 
+/// Reads the report of a run that goes on. What cannot be read is left out.
+pub fn peek(path: &Path, run: RunId) -> Vec<Said> {
+    let mut bytes = Vec::new();
+    let opened = open(OpenOptions::new().read(true), path);
+    let _ = opened.and_then(|file| file.take(SAID_BYTES_MAX as u64).read_to_end(&mut bytes));
+    read(&bytes, run).0
+}
+
 fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let file = options.custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }

@@ -337,6 +337,7 @@ fn terms(config: &LeaseSetting, host: usize, boots: u8, run: u8) -> Terms {
         inside: Vec::new(),
         stages: Stages::default(),
         empty_exit: None,
+        must_record: false,
         observe: false,
         stuck_after: None,
     }

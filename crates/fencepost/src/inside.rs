@@ -50,6 +50,12 @@ impl Inside {
         Ok(Self::of_environment())
     }
 
+    /// A run of this user on this host, by its id, if it has not ended. Sets its variables.
+    pub fn of_run(run: RunId) -> Option<Self> {
+        registry::of_id(run)?.iter().for_each(|(name, value)| fencepost_guard::set_variable(name, value));
+        Self::of_environment()
+    }
+
     fn of_environment() -> Option<Self> {
         let run = parsed(variable(RUN))?;
         let job = Job::parse(&variable(JOB)?).ok()?;
@@ -114,6 +120,19 @@ fn parsed(run: Option<String>) -> Option<RunId> {
 
 /// Variable with the runs around that one, the outermost first.
 const OUTER_VARIABLE: &str = "FENCEPOST_OUTER_RUNS";
+
+/// Whether the nearest run around this process is that of an agent's session. The agent may have several.
+pub fn is_in_session() -> bool {
+    variable(RUN).is_none()
+        && registry::of_ancestors(&Host::this()).is_some_and(|found| registry::is_of_session(&found))
+}
+
+/// Keeps the run around this process from a run that is not inside it.
+pub fn forget_run(command: &mut std::process::Command) {
+    for name in [JOB, RUN, OUTCOME, TOKEN, OUTER_VARIABLE] {
+        command.env_remove(name);
+    }
+}
 
 /// All runs inside which this command was called, the innermost last.
 pub fn runs() -> Vec<RunId> {

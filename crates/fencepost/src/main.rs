@@ -65,6 +65,8 @@ fn obey() -> Code {
         Verb::Record(options) => command::record::run(&arguments.global, options),
         Verb::Gate(options) => command::gate::run(&arguments.global, options),
         Verb::Once(options) => command::once::run(&arguments.global, options),
+        Verb::Hook(options) => command::hook::run(&arguments.global, options),
+        Verb::Session(options) => command::hook::session::wait(&options.file),
         Verb::Plan(options) => command::plan::run(&arguments.global, options),
         Verb::Pause(options) => command::pause::pause(&arguments.global, options),
         Verb::Forget(options) => command::forget::run(&arguments.global, options),

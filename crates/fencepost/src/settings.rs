@@ -39,6 +39,8 @@ pub struct Settings {
     pub is_configured: bool,
     /// `up` started the run.
     pub by_up: bool,
+    /// The session of an agent that the run holds the lease for.
+    pub session: Option<PathBuf>,
     /// A remark to print before the job runs.
     pub remark: Option<String>,
 }
@@ -68,6 +70,7 @@ impl Settings {
             base,
             is_configured: config.is_some_and(|config| config.jobs.contains_key(&run.job)),
             by_up: run.by_up,
+            session: run.session.clone(),
             remark: remark(&run.job, config),
             options,
         })
@@ -97,6 +100,7 @@ impl Settings {
             produces: Vec::new(),
             is_configured: false,
             by_up: false,
+            session: None,
             remark: None,
             options,
         })
@@ -111,6 +115,11 @@ fn needs(run: &RunOptions, config: Option<&Config>, options: &JobOptions, base: 
 }
 
 fn argv(run: &RunOptions, config: Option<&Config>, options: &JobOptions) -> Result<Vec<OsString>, Failure> {
+    if let Some(session) = &run.session {
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::Other(format!("Cannot tell where this program is: {error}")))?;
+        return Ok(vec![program.into(), "__session".into(), session.into()]);
+    }
     if let Some(script) = &run.shell {
         return Ok(vec!["/bin/sh".into(), "-c".into(), script.clone()]);
     }

@@ -124,7 +124,9 @@ impl<R: Rules> Run<R> {
         }
         let last_ok = self.mine.as_ref().and_then(|mine| mine.known.record.ledger.last_ok.as_ref());
         let before = last_ok.map_or(&[][..], |last| &last.artifacts);
-        judge(code, self.terms.empty_exit, self.child.said.as_ref(), &self.child.produced, before)
+        let judged = judge(code, self.terms.empty_exit, self.child.said.as_ref(), &self.child.produced, before);
+        let is_unreported = self.terms.must_record && self.child.said.is_none() && judged.status == Status::Ok;
+        if is_unreported { Judgement::unreported() } else { judged }
     }
 
     /// Says so if the artifacts have been the same for long.

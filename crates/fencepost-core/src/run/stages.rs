@@ -115,6 +115,7 @@ impl<R: Rules> Run<R> {
                 self.child.upstreams.extend(gated.upstreams);
                 self.child.barred.extend(gated.barred);
             }
+            Said::Hooked(_) => {}
         }
     }
 

@@ -37,6 +37,8 @@ pub struct Terms {
     pub stages: Stages,
     /// The exit code by which the job says that there was nothing.
     pub empty_exit: Option<i32>,
+    /// A job that exits 0 without a report of its outcome has failed.
+    pub must_record: bool,
     /// Decide and record everything, but skip, halt and stop nothing.
     pub observe: bool,
     /// Say so when this many good runs in a row have left the same artifacts.

@@ -186,6 +186,7 @@ fn terms(task: &FencedCommand, claim: Claim) -> Terms {
         inside: Vec::new(),
         stages: Stages::default(),
         empty_exit: None,
+        must_record: false,
         observe: false,
         stuck_after: None,
     }
@@ -215,6 +216,7 @@ fn plan(
         said: std::path::PathBuf::new(),
         env: environment(request, task, granted),
         registration,
+        state: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Command-line grammar.
 
 pub mod demo;
+pub mod hook;
 pub mod operate;
 pub mod publish;
 mod run;
@@ -116,6 +117,11 @@ pub enum Verb {
     /// Tell others how a run ended; started by `run` itself
     #[command(hide = true)]
     Notifier,
+    /// Answer the hooks of an AI agent: refuse writes once the run must not write, and guard desktop sessions
+    Hook(hook::HookOptions),
+    /// Waits for the end of an agent's session; started by `hook` through `run`
+    #[command(hide = true, name = "__session")]
+    Session(hook::SessionOptions),
     /// Explain why a slot of a job ran, failed, waited or was skipped, step by step
     Why(WhyOptions),
     /// Check, choose, move, back up or recover the store that holds the leases

@@ -47,6 +47,9 @@ pub struct RunOptions {
     /// `up` started the run, on several machines at one instant
     #[arg(long, hide = true)]
     pub by_up: bool,
+    /// `hook` started the run for a session of an agent, which this file describes
+    #[arg(long, hide = true, value_name = "FILE", conflicts_with_all = ["argv", "shell"])]
+    pub session: Option<PathBuf>,
 }
 
 /// Where events go.

@@ -5,6 +5,7 @@ pub mod completions;
 pub mod demo;
 pub mod forget;
 pub mod gate;
+pub mod hook;
 pub mod init;
 pub mod install;
 pub mod lease;

@@ -198,6 +198,22 @@ const VERBS: &[VerbHelp] = &[
         notes: "",
     },
     VerbHelp {
+        verb: "hook",
+        group: INSIDE,
+        page: "docs/HOOKS.md",
+        other_words: &["agent", "claude", "codex", "gemini", "antigravity", "pretooluse"],
+        examples: &[
+            ("Called by Claude Code before a tool, inside `fencepost run`", "fencepost hook claude"),
+            (
+                "Sessions that no run wraps: the first prompt that matches claims the job's slot",
+                "fencepost hook claude --job nightly --match-prompt '^nightly:'",
+            ),
+        ],
+        notes: "It reads the agent's JSON on standard input and answers in the agent's format, with exit 0. Without a run \
+                around it and without --job it lets everything pass. A hook is gated: only the fence at the target is atomic.",
+        ..PLAIN
+    },
+    VerbHelp {
         verb: "advise",
         group: SEE,
         page: "docs/LEDGER.md",

@@ -109,6 +109,27 @@ impl ValueKind for Text {
     }
 }
 
+/// Several texts.
+#[derive(Debug)]
+pub struct Texts;
+
+impl ValueKind for Texts {
+    type Value = Vec<String>;
+
+    fn expected() -> String {
+        "an array of texts, such as [\"git push\"]".to_string()
+    }
+
+    fn read(item: Item<'_>) -> Option<Vec<String>> {
+        let Some(elements) = item.elements() else { return item.unexpected::<Self, _>(None) };
+        Some(elements.into_iter().filter_map(Text::read).collect())
+    }
+
+    fn json(value: &Vec<String>) -> Value {
+        json!(value)
+    }
+}
+
 /// A path, made absolute by the configuration's directory.
 #[derive(Debug)]
 pub struct PathText;

@@ -14,8 +14,8 @@ use std::ffi::OsStr;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 
-pub use kind::{Flag, Length, OneOf, PathText, Text, ValueKind, Whole, choice};
-pub use table::{JobOptions, Logs, OnStoreError, SlotUnit, TopOptions, UpTableOptions, WrittenSlot};
+pub use kind::{Flag, Length, OneOf, PathText, Text, Texts, ValueKind, Whole, choice};
+pub use table::{JobOptions, Logs, OnStoreError, OnUnknownInput, SlotUnit, TopOptions, UpTableOptions, WrittenSlot};
 
 use crate::config::{Located, Section};
 

@@ -10,8 +10,8 @@ use fencepost_core::spelling::Spelled;
 use serde_json::{Value, json};
 
 use super::{
-    Flag, Given, LEASE, Length, ONCE, OneOf, OptionSet, PLAN, PathText, RUN, SharedTable, Table, Text, ValueKind,
-    Whole, options, utf8,
+    Flag, Given, LEASE, Length, ONCE, OneOf, OptionSet, PLAN, PathText, RUN, SharedTable, Table, Text, Texts,
+    ValueKind, Whole, options, utf8,
 };
 use crate::config::{
     CommandLine, ConfigNeed, Item, JobEnvironment, Located, Mistake, Notice, OnSkips, Produces, Recipient, Section,
@@ -148,6 +148,21 @@ options! {
                      Only a mistake in the options or the configuration still stops the job (125).";
     }
 
+    "Agents" {
+        /// A run that exits 0 without `fencepost record` ends as an error; the hook sends an agent back that forgot it
+        must_record: Flag = false, flag: "must-record",
+            detail: "Exit 118. --empty-exit counts as a report.";
+        /// Tools that write, besides the agent's own, or with ! before it one that does not
+        write_tools: Texts,
+            detail: "For `fencepost hook`: [\"Deploy\", \"!mcp__docs__*\"]; * stands for any characters. The last one that fits a \
+                     tool counts. The tools of an agent that write are its shell, its edits and its MCP tools.";
+        /// Commands that the hook refuses, with the fenced command to use instead
+        guard_commands: Texts, otherwise: "[\"git push\"]",
+            detail: "The words that such a command begins with: [\"git push\", \"npm publish\"]. An empty list refuses none.";
+        /// What the hook does about a tool call that it cannot understand
+        on_unknown_input: OneOf<OnUnknownInput> = OnUnknownInput::Block;
+    }
+
     "Output" {
         /// Hold the command's output back, and print it only if it fails
         output_on_failure: Flag = false, flag: "output-on-failure";
@@ -223,6 +238,18 @@ options! {
         /// How many runs' output is kept of one job
         keep: Whole<u32, 1, 1_000_000> = 100;
     }
+}
+
+/// What the hook of an agent does about input that it cannot understand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnUnknownInput {
+    Block,
+    Pass,
+}
+
+impl Spelled for OnUnknownInput {
+    const WORDS: &'static [(Self, &'static str, &'static str)] =
+        &[(Self::Block, "block", "It is refused, if it may be a tool that writes"), (Self::Pass, "pass", "It passes")];
 }
 
 /// What happens to a run whose store cannot be reached.

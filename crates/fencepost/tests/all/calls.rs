@@ -86,6 +86,7 @@ fn run_once(store: Arc<dyn Store>, site: &Site, job: &Job, needs: &[&str]) {
         run_without_store: false,
         stages: Stages { inspect: !needs.is_empty(), ..Stages::default() },
         empty_exit: None,
+        must_record: false,
         observe: false,
         stuck_after: None,
         inside: Vec::new(),

@@ -16,6 +16,7 @@ mod fenced;
 mod foreign;
 mod forget;
 mod help;
+mod hooks;
 mod identity;
 mod init;
 mod install;

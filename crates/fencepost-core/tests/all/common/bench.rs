@@ -21,6 +21,7 @@ pub fn terms(run: u128) -> Terms {
         inside: Vec::new(),
         stages: Stages::default(),
         empty_exit: None,
+        must_record: false,
         observe: false,
         stuck_after: None,
     }

@@ -39,6 +39,7 @@ impl LeaseDesk<'_> {
             run_without_store: false,
             stages: Stages::default(),
             empty_exit: None,
+            must_record: false,
             observe: false,
             stuck_after: None,
             inside: Vec::new(),

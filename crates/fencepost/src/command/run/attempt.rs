@@ -19,6 +19,7 @@ use fencepost_guard::drive::{Note, drive};
 use fencepost_guard::keeper::Keeper;
 use fencepost_guard::pin::Pins;
 use fencepost_guard::registry::{self, Registration};
+use fencepost_guard::run_state::{RunStateFile, ToolRules};
 use fencepost_guard::signals::Signals;
 use fencepost_guard::terminal::Terminal;
 use fencepost_guard::transact::{count_skip, look, transact};
@@ -35,12 +36,13 @@ use super::listener::{ClaimedSlot, Listener};
 use super::output::RunOutput;
 use super::{check, opened, terms};
 use crate::args::Global;
+use crate::command::hook::{GUARD_COMMANDS, session};
 use crate::config;
 use crate::events::Events;
 use crate::exit::{Code, Failure};
 use crate::inside;
 use crate::notify::Teller;
-use crate::options::Given;
+use crate::options::{Given, OnUnknownInput};
 use crate::place::Place;
 use crate::report::{self, Voice};
 use crate::settings::Settings;
@@ -169,8 +171,31 @@ impl RunAttempt<'_> {
             run: *run,
             said: place.said(*run),
             env: environment(place, settings, job, *run),
-            registration: Registration::of_run(&place.host, holder, *run, &place.state),
+            registration: self.registration(holder),
+            state: Some(RunStateFile::beside(&place.said(*run), *run, settings.grace, self.tool_rules())),
         })
+    }
+
+    /// Where commands inside the run find it. The commands of a session are descendants of its agent, not of this run.
+    fn registration(&self, holder: &Holder) -> Option<Registration> {
+        let registration = Registration::of_run(&self.place.host, holder, self.run, &self.place.state)?;
+        let session = self.settings.session.as_ref().and_then(|path| session::read(path).ok());
+        Some(match session.and_then(|session| session.agent) {
+            Some(agent) => registration.of_session(agent),
+            None => registration,
+        })
+    }
+
+    fn tool_rules(&self) -> ToolRules {
+        let options = &self.settings.options;
+        let guarded = || GUARD_COMMANDS.map(str::to_string).to_vec();
+        ToolRules {
+            write_tools: options.write_tools.value().unwrap_or_default(),
+            guard_commands: options.guard_commands.value().unwrap_or_else(guarded),
+            must_report: options.must_record() || !self.settings.produces.is_empty(),
+            pass_unknown: options.on_unknown_input() == OnUnknownInput::Pass,
+            observe: options.observe(),
+        }
     }
 
     /// This run while it waits for its lease.
@@ -191,6 +216,8 @@ impl RunAttempt<'_> {
 
     fn claim(&self, holder: Holder) -> Claim {
         let Self { settings, run, again, .. } = self;
+        // What a session's agent leaves running may outlive this process: its lease ends by its time-to-live.
+        let holder = if settings.session.is_some() { Holder { processes: None, ..holder } } else { holder };
         Claim {
             run: *run,
             ttl: settings.ttl,
@@ -270,7 +297,8 @@ impl RunAttempt<'_> {
 
     /// Returns the attempt that follows, unless a signal asked the run to end.
     fn next(&self, prepared: &Prepared, summary: &Summary, claimed: Option<ClaimedSlot>) -> Option<Next> {
-        if is_interrupted(summary) || prepared.signals.asked_to_end().is_some() {
+        let is_session = self.settings.session.is_some();
+        if is_session || is_interrupted(summary) || prepared.signals.asked_to_end().is_some() {
             return None;
         }
         let before = Before { summary, slot: claimed.map(|claimed| claimed.slot), took: prepared.begun.elapsed() };

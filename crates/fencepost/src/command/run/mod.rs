@@ -98,6 +98,7 @@ fn terms(settings: &Settings, job: Job, claim: Claim) -> Terms {
         },
         observe: settings.options.observe(),
         empty_exit: settings.options.empty_exit.value().map(i32::from),
+        must_record: settings.options.must_record(),
         stuck_after: settings.options.stuck_after.value().map(u64::from),
     }
 }
