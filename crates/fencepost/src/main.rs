@@ -83,6 +83,7 @@ fn obey() -> Code {
         Verb::Notify(options) => command::notify::run(&arguments.global, options),
         Verb::Notifier => command::notifier::run(),
         Verb::Advise(options) => command::advise::run(&arguments.global, options),
+        Verb::Mcp(options) => command::mcp::run(&arguments.global, options),
         Verb::Demo(options) => command::demo::run(&arguments.global, options),
         Verb::Completions { shell } => command::completions::script(*shell),
         Verb::Man { directory } => command::completions::manual(directory.as_deref()),

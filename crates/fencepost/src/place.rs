@@ -145,11 +145,8 @@ impl Place {
         patience: Duration,
         question: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> Option<T> {
-        let (place, (sender, receiver)) = (self.clone(), mpsc::channel());
-        std::thread::spawn(move || {
-            let _ = sender.send(question(&place));
-        });
-        receiver.recv_timeout(patience).ok()
+        let place = self.clone();
+        within(patience, move || question(&place))
     }
 
     /// The store's URL without its password.
@@ -265,6 +262,15 @@ impl Place {
     pub fn local(&self) -> Local {
         Local::new(&self.state, self.host.clone())
     }
+}
+
+/// Runs `question` on a thread, and gives up after `patience`. A question that hangs keeps its thread until the program ends.
+pub fn within<T: Send + 'static>(patience: Duration, question: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let _ = sender.send(question());
+    });
+    receiver.recv_timeout(patience).ok()
 }
 
 /// The store at `url`, with this host's memory of it in the state directory.

@@ -53,7 +53,7 @@ pub fn json(value: &impl Serialize) {
 }
 
 /// JSON in which every character that a terminal would obey is escaped. Such a character stands only inside a string.
-fn escaped(json: String) -> String {
+pub fn escaped(json: String) -> String {
     if !json.contains(is_unsafe) {
         return json;
     }

@@ -127,6 +127,8 @@ pub enum Verb {
     /// Check, choose, move, back up or recover the store that holds the leases
     #[command(subcommand)]
     Store(store::StoreVerb),
+    /// Answer an AI agent's questions about jobs, as an MCP server on standard input and output
+    Mcp(operate::McpOptions),
     /// Show five incidents live on this machine: what breaks without fencepost, and that it prevents them
     Demo(demo::DemoOptions),
     /// Print the JSON Schema of every --json answer and of the events

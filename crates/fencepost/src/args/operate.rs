@@ -25,6 +25,13 @@ pub struct OverdueOptions {
 }
 
 #[derive(Debug, Args)]
+pub struct McpOptions {
+    /// Also offer the tools that write: record, publish_file, pause, resume, run_now and once
+    #[arg(long)]
+    pub allow_writes: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct NotifyOptions {
     /// The job, by its name in the configuration
     #[arg(value_parser = name)]

@@ -11,6 +11,7 @@ pub mod install;
 pub mod lease;
 pub mod logs;
 mod logs_of_all;
+pub mod mcp;
 pub mod notifier;
 pub mod notify;
 pub mod once;

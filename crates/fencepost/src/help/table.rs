@@ -307,6 +307,19 @@ const VERBS: &[VerbHelp] = &[
         ..PLAIN
     },
     VerbHelp {
+        verb: "mcp",
+        group: SET_UP,
+        page: "docs/MCP.md",
+        other_words: &["agent", "agents", "claude", "codex", "ai", "tools"],
+        examples: &[
+            ("What an agent starts, to ask about your jobs", "fencepost mcp"),
+            ("And to start, pause and record them, too", "fencepost mcp --allow-writes"),
+        ],
+        notes: "An agent starts it and speaks the Model Context Protocol with it, as after: claude mcp add fencepost -- fencepost \
+                mcp. Every tool is a verb, and answers as the verb does with --json.",
+        ..PLAIN
+    },
+    VerbHelp {
         verb: "demo",
         group: SET_UP,
         page: "docs/COMMANDS.md",

@@ -24,6 +24,7 @@ mod kill;
 mod lease;
 mod ledger;
 mod logs;
+mod mcp;
 mod mistakes;
 mod names;
 mod namespaces;

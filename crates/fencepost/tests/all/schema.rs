@@ -1,6 +1,6 @@
 //! The schema of the answers is current, and what the verbs print is what it says.
 
-mod validator;
+pub mod validator;
 
 use std::collections::BTreeSet;
 use std::fs;
