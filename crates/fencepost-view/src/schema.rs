@@ -82,7 +82,25 @@ pub fn schema_of(answers: &[&str]) -> Value {
     let any: Vec<&Value> = answers.iter().map(|name| &whole["answers"][*name]).collect();
     let mut wanted = BTreeMap::new();
     any.iter().for_each(|answer| collect(answer, &whole["$defs"], &mut wanted));
-    json!({ "type": "object", "anyOf": any, "$defs": wanted })
+    let mut schema = json!({ "type": "object", "anyOf": any, "$defs": wanted });
+    strip_number_formats(&mut schema);
+    schema
+}
+
+/// Removes the formats of numbers (`uint64`). They are not of JSON Schema, and validators warn of each.
+fn strip_number_formats(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            let is_number =
+                |format: &str| ["uint", "int", "float", "double"].iter().any(|kind| format.starts_with(kind));
+            if fields.get("format").and_then(Value::as_str).is_some_and(is_number) {
+                fields.remove("format");
+            }
+            fields.values_mut().for_each(strip_number_formats);
+        }
+        Value::Array(items) => items.iter_mut().for_each(strip_number_formats),
+        _ => {}
+    }
 }
 
 /// Adds the types that a schema refers to, and those that they refer to.

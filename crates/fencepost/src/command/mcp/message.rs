@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead};
 
+use fencepost_view::text::clean;
 use serde_json::{Map, Value, json};
 
 /// The longest line that is read. A longer one is skipped, and answered with an error.
@@ -102,7 +103,8 @@ pub fn answer(id: Value, result: Result<Value, RpcError>) -> Value {
     match result {
         Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
         Err(RpcError { code, message, data }) => {
-            let mut error = json!({ "code": code, "message": message });
+            // It may quote the store or the client.
+            let mut error = json!({ "code": code, "message": clean(&message) });
             if let Some(data) = data {
                 error["data"] = data;
             }

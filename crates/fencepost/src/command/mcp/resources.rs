@@ -70,13 +70,13 @@ pub fn read(global: &Global, params: &Map<String, Value>, era: ProtocolEra) -> R
         data: Some(json!({ "uri": shown })),
     };
     let name = uri.strip_prefix(PREFIX).and_then(decoded).and_then(|name| Name::new(&name).ok()).ok_or_else(unknown)?;
+    let place = global.clone();
+    if !bounded(move || names(&place)).map_err(|failure| internal(&failure))?.contains(&name) {
+        return Err(unknown());
+    }
     let reply = ask(global, &["status".to_string(), name.to_string()]);
     if reply.is_error {
         return Err(RpcError::new(INTERNAL_ERROR, reply.text.unwrap_or_default()));
-    }
-    let is_known = |list: &str| reply.answer[list].as_array().is_some_and(|list| !list.is_empty());
-    if !["jobs", "broken", "errors"].into_iter().any(is_known) {
-        return Err(unknown());
     }
     let text = ToolReply::into_result(reply)["structuredContent"].to_string();
     Ok(json!({ "contents": [{ "uri": uri, "mimeType": TYPE, "text": text }] }))
