@@ -50,6 +50,6 @@ pub struct SessionOptions {
     pub file: PathBuf,
 }
 
-fn pattern(text: &str) -> Result<Regex, String> {
+pub fn pattern(text: &str) -> Result<Regex, String> {
     Regex::new(text).map_err(|error| error.to_string())
 }

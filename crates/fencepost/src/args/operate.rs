@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use fencepost_core::name::Name;
+use regex_lite::Regex;
 
+use super::hook::Agent;
 use super::name;
 use crate::duration;
 
@@ -74,7 +76,25 @@ pub struct InstallOptions {
     /// Show what would change, and change nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Hooks for this directory only (the default)
+    #[arg(long, help_heading = AGENTS, conflicts_with = "user")]
+    pub project: bool,
+    /// Hooks for all projects of this user
+    #[arg(long, help_heading = AGENTS)]
+    pub user: bool,
+    /// Block a tool if fencepost is missing or crashes; without it a colleague who has no fencepost keeps working (claude)
+    #[arg(long, help_heading = AGENTS)]
+    pub fail_closed: bool,
+    /// Sessions outside a run claim this job's slot; see `fencepost hook`
+    #[arg(long, value_parser = name, value_name = "JOB", help_heading = AGENTS)]
+    pub job: Option<Name>,
+    /// Only sessions whose first prompt matches this
+    #[arg(long, value_parser = super::hook::pattern, value_name = "REGEX", requires = "job", help_heading = AGENTS)]
+    pub match_prompt: Option<Regex>,
 }
+
+/// The heading of the options for hooks.
+const AGENTS: &str = "Hooks of agents";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Target {
@@ -84,6 +104,27 @@ pub enum Target {
     Launchd,
     /// Lines of the user's crontab
     Crontab,
+    /// Hooks of Claude Code
+    Claude,
+    /// Hooks of Codex
+    Codex,
+    /// Hooks of Gemini CLI
+    Gemini,
+    /// Hooks of Antigravity
+    Antigravity,
+}
+
+impl Target {
+    /// The agent whose hooks are installed.
+    pub fn agent(self) -> Option<Agent> {
+        match self {
+            Self::Systemd | Self::Launchd | Self::Crontab => None,
+            Self::Claude => Some(Agent::Claude),
+            Self::Codex => Some(Agent::Codex),
+            Self::Gemini => Some(Agent::Gemini),
+            Self::Antigravity => Some(Agent::Antigravity),
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! `fencepost install`: writes triggers for the jobs into systemd, launchd or cron, and removes them.
 
+mod agents;
 mod clockwork;
 mod crontab;
 mod diff;
@@ -11,6 +12,7 @@ mod units;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use fencepost_core::name::Name;
@@ -31,6 +33,7 @@ use crate::place::Place;
 use crate::report::Voice;
 use crate::show;
 
+pub use agents::differences as hook_differences;
 pub use clockwork::{machine_zone, obeys_cron_tz};
 pub use crontab::listed as crontab_listed;
 pub use drift::{drift, words};
@@ -41,6 +44,11 @@ const PLACES: [&str; 2] = ["FENCEPOST_STATE_DIR", "FENCEPOST_STORE"];
 
 pub fn run(global: &Global, options: &InstallOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
+    if let Some(agent) = options.target.agent() {
+        refuse_jobs(options)?;
+        return apply(global, options, &place, &[agents::change(global, options, agent)?]);
+    }
+    refuse_hook_options(options)?;
     let Some(config) = &place.config else {
         return Err(Failure::Usage(
             "There is no configuration: nothing to install. Write one: fencepost init".to_string(),
@@ -51,7 +59,7 @@ pub fn run(global: &Global, options: &InstallOptions) -> Result<Code, Failure> {
     let changes = match options.target {
         Target::Systemd => systemd::changes(&setting, &scope)?,
         Target::Launchd => launchd::changes(&setting, &scope)?,
-        Target::Crontab => vec![crontab::change(&setting, &scope, config, options.write || options.dry_run)?],
+        _ => vec![crontab::change(&setting, &scope, config, options.write || options.dry_run)?],
     };
     let voice = Voice::of(global);
     let is_up = !scope.per_job;
@@ -59,6 +67,16 @@ pub fn run(global: &Global, options: &InstallOptions) -> Result<Code, Failure> {
         let trigger = if is_up { "" } else { " Its trigger was not changed." };
         voice.warn(&format!("{}{trigger}", broken.sentence(Some(&setting.config))));
     }
+    let code = apply(global, options, &place, &changes)?;
+    if options.write && options.target != Target::Crontab {
+        still_in_crontab(config, voice);
+    }
+    Ok(code)
+}
+
+/// Prints the changes, shows them as a difference, or makes them.
+fn apply(global: &Global, options: &InstallOptions, place: &Place, changes: &[TriggerChange]) -> Result<Code, Failure> {
+    let voice = Voice::of(global);
     if !options.write && !options.remove && !options.dry_run {
         changes.iter().filter_map(|change| change.shown.as_ref().or(change.new.as_ref())).for_each(|text| {
             show::text(text);
@@ -79,7 +97,7 @@ pub fn run(global: &Global, options: &InstallOptions) -> Result<Code, Failure> {
             if options.target == Target::Systemd && change.new.is_none() {
                 systemd::disable(change, voice);
             }
-            change.carry_out(&place)?;
+            change.carry_out(place)?;
             voice.tell(&format!("{} {}.", change.action(), change.name));
         }
     }
@@ -88,10 +106,26 @@ pub fn run(global: &Global, options: &InstallOptions) -> Result<Code, Failure> {
     } else if !options.dry_run && !global.quiet && !global.json {
         next_steps(options, &different).iter().for_each(|step| show::line(step));
     }
-    if options.write && options.target != Target::Crontab {
-        still_in_crontab(config, voice);
-    }
     Ok(Code::DONE)
+}
+
+/// Hooks belong to a project or a user, not to jobs of the configuration.
+fn refuse_jobs(options: &InstallOptions) -> Result<(), Failure> {
+    if options.jobs.is_empty() && !options.per_job {
+        return Ok(());
+    }
+    Err(Failure::Usage(
+        "Hooks of an agent are not for single jobs. To guard sessions outside a run: --job JOB".to_string(),
+    ))
+}
+
+fn refuse_hook_options(options: &InstallOptions) -> Result<(), Failure> {
+    if options.project || options.user || options.fail_closed || options.job.is_some() {
+        let message = "--project, --user, --fail-closed, --job and --match-prompt are for hooks of agents: claude, codex, \
+                       gemini, antigravity.";
+        return Err(Failure::Usage(message.to_string()));
+    }
+    Ok(())
 }
 
 /// What every trigger needs to start fencepost.
@@ -308,7 +342,8 @@ impl TriggerChange {
                 let directory = path.parent().unwrap_or(Path::new("/"));
                 std::fs::create_dir_all(directory)
                     .map_err(|error| Failure::Other(format!("Cannot make {}: {error}", directory.display())))?;
-                file::replace(path, new)
+                let is_private = path.metadata().is_ok_and(|known| known.mode() & 0o077 == 0);
+                if is_private { file::replace_private(path, new) } else { file::replace(path, new) }
             }
             (At::File(path), None) => std::fs::remove_file(path)
                 .map_err(|error| Failure::Other(format!("Cannot remove {}: {error}", path.display()))),
@@ -324,6 +359,10 @@ fn next_steps(options: &InstallOptions, changes: &[&TriggerChange]) -> Vec<Strin
     });
     match options.target {
         Target::Crontab => Vec::new(),
+        Target::Claude | Target::Codex | Target::Gemini | Target::Antigravity => {
+            let step = options.target.agent().map(|agent| agent.next_step().to_string());
+            step.into_iter().filter(|_| options.write).collect()
+        }
         Target::Systemd if options.remove => vec!["Now: systemctl --user daemon-reload".to_string()],
         Target::Systemd => {
             let mut steps = vec!["Now: systemctl --user daemon-reload".to_string()];

@@ -36,7 +36,9 @@ pub fn run(global: &Global, options: &ValidateOptions) -> Result<Code, Failure> 
     };
     // Jobs with mistakes are left out of the comparison; a mistake outside any job leaves no others.
     if options.installed && !verdict.mistakes.iter().any(Mistake::stops_all) {
-        verdict.drift = Some(super::install::drift(global, now)?);
+        let mut differences = super::install::drift(global, now)?;
+        differences.extend(super::install::hook_differences());
+        verdict.drift = Some(differences);
     }
     if global.json {
         verdict.print_json(path, now);

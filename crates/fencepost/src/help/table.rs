@@ -91,6 +91,7 @@ const VERBS: &[VerbHelp] = &[
             ("Show the crontab lines that would be written", "fencepost install crontab --dry-run"),
             ("Have systemd keep `fencepost up` running", "fencepost install systemd --write"),
             ("Take the launchd agents away again", "fencepost install launchd --remove"),
+            ("Have Claude Code ask fencepost before it writes", "fencepost install claude --write"),
         ],
         ..PLAIN
     },

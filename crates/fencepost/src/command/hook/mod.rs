@@ -6,6 +6,8 @@ mod lease;
 pub mod session;
 mod shell;
 
+pub use shell::quoted;
+
 use std::io::Read;
 
 use fencepost_core::said::{HookRefusal, HookRefusalKind, Said};
@@ -166,10 +168,11 @@ impl HookDesk<'_> {
             return HookAnswer::Pass;
         }
         let reason = format!(
-            "This run of {} has to report its outcome before it ends. Run one of these now, then stop: `fencepost record ok` \
-             if the work is done, `fencepost record empty --note \"why\"` if there was nothing to do, `fencepost record error \
+            "This run of {} has to report its outcome before it ends. Run one of these now, then stop: `{program} record ok` \
+             if the work is done, `{program} record empty --note \"why\"` if there was nothing to do, `{program} record error \
              --note \"why\"` if it failed.",
-            self.inside.job
+            self.inside.job,
+            program = shell::program(),
         );
         self.refuse(HookRefusalKind::SentBack, "the end of the turn", reason)
     }

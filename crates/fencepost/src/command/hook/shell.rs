@@ -118,7 +118,7 @@ fn arguments(words: &[String]) -> impl Iterator<Item = &str> {
 
 /// The fenced equivalent of a `git push`.
 pub fn publish_git(words: &[String]) -> String {
-    let mut command = "fencepost publish git".to_string();
+    let mut command = format!("{} publish git", program());
     let mut add = |option: &str, value: &str| command.push_str(&format!(" {option} {}", quoted(value)));
     if let Some(at) = words.iter().position(|word| word == "-C") {
         words.get(at + 1).iter().for_each(|directory| add("--repo", directory));
@@ -135,7 +135,13 @@ pub fn publish_git(words: &[String]) -> String {
 pub fn publish_exec(words: &[String], guarded: &str) -> String {
     let resource = guarded.split_whitespace().collect::<Vec<_>>().join("-");
     let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-    format!("fencepost publish exec --resource {} -- {}", quoted(&resource), words.join(" "))
+    format!("{} publish exec --resource {} -- {}", program(), quoted(&resource), words.join(" "))
+}
+
+/// This program as an agent can call it: by the path that it was called by, if it was.
+pub fn program() -> String {
+    let called = std::env::args().next().filter(|called| called.starts_with('/') && !cfg!(test));
+    called.map_or_else(|| "fencepost".to_string(), |path| quoted(&path))
 }
 
 /// A word as a shell reads it back.

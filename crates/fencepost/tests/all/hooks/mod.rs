@@ -3,6 +3,7 @@
 mod codex;
 mod hostile;
 mod sessions;
+mod settings;
 mod under_run;
 
 use std::fs;

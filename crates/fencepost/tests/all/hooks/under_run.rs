@@ -33,9 +33,10 @@ fn answers(site: &Site, options: &[&str], inputs: &[Value]) -> (Said, Vec<String
 #[test]
 fn the_recorded_inputs_of_each_agent_get_its_own_answer() {
     let site = Site::new();
-    let text = "fencepost refused `git push`: a bare git push could overwrite the work of a newer run. Nothing of this call \
-                was executed. Use this command instead, after the rest of what the call should do: fencepost publish git \
-                --branch main";
+    let text = format!(
+        "fencepost refused `git push`: a bare git push could overwrite the work of a newer run. Nothing of this call was \
+         executed. Use this command instead, after the rest of what the call should do: {BINARY} publish git --branch main"
+    );
     let fixtures = include_str!("../../fixtures/hook-inputs.jsonl");
     let mut seen = Vec::new();
     for line in fixtures.lines() {
@@ -95,7 +96,7 @@ fn reading_tools_pass_and_the_job_widens_and_narrows_the_list() {
     command.env("FENCEPOST_CONFIG", &config).output().unwrap();
     let refused = |number: usize| reason(&fs::read_to_string(site.path(&format!("out{number}"))).unwrap());
     assert_eq!(refused(0), None);
-    assert!(refused(1).unwrap().ends_with("fencepost publish exec --resource npm-publish -- npm publish --tag next"));
+    assert!(refused(1).unwrap().ends_with("/fencepost publish exec --resource npm-publish -- npm publish --tag next"));
     assert_eq!((refused(2), refused(3), refused(5), refused(7)), (None, None, None, None));
     assert!(refused(4).unwrap().contains("it is unknown whether this run of agent still holds its lease"));
     assert!(refused(6).unwrap().contains("Do not write in another way"));
@@ -165,7 +166,7 @@ fn an_agent_without_a_report_is_sent_back_once() {
     let site = Site::new();
     let (said, outputs) = answers(&site, &["--must-record"], &[stop(false), stop(false)]);
     let why = reason(&outputs[0]).expect("it is sent back");
-    assert!(why.contains("`fencepost record ok`") && why.contains("record empty --note"), "{why}");
+    assert!(why.contains("fencepost record ok`") && why.contains("record empty --note"), "{why}");
     assert_eq!((outputs[1].as_str(), said.code), ("", 118), "{said:?}");
     assert!(said.stderr.contains("has to report its outcome"), "{said:?}");
     // The agent says itself that a hook sent it back; a report is enough; without the duty there is nothing to report.
@@ -192,7 +193,7 @@ fn a_redirected_push_succeeds_at_the_second_try_and_the_run_ends_well() {
                   command=$(printf %s \"$why\" | sed 's/.*should do: //; s/\".*//'); echo \"$command\"; $command";
     let said = run(&site, &[], script);
     assert_eq!(said.code, 0, "{said:?}");
-    assert!(said.stdout.starts_with("fencepost publish git --branch main\n"), "{said:?}");
+    assert!(said.stdout.starts_with(&format!("{BINARY} publish git --branch main\n")), "{said:?}");
     let pushed = site.shell(&format!("git -C '{}' rev-parse main", site.path("origin.git").display()));
     assert_eq!(pushed.stdout.len(), 41, "{pushed:?}");
     assert_eq!(site.runs(&["agent"])[0]["status"], "ok");
