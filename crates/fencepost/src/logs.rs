@@ -1,5 +1,6 @@
 //! Logs of the jobs' output: directory, file names and retention.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -71,18 +72,41 @@ impl Shelf {
         files
     }
 
-    /// Deletes logs that are too old, too many or too large together, oldest first. The newest log, and one that is
-    /// being written, are kept.
-    pub fn tidy(&self) {
+    /// Deletes old logs after one was written: each run those that are too many, and all if the oldest is too old. Only a run
+    /// that left more than its share, and one run of sixteen, measure all logs: a hundred calls would cost each run as much
+    /// as its own log.
+    pub fn tidy(&self, written: &Path) {
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().filter_map(Result::ok);
+        let mut names: Vec<OsString> =
+            entries.map(|entry| entry.file_name()).filter(|name| is_log_name(name)).collect();
+        // Names sort by slot, and within a slot in the order of the runs.
+        names.sort_unstable();
+        let paths: Vec<PathBuf> = names.iter().map(|name| self.directory.join(name)).collect();
+        let (surplus, kept) = paths.split_at(paths.len().saturating_sub(self.keep));
+        surplus.iter().cloned().filter_map(LogFile::of).for_each(LogFile::remove);
+        let share = self.max_job_bytes / self.keep.max(1) as u64;
+        let is_large = || fs::metadata(written).is_ok_and(|log| log.len() > share);
+        let is_old = |path: &PathBuf| fs::metadata(path).is_ok_and(|log| self.is_too_old(&log));
+        let is_one_of_sixteen = written.as_os_str().as_encoded_bytes().ends_with(b"0.log");
+        if is_one_of_sixteen || is_large() || kept.first().is_some_and(is_old) {
+            self.tidy_by_size();
+        }
+    }
+
+    fn is_too_old(&self, log: &fs::Metadata) -> bool {
+        let age = log.modified().ok().and_then(|modified| SystemTime::now().duration_since(modified).ok());
+        age.is_some_and(|age| age > self.max_age)
+    }
+
+    /// Deletes logs that are too old, or too large together, oldest first. The newest log, and one that is being written,
+    /// are kept.
+    fn tidy_by_size(&self) {
         let mut bytes = 0;
-        for (number, file) in self.files().iter().rev().enumerate() {
+        for (number, file) in self.files().into_iter().rev().enumerate() {
             let Ok(known) = fs::metadata(&file.path) else { continue };
             bytes += known.len();
-            let age = known.modified().ok().and_then(|modified| SystemTime::now().duration_since(modified).ok());
-            let is_too_old = age.is_some_and(|age| age > self.max_age);
-            let is_surplus = number >= self.keep || number > 0 && bytes > self.max_job_bytes;
-            if (is_surplus || is_too_old) && !file.is_being_written() {
-                let _ = fs::remove_file(&file.path);
+            if self.is_too_old(&known) || number > 0 && bytes > self.max_job_bytes {
+                file.remove();
             }
         }
     }
@@ -125,10 +149,23 @@ impl LogFile {
         Some(Self { slot, run: run.to_string(), path })
     }
 
+    /// Deletes the log, unless a run is writing it.
+    fn remove(self) {
+        if !self.is_being_written() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+
     /// Whether a run is writing the log: it holds a lock on the file, which the kernel releases when the process ends.
     pub fn is_being_written(&self) -> bool {
         File::open(&self.path).is_ok_and(is_locked)
     }
+}
+
+/// Whether a file name has the form of a log's, such as `20261118T070000Z.RUN.log`.
+fn is_log_name(name: &OsStr) -> bool {
+    let bytes = name.as_encoded_bytes();
+    bytes.get(8) == Some(&b'T') && bytes.iter().take(8).all(u8::is_ascii_digit) && bytes.ends_with(b".log")
 }
 
 /// Whether another process holds the file's lock.

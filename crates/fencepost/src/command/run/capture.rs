@@ -118,7 +118,7 @@ impl Capture {
         self.end();
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         if log.close() {
-            self.shelf.tidy();
+            log.path.iter().for_each(|path| self.shelf.tidy(path));
         }
         log.tail.lines()
     }
@@ -169,7 +169,7 @@ pub fn keep_files(
         }
     }
     if log.close() {
-        shelf.tidy();
+        log.path.iter().for_each(|path| shelf.tidy(path));
     }
     log.tail.lines()
 }
