@@ -57,9 +57,13 @@ fn due(case: &Case) -> Vec<Sentence> {
     }
 }
 
-/// Says what became of the newest slot, which no run is recorded for.
+/// Says what became of the newest slot, if the answer is about another one.
 fn passed(case: &Case, newest: Wall, timing: &Timing, zone: &Zone) -> Sentence {
     let slot = format!("The slot {}", moment(newest, zone));
+    let ended = |run: &&Outcome| run.slot == newest && run.status != Status::Missed;
+    if let Some(run) = case.record.ledger.ring.iter().rev().find(ended) {
+        return Sentence::new("schedule", format!("{slot} ended as {}.", run.status));
+    }
     if let Some(overlap) = overlapped(case, newest, &slot, zone) {
         return overlap;
     }

@@ -114,7 +114,7 @@ impl JobLogs {
             super::must_be_known(place, store.as_ref(), &logs.job.name)?;
         }
         if logs.files.is_empty() && !options.list {
-            return Err(none(&shelf, &logs.job));
+            return Err(none(place, &shelf, &logs.job));
         }
         Ok(logs)
     }
@@ -212,10 +212,15 @@ fn chosen(
     Ok(files)
 }
 
-fn none(shelf: &Shelf, job: &Job) -> Failure {
+fn none(place: &Place, shelf: &Shelf, job: &Job) -> Failure {
     let known = shelf.files().len();
     let directory = shelf.directory.display();
+    let is_configured = place.config.as_ref().is_some_and(|config| config.names(&job.name));
     Failure::Other(match known {
+        0 if !is_configured => format!(
+            "There is no log of {job} in {directory}: output is kept of jobs in a configuration, and {job} is in none. Write \
+             one: fencepost init"
+        ),
         0 => format!(
             "There is no log of {job} in {directory}. A run of a job in the configuration leaves one if it prints \
              something off a terminal, on the machine that runs it. With [logs] in the configuration, also on a terminal."

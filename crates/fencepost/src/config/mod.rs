@@ -40,6 +40,9 @@ use read::Reader;
 
 const WORLD_READS: u32 = 0o004;
 
+/// The way out of a text such as "C:\dir".
+const BACKSLASH_HINT: &str = "Between \"…\" a backslash begins an escape: write it twice, or write '…'.";
+
 /// Maximum number of syntax errors shown for a text that is not TOML.
 const SLIPS_MAX: usize = 3;
 
@@ -247,7 +250,9 @@ impl Reading {
     /// Returns the configuration, unless it has a mistake outside its jobs.
     pub fn accepted(self) -> Result<Config, Failure> {
         if self.mistakes.iter().any(Mistake::stops_all) {
-            return Err(self.refused());
+            let mistakes = self.config.source.render(&self.mistakes);
+            let state = "Nothing runs until this is corrected. Check it: fencepost validate";
+            return Err(Failure::Usage(format!("{mistakes}\n{state}")));
         }
         Ok(self.config)
     }
@@ -326,7 +331,8 @@ fn unreadable(source: &Source, errors: &[toml::de::Error]) -> Vec<Mistake> {
         .take(MISTAKES_MAX)
         .map(|error| {
             let at = source.locate(error.span().unwrap_or(0..0));
-            Mistake::at(&at, format!("This is not TOML: {}.", error.message().trim_end_matches('.')), None)
+            let hint = error.message().contains("escape").then_some(BACKSLASH_HINT.to_string());
+            Mistake::at(&at, format!("This is not TOML: {}.", error.message().trim_end_matches('.')), hint)
         })
         .collect();
     mistakes.dedup_by_key(|mistake| mistake.order().0);

@@ -108,3 +108,15 @@ fn why_counts_the_triggers_that_were_waved_off() {
     assert!(about.ends_with(&["duplicate".to_string(), "overlap".to_string()]), "{about:?}");
     holder.finish();
 }
+
+#[test]
+fn the_newest_slot_by_the_schedule_is_told_truly_when_a_later_one_ran_before_its_time() {
+    let site = Site::new();
+    let (schedule, last) = hourly();
+    assert_eq!(site.say(&["record", "a", "ok", "--slot", &utc(last)]).code, 0);
+    assert_eq!(site.say(&["run", "a", "--schedule", &schedule, "--now", "--", "true"]).code, 0);
+    assert_eq!(site.say(&["run", "a", "--schedule", &schedule, "--now", "--", "true"]).code, 0);
+    let (text, _) = why(&site, &["a"]);
+    contains(&text, &["ended as ok."]);
+    assert!(!text.contains("is not caught up"), "{text}");
+}
