@@ -54,11 +54,16 @@ pub struct Recovery {
 }
 
 impl EndedRun<'_> {
-    /// What to tell about this failed run: `status` is its own.
-    pub fn failure(&self, status: Status, remind: Option<Duration>) -> Telling {
+    /// What to tell about this failed run: `status` is its own. Failures from before `configured` may have had no
+    /// recipients: these are told with the next one.
+    pub fn failure(&self, status: Status, remind: Option<Duration>, configured: Wall) -> Telling {
         let before = self.streak_before();
-        if before.iter().all(|outcome| is_halt(outcome.status) != is_halt(status)) {
+        let mut alike = before.iter().filter(|outcome| is_halt(outcome.status) == is_halt(status)).peekable();
+        if alike.peek().is_none() {
             return Telling::First;
+        }
+        if alike.all(|outcome| outcome.ended() < configured) {
+            return self.since(&before).map_or(Telling::First, Telling::Reminder);
         }
         let (Some(remind), Some(last)) = (remind.filter(|remind| !remind.is_zero()), before.first()) else {
             return Telling::Silent;
@@ -188,7 +193,7 @@ mod tests {
             };
             match is_good(*status) {
                 true => run.recovery().map_or('.', |_| '+'),
-                false => match run.failure(*status, remind) {
+                false => match run.failure(*status, remind, Wall(0)) {
                     Telling::First => '!',
                     Telling::Reminder(_) => 'r',
                     Telling::Silent => '.',
@@ -211,7 +216,7 @@ mod tests {
             ledger.push(outcome(number, number as i64, status));
         }
         let run = EndedRun { ledger: &ledger, run: RunId(uuid::Uuid::from_u128(2)), retries: 0, now: Wall(0) };
-        assert_eq!(run.failure(Error, DAY), Telling::First);
+        assert_eq!(run.failure(Error, DAY, Wall(0)), Telling::First);
     }
 
     #[test]
@@ -247,8 +252,23 @@ mod tests {
             ledger.push(outcome(number, slot, status));
         }
         let run = |retries| EndedRun { ledger: &ledger, run: RunId(uuid::Uuid::from_u128(3)), retries, now: Wall(0) };
-        assert_eq!(run(2).failure(Error, DAY), Telling::First);
-        assert_eq!(run(0).failure(Error, DAY), Telling::Silent, "another trigger tried it before");
+        assert_eq!(run(2).failure(Error, DAY, Wall(0)), Telling::First);
+        assert_eq!(run(0).failure(Error, DAY, Wall(0)), Telling::Silent, "another trigger tried it before");
+    }
+
+    #[test]
+    fn a_streak_from_before_the_recipients_were_written_down_is_told_with_its_next_failure() {
+        let mut ledger = Ledger::default();
+        for (number, status) in [Ok, Error, Error, Error].into_iter().enumerate() {
+            ledger.push(outcome(number, number as i64 * HOUR, status));
+        }
+        let run =
+            |number| EndedRun { ledger: &ledger, run: RunId(uuid::Uuid::from_u128(number)), retries: 0, now: Wall(0) };
+        let configured = Wall(HOUR + HOUR / 2);
+        let since = TroubleSince { at: Wall(HOUR), is_exact: true };
+        assert_eq!(run(1).failure(Error, DAY, configured), Telling::First);
+        assert_eq!(run(2).failure(Error, DAY, configured), Telling::Reminder(since));
+        assert_eq!(run(3).failure(Error, DAY, configured), Telling::Silent);
     }
 
     #[test]

@@ -132,7 +132,7 @@ impl Notifier {
         let telling = match recorded {
             Some(known) => {
                 self.forget_unrecorded();
-                EndedRun { ledger: &known.record.ledger, run, retries, now }.failure(status, remind)
+                EndedRun { ledger: &known.record.ledger, run, retries, now }.failure(status, remind, self.configured())
             }
             None => self.note_unrecorded(now, remind),
         };
@@ -151,6 +151,12 @@ impl Notifier {
             ..self.brief.notification(event, text, self.about(known.as_ref(), run, status))
         };
         self.deliver(recipients, &notification);
+    }
+
+    /// When the recipients were last written down.
+    fn configured(&self) -> Wall {
+        let path = self.brief.config.as_deref();
+        path.and_then(crate::command::overdue::changed_at).unwrap_or_default()
     }
 
     /// Tells that a job works again after a streak that was told.

@@ -1,6 +1,7 @@
 //! `fencepost overdue`: lists slots that passed without a record from any machine. A dead man's switch in one cron
 //! line.
 
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use fencepost_core::name::{Job, Name};
@@ -93,7 +94,12 @@ fn expected_job(
 
 /// When the file was last changed. A job without a record is not overdue for earlier slots.
 pub fn written_at(config: &Config) -> Option<Wall> {
-    let changed = std::fs::metadata(&config.path).ok()?.modified().ok()?;
+    changed_at(&config.path)
+}
+
+/// When a file was last changed.
+pub fn changed_at(path: &Path) -> Option<Wall> {
+    let changed = std::fs::metadata(path).ok()?.modified().ok()?;
     let since = changed.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     i64::try_from(since.as_millis()).ok().map(Wall)
 }

@@ -123,7 +123,7 @@ impl Recipient {
     /// The recipient without secrets: no path of a URL, and no arguments of a command.
     pub fn shown(&self) -> String {
         match self {
-            Self::Command(command) => command.words().into_iter().next().unwrap_or_default(),
+            Self::Command(command) => command.program(),
             Self::Service(service, address) => service.shown(address, " "),
         }
     }
@@ -262,5 +262,10 @@ mod tests {
         }
         let command = Recipient::Command(CommandLine::Argv(vec!["./tell.sh".into(), "SECRET".into()]));
         assert_eq!(command.shown(), "./tell.sh");
+        for (script, shown) in
+            [("./tell.sh SECRET", "./tell.sh"), ("TOKEN=SECRET ./tell.sh", "/bin/sh"), ("", "/bin/sh")]
+        {
+            assert_eq!(Recipient::Command(CommandLine::Shell(script.into())).shown(), shown);
+        }
     }
 }

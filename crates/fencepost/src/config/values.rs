@@ -77,6 +77,16 @@ impl CommandLine {
         self.argv().into_iter().map(|word| word.to_string_lossy().into_owned()).collect()
     }
 
+    /// The program without its arguments. Of a script only a plain first word is shown: others may be secret.
+    pub fn program(&self) -> String {
+        let is_plain = |word: &&str| word.chars().all(|c| c.is_ascii_alphanumeric() || "_-./+".contains(c));
+        let of_script = match self {
+            Self::Shell(script) => script.to_str().and_then(|script| script.split_whitespace().next()).filter(is_plain),
+            Self::Argv(_) => None,
+        };
+        of_script.map_or_else(|| self.words().into_iter().next().unwrap_or_default(), str::to_string)
+    }
+
     /// The command on one line, for people.
     pub fn shown(&self) -> String {
         match self {

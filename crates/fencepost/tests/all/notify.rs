@@ -414,7 +414,7 @@ fn a_test_message_goes_to_each_recipient_once_and_each_result_is_printed() {
     let mut lines: Vec<&str> = said.stdout.lines().collect();
     lines.sort_unstable();
     let host = good.url("").trim_end_matches('/').to_string();
-    assert_eq!(lines[0], "sent    /bin/sh (on_missed)");
+    assert_eq!(lines[0], "sent    cat (on_missed)");
     assert_eq!(lines[1], format!("sent    ntfy {host}/*** (on_error)"));
     assert_eq!(lines[2], format!("sent    slack {host}/*** (on_error, on_recovered)"));
     assert_eq!((good.seen().len(), home.path("tested").exists()), (2, true));
@@ -471,6 +471,28 @@ fn two_hosts_send_one_message_per_streak_and_a_reminder_when_it_lasts() {
     let told = web.wait_for(2)[1].json();
     assert_eq!((&told["reminder"], web.seen().len()), (&json!(true), 2));
     contains(told["text"].as_str().unwrap(), &["j failed (exit 1). It has been failing since "]);
+}
+
+/// The first hour: a job fails, then its user says where messages go, and runs it again.
+#[test]
+fn recipients_that_were_added_while_a_job_fails_hear_of_its_next_failure() {
+    let home = Home::new("[job.j]\ncommand = 'exit 3'\n");
+    assert_eq!(home.say(&["run", "j"]).code, 3);
+    // The time of a file is that of the kernel's last tick.
+    std::thread::sleep(Duration::from_millis(50));
+    home.write("fencepost.toml", "[notify]\non_error = 'head -n 1 >> told'\n[job.j]\ncommand = 'exit 3'\n");
+    let told = || fs::read_to_string(home.path("told")).unwrap_or_default();
+    assert_eq!(home.say(&["run", "j"]).code, 3);
+    eventually("the failure is told", || told().ends_with('\n'));
+    for _ in 0..2 {
+        assert_eq!(home.say(&["run", "j"]).code, 3);
+    }
+    eventually("the further failures are judged", || notifiers(&home).is_empty());
+    home.write("fencepost.toml", "[notify]\non_recovered = 'head -n 1 >> told'\n[job.j]\ncommand = 'true'\n");
+    assert_eq!(home.say(&["run", "j"]).code, 0);
+    eventually("the recovery is told", || told().contains("works again"));
+    let told = told();
+    assert!(told.starts_with("j failed (exit 3). It has been failing since ") && told.lines().count() == 2, "{told}");
 }
 
 #[test]
