@@ -90,7 +90,6 @@ const VERBS: &[VerbHelp] = &[
         examples: &[
             ("Show the crontab lines that would be written", "fencepost install crontab --dry-run"),
             ("Have systemd keep `fencepost up` running", "fencepost install systemd --write"),
-            ("Take the launchd agents away again", "fencepost install launchd --remove"),
             ("Have Claude Code ask fencepost before it writes", "fencepost install claude --write"),
         ],
         ..PLAIN

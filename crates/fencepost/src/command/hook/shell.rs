@@ -235,7 +235,7 @@ impl Scanner<'_> {
     /// Keeps the text of a substitution for a look of its own. Its result is unknown: it stands as one character.
     fn substitute(&mut self, end: char) {
         let (mut text, mut depth) = (String::new(), 0);
-        while let Some(c) = self.rest.next() {
+        for c in self.rest.by_ref() {
             match c {
                 '(' if end == ')' => depth += 1,
                 ')' if end == ')' && depth > 0 => depth -= 1,

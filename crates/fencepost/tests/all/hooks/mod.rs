@@ -2,6 +2,7 @@
 
 mod codex;
 mod hostile;
+mod plugin;
 mod sessions;
 mod settings;
 mod under_run;
