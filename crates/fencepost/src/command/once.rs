@@ -21,6 +21,7 @@ use crate::args::{Global, OnceOptions};
 use crate::calendar::SlotRule;
 use crate::events::Events;
 use crate::exit::{Code, Failure};
+use crate::inside::Inside;
 use crate::password;
 use crate::place::Place;
 use crate::report::{self, Voice};
@@ -37,6 +38,8 @@ pub fn run(global: &Global, options: &OnceOptions) -> Result<Code, Failure> {
             options.key
         )));
     }
+    // An agent may have stripped the variables that name the store of the run around this.
+    Inside::find()?;
     let on_unknown = Choose::parse(&options.on_unknown)?;
     let looked_at = again::looked_at();
     let params = options.params.as_ref().map(|path| fingerprint(path)).transpose()?;

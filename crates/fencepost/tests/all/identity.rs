@@ -136,3 +136,13 @@ fn entries_are_private_and_go_with_their_run() {
         .filter(|left| fs::read_to_string(left.as_ref().unwrap().path()).is_ok_and(|text| text.contains(&run)));
     assert_eq!(left.count(), 0);
 }
+
+#[test]
+fn once_in_a_stripped_environment_uses_the_store_of_its_run() {
+    let site = Site::new();
+    let script =
+        format!("{STRIPPED} $B once charge/7 -- touch $D/first; {STRIPPED} $B once charge/7 -- touch $D/second");
+    assert_eq!(run(&site, "agent", &script).code, 0);
+    assert!(site.path("first").exists() && !site.path("second").exists());
+    assert_eq!(site.json(&["once", "show", "charge/7"])["state"], "done");
+}

@@ -50,8 +50,7 @@ impl<'a> FakeAgent<'a> {
     }
 
     fn directory(&self) -> PathBuf {
-        let marks = self.site.directory().join(fs::read_to_string(self.site.path("directory")).unwrap());
-        marks
+        PathBuf::from(fs::read_to_string(self.site.path("directory")).unwrap())
     }
 
     /// The reason of the hook's refusal, if it refused.
