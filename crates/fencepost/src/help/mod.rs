@@ -60,16 +60,28 @@ pub fn answer(error: &clap::Error) -> Code {
 /// Says what is wrong with a command line.
 fn wrong(error: &clap::Error) -> Code {
     let code = if asked_for_run() { Code::FAILED } else { Code::USAGE };
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let text = reworded(&error.to_string(), &parent(&words));
     if asked_for(&["--json"]) {
-        let text = error.to_string();
-        report::error_json(code, ReasonCode::Usage, text.trim_start_matches("error: ").trim_end());
+        report::error_json(code, ReasonCode::Usage, &text);
     }
     // The error repeats what was typed, which may come from a program.
-    eprint!("{}", show::clean(&error.render().to_string()));
+    eprintln!("fencepost: {}", show::clean(&text));
     if let Some(word) = command_without_dashes(error) {
         eprintln!("\nWrite the command after --, as in: fencepost run JOB -- {}", show::flat(word));
     }
     code
+}
+
+/// The parser's error with the state of things and the next command. It has no advice to pass a mistyped option on as a
+/// value.
+fn reworded(text: &str, verb: &str) -> String {
+    let is_kept = |line: &&str| !line.starts_with("  tip: to pass ") && !line.starts_with("For more information");
+    let mut lines: Vec<&str> = text.trim_start_matches("error: ").lines().filter(is_kept).collect();
+    lines.dedup_by(|one, other| one.is_empty() && other.is_empty());
+    let text = lines.join("\n");
+    let help = if verb.is_empty() { String::new() } else { format!("{verb} ") };
+    format!("{}\n\nNothing was run. Help: fencepost {help}-h", text.trim_end())
 }
 
 /// Answers a command line that ends before its verb.

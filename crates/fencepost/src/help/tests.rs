@@ -118,3 +118,16 @@ fn the_short_help_fits_a_screen() {
         assert!(lines <= 50, "{verb} -h has {lines} lines: name the common options in help/table.rs");
     }
 }
+
+#[test]
+fn a_mistyped_option_is_told_with_the_nearest_one_and_the_help_of_its_verb() {
+    let error = |words: &[&str]| Arguments::try_parse_from(words).unwrap_err().to_string();
+    let text = reworded(&error(&["fencepost", "publish", "file", "x", "--tokn", "7"]), "publish file");
+    assert!(
+        text.starts_with("unexpected argument '--tokn' found\n\n  tip: a similar argument exists: '--token'\n"),
+        "{text}"
+    );
+    assert!(text.ends_with("\n\nNothing was run. Help: fencepost publish file -h"), "{text}");
+    let text = reworded(&error(&["fencepost", "status", "--nosuch"]), "status");
+    assert!(!text.contains("to pass") && !text.contains("\n\n\n"), "{text}");
+}
