@@ -77,7 +77,7 @@ pub fn drift(global: &Global, now: Wall) -> Result<Vec<InstalledDifference>, Fai
             continue;
         }
         let keys = config.jobs.iter().find(|(known, _)| known.as_str() == name).map(|(_, keys)| keys);
-        let terms = keys.map_or_else(CatchUpTerms::default, calendar::unchecked_terms);
+        let terms = keys.map_or_else(CatchUpTerms::default, |keys| calendar::unchecked_terms(keys));
         if !mine.iter().any(|trigger| trigger.serves(schedule, &terms, now)) {
             let places: Vec<&str> = mine.iter().map(|trigger| trigger.place.as_str()).collect();
             let text = schedule.text();

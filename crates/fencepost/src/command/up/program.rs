@@ -92,7 +92,7 @@ impl Program {
         let name = Name::new(key).ok()?;
         let kept = match self.scheduling.jobs.get(&name) {
             Some(scheduled) => KeptJob {
-                scheduled: scheduled.clone(),
+                scheduled: ScheduledJob::clone(scheduled),
                 excerpt: self.config().excerpt(&self.sections, &name),
                 keeps_output: self.keeps_output(&name),
             },
@@ -173,11 +173,11 @@ impl Program {
     }
 
     pub fn tasks(&self) -> Vec<Task> {
-        self.scheduled().map(|scheduled| scheduled.task.clone()).collect()
+        self.scheduled().map(|scheduled| scheduled.task()).collect()
     }
 
     fn scheduled(&self) -> impl Iterator<Item = &ScheduledJob> {
-        self.scheduling.jobs.values().chain(self.kept.values().map(|kept| &kept.scheduled))
+        self.scheduling.jobs.values().map(Box::as_ref).chain(self.kept.values().map(|kept| &kept.scheduled))
     }
 
     pub fn limits(&self) -> Limits {
@@ -191,7 +191,7 @@ impl Program {
 
     pub fn request(&self, job: &Name, anew: bool) -> Option<LookRequest> {
         let kept = || self.kept.get(job).map(|kept| &kept.scheduled);
-        let scheduled = self.scheduling.jobs.get(job).or_else(kept)?;
+        let scheduled = self.scheduling.jobs.get(job).map(Box::as_ref).or_else(kept)?;
         Some(LookRequest {
             name: job.clone(),
             job: scheduled.job.clone(),
@@ -209,7 +209,7 @@ impl Program {
     }
 
     pub fn widest_name(&self) -> usize {
-        self.scheduled().map(|scheduled| scheduled.task.name.as_str().len()).max().unwrap_or(0)
+        self.scheduled().map(|scheduled| scheduled.job.name.as_str().len()).max().unwrap_or(0)
     }
 
     pub fn introduction(&self, jobs: usize) -> UpLine {

@@ -1,6 +1,8 @@
 //! The jobs of the configuration that `up` schedules on this machine.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 
 use fencepost_core::agenda::Task;
 use fencepost_core::lease::Claim;
@@ -20,7 +22,7 @@ use crate::place::Place;
 /// The jobs that are scheduled, and those that are not because of mistakes.
 #[derive(Default)]
 pub struct Scheduling {
-    pub jobs: BTreeMap<Name, ScheduledJob>,
+    pub jobs: BTreeMap<Name, Box<ScheduledJob>>,
     pub broken: BTreeMap<String, UnscheduledJob>,
 }
 
@@ -35,19 +37,32 @@ pub struct UnscheduledJob {
 /// A job with a schedule.
 #[derive(Clone)]
 pub struct ScheduledJob {
-    pub task: Task,
     pub job: Job,
+    ttl: Duration,
+    runs_without_store: bool,
     scheduled: Scheduled,
-    holder: Holder,
+    /// The same for all jobs.
+    holder: Arc<Holder>,
 }
 
 impl ScheduledJob {
+    /// The job as the agenda sees it.
+    pub fn task(&self) -> Task {
+        Task {
+            name: self.job.name.clone(),
+            schedule: self.scheduled.schedule.clone(),
+            ttl: self.ttl,
+            slack: self.scheduled.terms.slack,
+            runs_without_store: self.runs_without_store,
+        }
+    }
+
     /// The claim of a run that starts now.
     pub fn claim(&self) -> Claim {
         Claim {
             run: mint_run(),
-            ttl: self.task.ttl,
-            holder: self.holder.clone(),
+            ttl: self.ttl,
+            holder: Holder::clone(&self.holder),
             slot: Choice::Due(Box::new(self.scheduled.clone())),
             zone: self.scheduled.schedule.zone().name().to_string(),
             trigger: Trigger::Schedule,
@@ -64,6 +79,7 @@ pub fn scheduling(place: &Place, config: &Config, names: &[Name]) -> Result<Sche
         return Err(Failure::Usage(format!("There is no job {name} in {}.{near}", config.path.display())));
     }
     let mut scheduling = Scheduling::default();
+    let holder = Arc::new(place.host.holder(std::process::id().cast_signed(), None));
     for (key, broken) in &config.broken {
         let is_named = names.iter().any(|name| name.as_str() == key);
         if is_named || (names.is_empty() && broken.options.enabled()) {
@@ -89,18 +105,15 @@ pub fn scheduling(place: &Place, config: &Config, names: &[Name]) -> Result<Sche
             continue;
         }
         let terms = calendar::terms(keys)?;
-        let task = Task {
-            name: name.clone(),
-            schedule: schedule.clone(),
-            ttl: keys.ttl.value().unwrap_or(TTL),
-            slack: terms.slack,
-            runs_without_store: keys.on_store_error() == OnStoreError::Run,
-        };
+        let ttl = keys.ttl.value().unwrap_or(TTL);
+        let runs_without_store = keys.on_store_error() == OnStoreError::Run;
         let (on_lost, retries) = (keys.on_lost(), keys.retries());
         let scheduled = Scheduled { schedule, terms, asked: Asked::Due, on_lost, retries };
         let job = job(name, false, place)?;
-        let holder = place.host.holder(std::process::id().cast_signed(), None);
-        scheduling.jobs.insert(name.clone(), ScheduledJob { task, job, scheduled, holder });
+        let holder = Arc::clone(&holder);
+        scheduling
+            .jobs
+            .insert(name.clone(), Box::new(ScheduledJob { job, ttl, runs_without_store, scheduled, holder }));
     }
     if scheduling.jobs.is_empty() && !scheduling.broken.is_empty() {
         let all: Vec<&str> = scheduling.broken.values().map(|job| job.shown.as_str()).collect();
