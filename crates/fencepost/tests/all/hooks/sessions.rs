@@ -157,14 +157,14 @@ fn a_lost_lease_refuses_the_writes_of_its_session() {
 
 #[test]
 fn the_lease_of_a_session_that_dies_in_a_turn_runs_out_and_one_that_ends_idle_is_recorded() {
-    let site = site("ttl = '6s'");
+    let site = site("ttl = '10s'");
     let mut agent = FakeAgent::start(&site, "agent");
     assert_eq!(agent.hook("", &prompt("a", "go")), None);
     // It is renewed for longer than its time-to-live while the agent lives.
     let begun = std::time::Instant::now();
     let until = || lease(&site)["until"].as_str().unwrap_or_default().to_string();
     let first = until();
-    eventually("it is renewed", || begun.elapsed() > Duration::from_secs(7) && until() > first);
+    eventually("it is renewed", || begun.elapsed() > Duration::from_secs(11) && until() > first);
     assert_eq!(lease(&site)["held"], true);
     send(agent.child.id() as i32, Signal::SIGKILL);
     agent.child.wait().unwrap();

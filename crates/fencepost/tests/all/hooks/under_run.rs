@@ -92,7 +92,7 @@ fn reading_tools_pass_and_the_job_widens_and_narrows_the_list() {
         tool("Read", "x"),
     ];
     inputs.iter().enumerate().for_each(|(number, input)| put(&site, &format!("in{number}"), input));
-    let mut command = site.command(&["run", "agent", "--ttl", "6s", "-c", &script]);
+    let mut command = site.command(&["run", "agent", "--ttl", "15s", "-c", &script]);
     command.env("FENCEPOST_CONFIG", &config).output().unwrap();
     let refused = |number: usize| reason(&fs::read_to_string(site.path(&format!("out{number}"))).unwrap());
     assert_eq!(refused(0), None);
