@@ -5,7 +5,7 @@
 //! its barrier, contract and notifications. Its lease carries no process evidence: children of the agent may outlive it.
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -61,35 +61,57 @@ pub struct Session {
     is_over: bool,
 }
 
-/// The file of a session, locked while it is open.
+/// The file of a session. Hooks of one session take turns: a lock beside it is held while it is open. It is replaced
+/// whole, so that the run reads it without the lock.
 #[derive(Debug)]
-struct SessionFile {
-    file: File,
+struct SessionFile<'a> {
+    path: &'a Path,
     session: Session,
+    _lock: File,
 }
 
-impl SessionFile {
-    fn open(path: &Path, create: bool) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(create).truncate(false).mode(0o600).custom_flags(O_NOFOLLOW);
-        let mut file = options.open(path)?;
-        file.lock()?;
-        let mut bytes = Vec::new();
-        Read::by_ref(&mut file).take(SESSION_BYTES_MAX).read_to_end(&mut bytes)?;
-        let session = if bytes.is_empty() { Session::default() } else { serde_json::from_slice(&bytes)? };
-        Ok(Self { file, session })
+impl<'a> SessionFile<'a> {
+    fn open(path: &'a Path) -> io::Result<Self> {
+        let lock = private(&lock_of(path))?;
+        lock.lock()?;
+        let session = match read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Session::default(),
+            session => session?,
+        };
+        Ok(Self { path, session, _lock: lock })
     }
 
-    fn save(&mut self) -> io::Result<()> {
-        self.file.set_len(0)?;
-        self.file.rewind()?;
-        self.file.write_all(&serde_json::to_vec(&self.session)?)
+    fn save(&self) -> io::Result<()> {
+        let draft = self.path.with_extension("new");
+        let mut file = private(&draft)?;
+        file.set_len(0)?;
+        file.write_all(&serde_json::to_vec(&self.session)?)?;
+        std::fs::rename(&draft, self.path)
     }
+}
+
+/// Opens a file that only its owner may read, and makes it if it is missing.
+fn private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(O_NOFOLLOW).open(path)
+}
+
+fn lock_of(path: &Path) -> PathBuf {
+    path.with_extension("lock")
+}
+
+/// Removes what is kept of a session.
+fn remove(path: &Path) {
+    let _ = std::fs::remove_file(path);
+    let _ = std::fs::remove_file(lock_of(path));
 }
 
 /// Reads what is known of a session.
 pub fn read(path: &Path) -> io::Result<Session> {
-    SessionFile::open(path, false).map(|file| file.session)
+    let file = OpenOptions::new().read(true).custom_flags(O_NOFOLLOW).open(path)?;
+    let mut bytes = Vec::new();
+    file.take(SESSION_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(serde_json::from_slice(&bytes)?)
 }
 
 /// The answer for a session with a job.
@@ -109,11 +131,11 @@ pub(super) fn answer(
     if matches!(event, HookEvent::Prompt(_)) {
         prune(&host, path.parent().unwrap_or(&path));
     }
-    let mut file = SessionFile::open(&path, true).map_err(failed)?;
+    let mut file = SessionFile::open(&path).map_err(failed)?;
     let desk = SessionDesk { global, options, job, path: &path, host: &host };
     let answer = desk.answer(&mut file, event, input);
     if *event == HookEvent::SessionEnd {
-        let _ = std::fs::remove_file(&path);
+        remove(&path);
         return Ok(answer);
     }
     file.save().map_err(failed)?;
@@ -129,7 +151,7 @@ struct SessionDesk<'a> {
 }
 
 impl SessionDesk<'_> {
-    fn answer(&self, file: &mut SessionFile, event: &HookEvent, input: &Result<HookInput, String>) -> HookAnswer {
+    fn answer(&self, file: &mut SessionFile<'_>, event: &HookEvent, input: &Result<HookInput, String>) -> HookAnswer {
         if self.is_stale(&file.session) {
             // The agent resumed an earlier session in another process.
             file.session = Session::default();
@@ -168,7 +190,7 @@ impl SessionDesk<'_> {
     }
 
     /// Claims the slot: starts a run in the background, and waits until it has begun or ended.
-    fn claim(&self, file: &mut SessionFile) -> HookAnswer {
+    fn claim(&self, file: &mut SessionFile<'_>) -> HookAnswer {
         let blocked = |why: &str| {
             HookAnswer::Refuse(format!(
                 "fencepost did not let this session of {} begin: {}. Do not do its work in another way.",
@@ -182,11 +204,7 @@ impl SessionDesk<'_> {
         if let Err(error) = file.save() {
             return blocked(&format!("{} cannot be written: {error}", self.path.display()));
         }
-        // The run reads the file.
-        let _ = file.file.unlock();
-        let begun = self.begin();
-        let _ = file.file.lock();
-        match begun {
+        match self.begin() {
             Ok(run) => {
                 file.session.run = Some(run);
                 HookAnswer::Pass
@@ -198,8 +216,8 @@ impl SessionDesk<'_> {
     fn begin(&self) -> Result<RunId, String> {
         let errors = self.path.with_extension("err");
         let failed = |error: io::Error| format!("its run cannot be started: {error}");
-        let mut open = OpenOptions::new();
-        open.write(true).create(true).truncate(true).mode(0o600).custom_flags(O_NOFOLLOW);
+        let told = private(&errors).map_err(failed)?;
+        told.set_len(0).map_err(failed)?;
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
         if let Some(config) = &self.global.config {
             command.arg("--config").arg(config);
@@ -208,7 +226,7 @@ impl SessionDesk<'_> {
             command.arg("--store").arg(store);
         }
         command.arg("run").arg(self.job.as_str()).arg("--session").arg(self.path);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(open.open(&errors).map_err(failed)?);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(told);
         inside::forget_run(&mut command);
         let events = |command: &mut Command, fd| {
             command.arg("--events").arg(format!("fd:{fd}"));
@@ -221,15 +239,14 @@ impl SessionDesk<'_> {
     }
 
     /// The session ends: its run records the outcome and releases.
-    fn end(&self, file: &mut SessionFile) -> HookAnswer {
+    fn end(&self, file: &mut SessionFile<'_>) -> HookAnswer {
         file.session.is_over = true;
-        let (saved, _) = (file.save(), file.file.unlock());
+        let is_saved = file.save().is_ok();
         let give_up = Instant::now() + END_PATIENCE;
         let is_going = || file.session.run.is_some_and(|run| registry::of_id(run).is_some());
-        while saved.is_ok() && is_going() && Instant::now() < give_up {
+        while is_saved && is_going() && Instant::now() < give_up {
             std::thread::sleep(PAUSE);
         }
-        let _ = file.file.lock();
         HookAnswer::Pass
     }
 
@@ -288,11 +305,12 @@ fn path_of(agent: Agent, id: &str) -> Result<PathBuf, Failure> {
 
 /// Removes the files of sessions whose agents have ended and whose runs are over.
 fn prune(host: &Host, directory: &Path) {
-    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
-        let Ok(session) = read(&entry.path()) else { continue };
+    let paths = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    for path in paths.filter(|path| path.extension().is_some_and(|end| end == "json")) {
+        let Ok(session) = read(&path) else { continue };
         let has_ended = session.agent.as_ref().is_some_and(|mark| host.has_ended(mark) == Some(true));
         if has_ended && session.run.is_none_or(|run| registry::of_id(run).is_none()) {
-            let _ = std::fs::remove_file(entry.path());
+            remove(&path);
         }
     }
 }
