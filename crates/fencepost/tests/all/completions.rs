@@ -27,7 +27,10 @@ fn verbs_options_values_and_jobs_are_completed() {
     assert_eq!(candidates(&site, &["run", "j", "--overlap", ""]), ["skip", "replace"]);
     assert_eq!(candidates(&site, &["run", "j", "--overlap=r"]), ["--overlap=replace"]);
     assert_eq!(candidates(&site, &["status", "--js"]), ["--json"]);
-    assert_eq!(candidates(&site, &["install", ""]), ["systemd", "launchd", "crontab"]);
+    assert_eq!(
+        candidates(&site, &["install", ""]),
+        ["systemd", "launchd", "crontab", "claude", "codex", "gemini", "antigravity"]
+    );
     assert_eq!(candidates(&site, &["run", ""]), ["nightly"]);
     assert_eq!(with_config(&["run", ""]), ["a:b", "nightly", "noon"]);
     assert_eq!(with_config(&["run", "--ttl", "5m", "no"]), ["noon"]);
