@@ -65,5 +65,5 @@ fn request(token: u64) -> WriteRequest {
         run: RunId(Uuid::from_u128(u128::from(token))),
         host: "here".to_string(),
     };
-    WriteRequest { writer, mode: WriteMode::Many, op: None, adopt: false, dry_run: false }
+    WriteRequest { writer, mode: WriteMode::Many, op: None, adopt: false, dry_run: false, if_digest: None }
 }

@@ -125,19 +125,32 @@ pub struct Judgement {
     pub ended_by: EndedBy,
     pub note: Option<String>,
     pub artifacts: Vec<Artifact>,
-    /// The declared artifact is missing, untouched, or contradicts the report.
-    pub breaks_contract: bool,
+    /// What the command did not keep to, although it may have exited 0.
+    pub breach: Option<Breach>,
+}
+
+/// What a command declares and does not keep to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Breach {
+    /// A declared artifact is missing, untouched, or contradicts the report; or a report is missing.
+    NoOutput,
+    /// A publish was asked to write other content than was rehearsed.
+    OtherContent,
 }
 
 impl Judgement {
     /// The verdict on a child that ended well and did not report its outcome, although it has to.
     pub fn unreported() -> Self {
+        Self::of(Breach::NoOutput, "the job has to report its outcome (must_record) and did not".to_string())
+    }
+
+    pub fn of(breach: Breach, note: String) -> Self {
         Self {
             status: Status::Error,
             ended_by: EndedBy::Fencepost,
-            note: Some("the job has to report its outcome (must_record) and did not".to_string()),
+            note: Some(note),
             artifacts: Vec::new(),
-            breaks_contract: true,
+            breach: Some(breach),
         }
     }
 }
@@ -151,20 +164,9 @@ pub fn judge(
     before: &[Artifact],
 ) -> Judgement {
     let note = said.and_then(|said| said.note.clone());
-    let plain = |status, note| Judgement {
-        status,
-        ended_by: EndedBy::Child,
-        note,
-        artifacts: Vec::new(),
-        breaks_contract: false,
-    };
-    let broken = |note| Judgement {
-        status: Status::Error,
-        ended_by: EndedBy::Fencepost,
-        note: Some(note),
-        artifacts: Vec::new(),
-        breaks_contract: true,
-    };
+    let plain =
+        |status, note| Judgement { status, ended_by: EndedBy::Child, note, artifacts: Vec::new(), breach: None };
+    let broken = |note| Judgement::of(Breach::NoOutput, note);
     let word = match said.map(|said| said.word) {
         _ if empty_exit == Some(exit_code) => Some(Word::Empty),
         // A non-zero exit code overrides any report.
@@ -286,9 +288,9 @@ mod tests {
             for (word, (status, breaks)) in words.iter().zip(row) {
                 let said = word.and_then(said);
                 let judged = judge(0, None, said.as_ref(), produced, &[]);
-                assert_eq!((judged.status, judged.breaks_contract), (status, breaks), "{state}, {word:?}");
+                assert_eq!((judged.status, judged.breach.is_some()), (status, breaks), "{state}, {word:?}");
                 let failed = judge(3, None, said.as_ref(), produced, &[]);
-                assert_eq!((failed.status, failed.breaks_contract), (Error, false), "{state}, {word:?}, exit 3");
+                assert_eq!((failed.status, failed.breach.is_some()), (Error, false), "{state}, {word:?}, exit 3");
                 let by_exit = judge(3, Some(3), said.as_ref(), produced, &[]);
                 let as_said = judge(0, None, self::said(Word::Empty).as_ref(), produced, &[]);
                 assert_eq!(by_exit.status, as_said.status, "{state}, {word:?}, the exit code for empty");

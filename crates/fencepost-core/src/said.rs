@@ -50,6 +50,23 @@ pub enum Said {
     /// What the hook of an agent did not let pass. It does not change how the run ends: a write that was refused because
     /// the lease is lost is a refused [`Published`].
     Hooked(HookRefusal),
+    /// A publish that was to write content with a certain digest and found another. It fails the run.
+    OtherContent(String),
+    /// What a rehearsal would have done.
+    Rehearsed(Rehearsed),
+}
+
+/// A write that a rehearsal did not make.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Rehearsed {
+    /// What would have been done, in words.
+    pub what: String,
+    /// The digest of the content, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// How the target would change, if it is text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
 }
 
 /// A tool call or the end of a session that the hook of an agent refused.

@@ -65,7 +65,7 @@ fn be_writer(arguments: &[String]) -> ExitCode {
         host: "here".to_string(),
     };
     let op = Some(op.clone()).filter(|op| !op.is_empty());
-    let request = WriteRequest { writer, mode: WriteMode::Many, op, adopt: false, dry_run: false };
+    let request = WriteRequest { writer, mode: WriteMode::Many, op, adopt: false, dry_run: false, if_digest: None };
     let task = FencedCommand {
         resource: "the live site".to_string(),
         argv: command.iter().map(Into::into).collect(),

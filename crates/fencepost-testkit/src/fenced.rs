@@ -29,6 +29,7 @@ pub fn request(token: u64) -> WriteRequest {
         op: None,
         adopt: false,
         dry_run: false,
+        if_digest: None,
     }
 }
 

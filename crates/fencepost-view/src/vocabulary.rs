@@ -74,6 +74,8 @@ words! {
         OtherParameters = "other_parameters",
         /// A declared artifact is missing or untouched.
         NoOutput = "no_output",
+        /// A publish was asked to write other content than was rehearsed.
+        DigestMismatch = "digest_mismatch",
         /// A fenced write of the run was refused.
         Fenced = "fenced",
         /// The run exceeded its timeout.

@@ -65,7 +65,7 @@ impl Code {
     pub fn of_judgement(exit_code: i32, judgement: &Judgement) -> Self {
         match judgement.status {
             Status::Ok | Status::Empty => Self::DONE,
-            _ if judgement.breaks_contract => Self::NO_OUTPUT.under_run(),
+            _ if judgement.breach.is_some() => Self::NO_OUTPUT.under_run(),
             _ if exit_code == 0 => Self::SAID_ERROR,
             _ => Self::of_child(exit_code),
         }

@@ -16,6 +16,7 @@ mod notify;
 mod options;
 mod password;
 mod place;
+mod rehearsal;
 mod report;
 mod settings;
 mod show;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fencepost_core::contract::Judgement;
+use fencepost_core::contract::{Breach, Judgement};
 use fencepost_core::lease::Refusal;
 use fencepost_core::ledger::{Barred, EndedBy, Status};
 use fencepost_core::name::Job;
@@ -66,21 +66,24 @@ impl RunContext<'_> {
     /// The command ended by itself, and its exit, its report and its artifacts were judged.
     fn judged(&self, exit: Exit, judgement: &Judgement) -> Summary {
         let job = self.job;
-        let Judgement { status, ended_by, note, breaks_contract, .. } = judgement;
+        let Judgement { status, ended_by, note, breach, .. } = judgement;
         let code = Code::of_judgement(exit.code(), judgement);
         let message = match (status, note) {
             (Status::Ok | Status::Empty, _) => None,
-            (_, Some(note)) if *breaks_contract && exit.code() == 0 => {
+            (_, Some(note)) if breach.is_some() && exit.code() == 0 => {
                 Some(format!("{job} failed: {note}. It exited 0, but did not do what it declares."))
             }
             (_, Some(note)) => Some(format!("{job} failed: {note}.")),
-            (_, None) if *breaks_contract => Some(format!("{job} failed: it said nothing else.")),
+            (_, None) if breach.is_some() => Some(format!("{job} failed: it said nothing else.")),
             // One line also if the command printed nothing: cron mails only what is printed.
             (_, None) => Some(format!("{job} failed (exit {}).", code.0)),
         };
         Summary {
             message,
-            reason: breaks_contract.then_some(ReasonCode::NoOutput),
+            reason: breach.map(|breach| match breach {
+                Breach::NoOutput => ReasonCode::NoOutput,
+                Breach::OtherContent => ReasonCode::DigestMismatch,
+            }),
             exit_code: Some(exit.code()),
             signal: signal_of(exit),
             started: true,

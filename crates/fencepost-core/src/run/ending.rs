@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{COMPLETION_PATIENCE, Event, Exit, Finish, Kept, Output, Run, RunPhase, Stage, StopCause};
-use crate::contract::{Judgement, judge};
+use crate::contract::{Breach, Judgement, judge};
 use crate::lease::{Intent, Now, Rules};
 use crate::ledger::{Barred, EndedBy, Ending, Status};
 use crate::register::{Fate, StoreError, Trouble};
@@ -121,6 +121,9 @@ impl<R: Rules> Run<R> {
             // A refused publish may be missing in it, so that the run cannot be said to have ended well.
             let failed = judge(125, None, None, &[], &[]);
             return Judgement { note: Some(why.clone()), ended_by: EndedBy::Fencepost, ..failed };
+        }
+        if let Some(why) = &self.child.other_content {
+            return Judgement::of(Breach::OtherContent, why.clone());
         }
         let last_ok = self.mine.as_ref().and_then(|mine| mine.known.record.ledger.last_ok.as_ref());
         let before = last_ok.map_or(&[][..], |last| &last.artifacts);

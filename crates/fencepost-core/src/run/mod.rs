@@ -106,6 +106,8 @@ struct ChildState {
     said: Option<Recorded>,
     /// Why what it said of itself cannot be relied on.
     unreadable: Option<String>,
+    /// Which publish was asked to write other content than it may.
+    other_content: Option<String>,
     upstreams: Vec<Consumed>,
     barred: Vec<Barred>,
     /// What the barrier decided, if it did not let the run through.

@@ -115,7 +115,8 @@ impl<R: Rules> Run<R> {
                 self.child.upstreams.extend(gated.upstreams);
                 self.child.barred.extend(gated.barred);
             }
-            Said::Hooked(_) => {}
+            Said::OtherContent(why) => self.child.other_content = Some(why),
+            Said::Hooked(_) | Said::Rehearsed(_) => {}
         }
     }
 

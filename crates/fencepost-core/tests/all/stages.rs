@@ -165,6 +165,6 @@ fn a_declared_artifact_that_is_not_there_is_an_error() {
     bench.step(Input::Surveyed(lacking));
     bench.settle();
     let Finish::Ended { judgement, .. } = bench.finish() else { panic!() };
-    assert!(judgement.breaks_contract);
+    assert!(judgement.breach.is_some());
     assert_eq!(bench.store.record().ledger.last().map(|outcome| outcome.status), Some(Status::Error));
 }

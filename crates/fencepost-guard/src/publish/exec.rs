@@ -79,6 +79,7 @@ pub fn publish(
     tell: &mut dyn FnMut(&str),
 ) -> Result<Ran, PublishError> {
     check(task)?;
+    request.check(&task.digest())?;
     let turn = RunId(uuid::Uuid::now_v7());
     let terminal = Terminal::detect();
     let mut signals = Signals::listen()
@@ -109,6 +110,7 @@ pub fn publish(
 /// Decides as a claim would, and changes nothing in the store.
 pub fn dry_run(request: &WriteRequest, desk: &FencedHost<'_>, task: &FencedCommand) -> Result<Receipt, PublishError> {
     check(task)?;
+    request.check(&task.digest())?;
     let (turn, job) = (RunId(uuid::Uuid::now_v7()), Job::of_resource(&task.resource));
     let asked = clock::boot_now();
     let (record, clock) = look(desk.store.store.as_ref(), &job).map_err(|error| failed(task, "look at", &error))?;

@@ -51,9 +51,21 @@ pub struct WriteRequest {
     pub adopt: bool,
     /// Report whether the write would be accepted, and change nothing.
     pub dry_run: bool,
+    /// Write only content with this digest.
+    pub if_digest: Option<String>,
 }
 
 impl WriteRequest {
+    /// Refuses content that is not what was asked for.
+    pub fn check(&self, digest: &str) -> Result<(), PublishError> {
+        match &self.if_digest {
+            Some(wanted) if wanted != digest => {
+                Err(PublishError::OtherContent { wanted: wanted.clone(), digest: digest.to_string() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Makes the write of a payload with this digest. `replaces` says that writing it again changes nothing.
     pub fn write(&self, digest: String, replaces: bool) -> Write {
         let Writer { store, job, token, run, host } = self.writer.clone();
@@ -90,6 +102,9 @@ pub enum PublishError {
     /// The fence refused the write. Nothing was changed.
     #[error("{refused}")]
     Refused { refused: Refused, level: Level },
+    /// The content is not what was asked for. Nothing was changed.
+    #[error("the content has the digest {digest}, and only {wanted} may be written")]
+    OtherContent { wanted: String, digest: String },
     /// The request is wrong. Nothing was changed.
     #[error("{0}")]
     Usage(String),

@@ -104,6 +104,7 @@ pub fn publish<T: WriteTarget>(request: &WriteRequest, mut target: T) -> Result<
 
 /// Returns the fence of the write, and whether it was applied before.
 fn decide<T: WriteTarget>(request: &WriteRequest, target: &mut T) -> Result<(Fence, bool), PublishError> {
+    request.check(&target.digest())?;
     loop {
         let seen = match target.remembered()? {
             Remembered::Nothing => None,
@@ -184,7 +185,7 @@ mod tests {
             run: RunId(Uuid::from_u128(u128::from(token))),
             host: "h".to_string(),
         };
-        WriteRequest { writer, mode: WriteMode::Many, op: None, adopt: false, dry_run: false }
+        WriteRequest { writer, mode: WriteMode::Many, op: None, adopt: false, dry_run: false, if_digest: None }
     }
 
     fn written(token: u64) -> Cell {

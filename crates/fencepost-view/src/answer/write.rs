@@ -26,6 +26,9 @@ pub struct PublishAnswer {
     pub mode: WriteMode,
     /// The target had this very write before.
     pub already_applied: bool,
+    /// The digest of the content, for `--if-digest`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
     /// Why the write was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorDetail>,

@@ -67,6 +67,9 @@ pub struct PublishOptions {
     /// Say whether it would be accepted, and touch nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Write only content with this digest, as a rehearsal or --dry-run --json showed it; exit 18 if it has another
+    #[arg(long, value_name = "D")]
+    pub if_digest: Option<String>,
 }
 
 /// Where the payload comes from.

@@ -44,6 +44,13 @@ pub struct RunOptions {
     /// own. Fields of `--json`: `job decision reason message slot trigger exit_code`.
     #[arg(long, help_heading = "Output")]
     pub dry_run: bool,
+    /// Run the command without fencepost's own writes: nothing is claimed, published or recorded
+    ///
+    /// `publish`, `record`, `once` and `hook` inside it say what they would do: the target, the token, the digest, and a difference
+    /// where it is text. Effects of the command that do not go through fencepost are real. `publish --if-digest` then writes
+    /// only what was rehearsed.
+    #[arg(long, conflicts_with_all = ["dry_run", "events", "session"], help_heading = "Output")]
+    pub rehearse: bool,
     /// `up` started the run, on several machines at one instant
     #[arg(long, hide = true)]
     pub by_up: bool,

@@ -36,6 +36,7 @@ use crate::show;
 pub use agents::differences as hook_differences;
 pub use clockwork::{machine_zone, obeys_cron_tz};
 pub use crontab::listed as crontab_listed;
+pub use diff::unified;
 pub use drift::{drift, words};
 pub use originals::is_replaced;
 

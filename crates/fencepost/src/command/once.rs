@@ -24,6 +24,7 @@ use crate::exit::{Code, Failure};
 use crate::inside::Inside;
 use crate::password;
 use crate::place::Place;
+use crate::rehearsal;
 use crate::report::{self, Voice};
 use crate::settings::Settings;
 use crate::show;
@@ -40,6 +41,11 @@ pub fn run(global: &Global, options: &OnceOptions) -> Result<Code, Failure> {
     }
     // An agent may have stripped the variables that name the store of the run around this.
     Inside::find()?;
+    if rehearsal::is_on() {
+        let what = options.argv.first().or(options.shell.as_ref()).map(|word| word.display().to_string());
+        rehearsal::tell(global, &format!("run {:?} once for {}", what.unwrap_or_default(), options.key), None, None);
+        return Ok(Code::DONE);
+    }
     let on_unknown = Choose::parse(&options.on_unknown)?;
     let looked_at = again::looked_at();
     let params = options.params.as_ref().map(|path| fingerprint(path)).transpose()?;

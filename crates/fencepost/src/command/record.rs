@@ -26,6 +26,7 @@ use crate::args::{Global, RecordOptions};
 use crate::exit::{Code, Failure};
 use crate::inside::Inside;
 use crate::place::Place;
+use crate::rehearsal;
 use crate::report::Voice;
 use crate::show;
 use crate::{calendar, upstreams};
@@ -41,6 +42,10 @@ pub fn run(global: &Global, options: &RecordOptions) -> Result<Code, Failure> {
         (None, Some(inside)) => say(global, options, word, &inside),
         (Some(name), Some(inside)) if is_same(&name, options.per_host, &inside.job) => {
             say(global, options, word, &inside)
+        }
+        (Some(name), _) if rehearsal::is_on() => {
+            rehearsal::tell(global, &format!("record {name} as {}", word.as_str()), None, None);
+            Ok(Code::DONE)
         }
         (Some(name), _) => match options.token {
             Some(token) => under_token(global, options, &name, word, token),

@@ -51,6 +51,7 @@ mod publish_trust;
 mod race;
 mod reasons;
 mod records;
+mod rehearse;
 mod run;
 mod runs;
 mod schema;

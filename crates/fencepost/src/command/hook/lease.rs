@@ -15,6 +15,7 @@ use crate::args::Global;
 use crate::exit::Failure;
 use crate::inside::{Inside, variable};
 use crate::place::Place;
+use crate::rehearsal;
 
 /// How long the store may take to answer. Agents give a hook ten seconds.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -69,6 +70,9 @@ impl Inside {
 
 /// Checks what the wrapper says first, then the store.
 pub fn check_lease(global: &Global, inside: &Inside, state: Option<&RunState>) -> Result<(), Denial> {
+    if rehearsal::is_on() {
+        return Ok(());
+    }
     let Some(state) = state else {
         return Err(Denial::Unknown("the file in which the run's wrapper tells its state cannot be read".to_string()));
     };

@@ -162,7 +162,7 @@ impl HookDesk<'_> {
             Said::Recorded(_) => true,
             Said::Published(published) => published.refused.is_some(),
             Said::Hooked(refusal) => refusal.kind == HookRefusalKind::SentBack,
-            Said::Gated(_) => false,
+            Said::Gated(_) | Said::OtherContent(_) | Said::Rehearsed(_) => false,
         };
         if said.iter().any(is_done) {
             return HookAnswer::Pass;

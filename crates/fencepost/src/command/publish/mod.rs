@@ -6,6 +6,7 @@ mod http;
 mod redis;
 mod sql;
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{Read, stdin};
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ use crate::args::publish::{FileOptions, PayloadOptions, PublishOptions, PublishV
 use crate::exit::{Code, Failure};
 use crate::inside::{Inside, variable};
 use crate::place::Place;
+use crate::rehearsal;
 use crate::report::Voice;
 use crate::show;
 
@@ -35,8 +37,12 @@ pub fn run(global: &Global, verb: &PublishVerb) -> Result<Code, Failure> {
     match verb {
         PublishVerb::File(FileOptions { path, patience, payload, common }) => {
             let mut payload = open_payload(payload)?;
-            desk(common)?
-                .publish("file", absolute(path), |request| file::publish(request, path, &mut payload, patience.wait))
+            let desk = desk(common)?;
+            if rehearsal::is_on() {
+                let (whole, diff) = rehearsal::diff(path, payload)?;
+                (payload, *desk.diff.borrow_mut()) = (whole, diff);
+            }
+            desk.publish("file", absolute(path), |request| file::publish(request, path, &mut payload, patience.wait))
         }
         PublishVerb::Tree(TreeOptions { source, path, keep, patience, common }) => {
             let options = tree::Options { keep: *keep, patience: patience.wait };
@@ -58,21 +64,26 @@ pub struct PublishDesk<'a> {
     writer: Writer,
     /// The run's private file. None for a publish by hand, which is recorded in the store.
     said: Option<PathBuf>,
+    /// How a rehearsed write would change its target, if that is text.
+    diff: RefCell<Option<String>>,
 }
 
 impl<'a> PublishDesk<'a> {
     pub fn open(global: &'a Global, common: &'a PublishOptions) -> Result<Self, Failure> {
         if let (Some(name), Some(token)) = (&common.job, common.token) {
+            // Arguments name the run, but whether it is a rehearsal only its variables say.
+            rehearsal::find();
             let place = Place::find(global)?;
             let job = super::job(name, common.per_host, &place)?;
-            return Ok(Self { global, common, writer: writer_by_hand(&place, job, token)?, place, said: None });
+            let (writer, diff) = (writer_by_hand(&place, job, token)?, RefCell::default());
+            return Ok(Self { global, common, writer, place, said: None, diff });
         }
         // Restores the variables that name the store, if they were stripped.
         let inside = Inside::find()?;
         let place = Place::find(global)?;
         let (writer, said) = writer_of_run(&place, inside)?;
         let said = Some(said);
-        Ok(Self { global, common, place, writer, said })
+        Ok(Self { global, common, place, writer, said, diff: RefCell::default() })
     }
 
     /// Makes the write, records its result and prints it.
@@ -94,8 +105,30 @@ impl<'a> PublishDesk<'a> {
                 let seen = refused.seen.token;
                 Ok(self.refused(kind, &resource, level, seen, refused.reason.into(), &refused.to_string()))
             }
+            Err(error @ PublishError::OtherContent { .. }) => {
+                Ok(self.other_content(kind, &resource, &error.to_string()))
+            }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The content is not what was rehearsed. Inside a run that fails the run.
+    fn other_content(&self, kind: &str, resource: &str, why: &str) -> Code {
+        let (code, reason) = (Code::NO_OUTPUT, ReasonCode::DigestMismatch);
+        let why = format!("{resource}: {why}");
+        if let Some(path) = self.said.as_ref().filter(|_| !self.is_dry()) {
+            let _ = report_file::append(path, self.writer.run, Said::OtherContent(why.clone()));
+        }
+        Voice::of(self.global)
+            .warn(&format!("{why}. Nothing was changed. Rehearse the job again: fencepost run JOB --rehearse"));
+        let error = ErrorDetail { code: code.0, reason, message: why, key: None };
+        self.print(&PublishAnswer { error: Some(error), ..self.json(kind, resource) });
+        code
+    }
+
+    /// Whether nothing is written: as asked for, or in a rehearsal.
+    fn is_dry(&self) -> bool {
+        self.common.dry_run || rehearsal::is_on()
     }
 
     fn request(&self) -> WriteRequest {
@@ -104,7 +137,8 @@ impl<'a> PublishDesk<'a> {
             mode: self.common.mode,
             op: self.common.op.clone(),
             adopt: self.common.adopt,
-            dry_run: self.common.dry_run,
+            dry_run: self.is_dry(),
+            if_digest: self.common.if_digest.clone(),
         }
     }
 
@@ -125,7 +159,12 @@ impl<'a> PublishDesk<'a> {
             voice.warn(remark);
         }
         self.note(kind, resource, receipt.level, receipt.fence.token, None);
-        let dry = if self.common.dry_run { "would be " } else { "" };
+        if rehearsal::is_on() {
+            let digest = &receipt.fence.digest;
+            let what = format!("publish {kind} {resource} under token {}", self.writer.token);
+            rehearsal::tell(self.global, &what, Some(digest), self.diff.borrow_mut().take());
+        }
+        let dry = if self.is_dry() { "would be " } else { "" };
         let what = if receipt.already_applied { "already applied" } else { "accepted" };
         voice.tell(&format!("{resource}: {dry}{what} under token {} ({}).", self.writer.token, receipt.level.as_str()));
         self.print(&PublishAnswer {
@@ -133,6 +172,7 @@ impl<'a> PublishDesk<'a> {
             level: receipt.level,
             seen: receipt.fence.token.number(),
             already_applied: receipt.already_applied,
+            digest: Some(receipt.fence.digest.clone()),
             ..self.json(kind, resource)
         });
         Code::DONE
@@ -158,6 +198,7 @@ impl<'a> PublishDesk<'a> {
             seen: 0,
             mode: self.request().mode,
             already_applied: false,
+            digest: None,
             error: None,
         }
     }
@@ -171,7 +212,7 @@ impl<'a> PublishDesk<'a> {
     /// Records the result: inside a run the wrapper commits it with its last swap, by hand it goes to the store at
     /// once.
     fn note(&self, kind: &str, resource: &str, level: Level, seen: Token, refused: Option<String>) {
-        if self.common.dry_run {
+        if self.is_dry() {
             return;
         }
         let published = Published {

@@ -7,6 +7,7 @@ use super::{PublishDesk, TargetUrl, read_payload};
 use crate::args::Global;
 use crate::args::publish::SqlOptions;
 use crate::exit::{Code, Failure};
+use crate::rehearsal;
 use crate::report::Voice;
 use crate::show;
 
@@ -35,7 +36,8 @@ fn write(global: &Global, options: &SqlOptions, database: &Database, url: Target
 fn install(global: &Global, options: &SqlOptions, database: &Database, action: Action) -> Result<Code, Failure> {
     let installation =
         Installation { resource: options.common.resource.clone(), protect: options.protect.clone(), action };
-    if options.common.dry_run {
+    rehearsal::find();
+    if options.common.dry_run || rehearsal::is_on() {
         show::text(&installation.statements(database)?);
         return Ok(Code::DONE);
     }

@@ -172,7 +172,7 @@ impl RunAttempt<'_> {
             said: place.said(*run),
             env: environment(place, settings, job, *run),
             registration: self.registration(holder),
-            state: Some(RunStateFile::beside(&place.said(*run), *run, settings.grace, self.tool_rules())),
+            state: Some(RunStateFile::beside(&place.said(*run), *run, settings.grace, tool_rules(settings))),
         })
     }
 
@@ -184,18 +184,6 @@ impl RunAttempt<'_> {
             Some(agent) => registration.of_session(agent),
             None => registration,
         })
-    }
-
-    fn tool_rules(&self) -> ToolRules {
-        let options = &self.settings.options;
-        let guarded = || GUARD_COMMANDS.map(str::to_string).to_vec();
-        ToolRules {
-            write_tools: options.write_tools.value().unwrap_or_default(),
-            guard_commands: options.guard_commands.value().unwrap_or_else(guarded),
-            must_report: options.must_record() || !self.settings.produces.is_empty(),
-            pass_unknown: options.on_unknown_input() == OnUnknownInput::Pass,
-            observe: options.observe(),
-        }
     }
 
     /// This run while it waits for its lease.
@@ -345,4 +333,17 @@ fn would_run(store: &dyn Store, job: &Job, choice: &Choice) -> Option<bool> {
     let (record, clock) = look(store, job).ok()?;
     let now = clock.map_or_else(|| clock::now().wall, |clock| clock.wall);
     Some(choice.choose::<Honest>(record.as_ref(), LeaseState::Stands, now).is_ok())
+}
+
+/// What the hooks of agents inside a run go by.
+pub(super) fn tool_rules(settings: &Settings) -> ToolRules {
+    let options = &settings.options;
+    let guarded = || GUARD_COMMANDS.map(str::to_string).to_vec();
+    ToolRules {
+        write_tools: options.write_tools.value().unwrap_or_default(),
+        guard_commands: options.guard_commands.value().unwrap_or_else(guarded),
+        must_report: options.must_record() || !settings.produces.is_empty(),
+        pass_unknown: options.on_unknown_input() == OnUnknownInput::Pass,
+        observe: options.observe(),
+    }
 }

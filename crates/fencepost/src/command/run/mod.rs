@@ -7,6 +7,7 @@ mod dry;
 mod environment;
 mod listener;
 mod output;
+mod rehearse;
 mod trace;
 mod unguarded;
 
@@ -47,6 +48,9 @@ pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
     }
     if options.dry_run {
         return dry::run(global, &place, &job, &settings);
+    }
+    if options.rehearse {
+        return rehearse::run(global, &place, &job, &settings);
     }
     let again = Again::from_environment(&settings);
     let run = super::mint_run();
