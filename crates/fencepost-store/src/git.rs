@@ -198,7 +198,10 @@ impl GitStore {
             Trouble::Unavailable
         };
         let error = self.failed(trouble, &said.words(), fate);
-        let step = format!("Try it without fencepost, as the same user: git ls-remote {}", self.git.remote().url());
+        let step = format!(
+            "Try it without fencepost, as the same user: git ls-remote {}",
+            crate::redacted(self.git.remote().url())
+        );
         StoreError { detail: format!("{} {step}", error.detail), ..error }
     }
 
