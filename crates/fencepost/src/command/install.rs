@@ -33,7 +33,7 @@ use crate::place::Place;
 use crate::report::Voice;
 use crate::show;
 
-pub use agents::differences as hook_differences;
+pub use agents::{differences as hook_differences, remarks as hook_remarks};
 pub use clockwork::{machine_zone, obeys_cron_tz};
 pub use crontab::listed as crontab_listed;
 pub use diff::unified;

@@ -99,6 +99,9 @@ impl ConfigVerdict {
         for difference in self.drift.iter().flatten() {
             voice.warn(&format!("installed: {}", difference.message));
         }
+        if self.drift.is_some() {
+            super::install::hook_remarks().iter().for_each(|remark| voice.warn(&format!("installed: {remark}")));
+        }
         show::line(&self.summary());
     }
 

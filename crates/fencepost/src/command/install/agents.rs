@@ -242,6 +242,19 @@ pub fn differences() -> Vec<InstalledDifference> {
     places.filter_map(|(agent, user)| check(agent, &agent.settings_file(user).ok()?)).collect()
 }
 
+/// What only a person can check of the hooks that are installed.
+pub fn remarks() -> Vec<String> {
+    let codex = [false, true].into_iter().filter_map(|user| Agent::Codex.settings_file(user).ok());
+    let is_hooked = |path: &PathBuf| std::fs::read_to_string(path).is_ok_and(|text| text.contains("fencepost"));
+    let remark = |path: PathBuf| {
+        let place = path.display();
+        format!(
+            "{place}: fencepost cannot tell whether Codex trusts these hooks, and an untrusted one is not called. Look at /hooks in codex."
+        )
+    };
+    codex.filter(is_hooked).map(remark).collect()
+}
+
 fn check(agent: Agent, path: &Path) -> Option<InstalledDifference> {
     let text = std::fs::read_to_string(path).ok().filter(|text| text.contains("fencepost"))?;
     let difference = |message: String| {

@@ -156,3 +156,19 @@ fn validate_says_which_events_are_not_hooked() {
     place.write(CLAUDE, "{ fencepost");
     assert_eq!(validate().len(), 1);
 }
+
+#[test]
+fn validate_says_what_only_a_person_can_check_of_codex() {
+    let place = Project::new();
+    place.write("project/fencepost.toml", "[job.a]\ncommand = 'true'\n");
+    let validate = || {
+        let mut command = place.site.command(&["validate", "--installed"]);
+        command.current_dir(place.site.path("project")).env("HOME", place.site.path("home"));
+        Said::of(command.env("FENCEPOST_CONFIG", "fencepost.toml").output().unwrap())
+    };
+    assert!(!validate().stderr.contains("Codex"));
+    assert_eq!(place.install("codex --write").code, 0);
+    let said = validate();
+    contains(&said.stderr, &[".codex/hooks.json", "whether Codex trusts these hooks", "/hooks"]);
+    assert_eq!(said.code, 0, "it is no difference: {said:?}");
+}
