@@ -232,7 +232,8 @@ options! {
         /// How many bytes are kept of one run
         max_bytes: Whole<u64, 1, UNBOUNDED> = 10 * 1024 * 1024;
         /// How many bytes are kept of one job; the newest run is kept in any case
-        max_job_bytes: Whole<u64, 1, UNBOUNDED> = 50 * 1024 * 1024;
+        max_job_bytes: Whole<u64, 1, UNBOUNDED> = 50 * 1024 * 1024,
+            detail: "Checked after a long log and after every sixteenth run or so: it can be exceeded for a while.";
         /// How long a log is kept
         max_age: Length<true> = Duration::from_secs(30 * 24 * 3600);
         /// How many runs' output is kept of one job
