@@ -42,8 +42,25 @@ pub struct GraphEdge {
 impl View<'_> {
     /// The graph of the configured needs and of the recorded runs.
     pub fn graph(&self, configured: &[(Job, Vec<Need>)]) -> Result<GraphAnswer, ViewError> {
-        let mut jobs: BTreeSet<String> = BTreeSet::new();
-        let mut edges: BTreeMap<(String, String), GraphEdge> = BTreeMap::new();
+        let (mut graph, mut unread) = (Graph::of(configured), Unread::default());
+        each_record(self.store, &mut unread, |_, record, _| {
+            graph.add(&record);
+            Ok(())
+        })?;
+        Ok(graph.answer(unread.into_errors()))
+    }
+}
+
+/// The graph, gathered while the records are read.
+pub(crate) struct Graph {
+    jobs: BTreeSet<String>,
+    edges: BTreeMap<(String, String), GraphEdge>,
+}
+
+impl Graph {
+    /// The configured needs.
+    pub(crate) fn of(configured: &[(Job, Vec<Need>)]) -> Self {
+        let (mut jobs, mut edges) = (BTreeSet::new(), BTreeMap::new());
         for (job, needs) in configured {
             jobs.insert(job.to_string());
             for need in needs {
@@ -53,33 +70,29 @@ impl View<'_> {
                 edge.artifacts.clone_from(&need.artifacts);
             }
         }
-        let mut unread = Unread::default();
-        each_record(self.store, &mut unread, |_, record, _| {
-            if !record.job.is_once() {
-                jobs.insert(record.job.to_string());
-                add_record(&mut edges, &record);
-            }
-            Ok(())
-        })?;
-        jobs.extend(edges.keys().map(|(upstream, _)| upstream.clone()));
-        Ok(GraphAnswer {
-            v: AnswerVersion,
-            jobs: jobs.into_iter().collect(),
-            edges: edges.into_values().collect(),
-            errors: unread.into_errors(),
-        })
+        Self { jobs, edges }
     }
-}
 
-fn add_record(edges: &mut BTreeMap<(String, String), GraphEdge>, record: &Record) {
-    if let Some(last) = record.ledger.last() {
-        let zone = text::zone(&last.zone);
+    /// Adds what the newest run of a job read, and what kept it from working.
+    pub(crate) fn add(&mut self, record: &Record) {
+        if record.job.is_once() {
+            return;
+        }
+        self.jobs.insert(record.job.to_string());
+        let Some(last) = record.ledger.last() else { return };
+        let (edges, zone) = (&mut self.edges, text::zone(&last.zone));
         for consumed in &last.upstreams {
             edge(edges, consumed.job.clone(), &record.job).last = Some(ConsumedUpstream::new(consumed, &zone));
         }
         for (upstream, gauge) in &record.upstreams {
             edge(edges, upstream.clone(), &record.job).gauge = Some(UpstreamGauge::new(upstream, gauge, &zone));
         }
+    }
+
+    pub(crate) fn answer(mut self, errors: Vec<ErrorDetail>) -> GraphAnswer {
+        self.jobs.extend(self.edges.keys().map(|(upstream, _)| upstream.clone()));
+        let (jobs, edges) = (self.jobs.into_iter().collect(), self.edges.into_values().collect());
+        GraphAnswer { v: AnswerVersion, jobs, edges, errors }
     }
 }
 

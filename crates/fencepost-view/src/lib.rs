@@ -13,6 +13,7 @@
 //! * [`unread`]: records that cannot be read, which are part of an answer.
 //! * [`archive`]: the history of a job, newest first.
 //! * [`waiting`]: which job waits for which.
+//! * [`board`]: the status, the runs, the graph and what is overdue, of one walk over the records.
 //! * [`attention`]: which jobs need attention, and why. [`digest`]: what happened since a moment.
 //! * [`notice`]: which ends of runs are worth a notification.
 //! * [`output`]: the last lines that a command printed.
@@ -22,6 +23,7 @@ pub mod advise;
 pub mod answer;
 pub mod archive;
 pub mod attention;
+pub mod board;
 pub mod digest;
 pub mod event;
 pub mod gate;

@@ -131,7 +131,7 @@ impl Expected {
     }
 
     /// By which schedule a job is expected, with how much slack, and from when on. `found` is the job in the configuration.
-    pub(crate) fn terms(
+    fn terms(
         &self,
         found: Option<&ExpectedJob>,
         record: Option<&Record>,
@@ -146,7 +146,7 @@ impl Expected {
     }
 
     /// A slot up to here must have a record.
-    pub(crate) fn by(&self, now: Wall, slack: Duration) -> Wall {
+    fn by(&self, now: Wall, slack: Duration) -> Wall {
         Wall(now.0.saturating_sub(millis(self.grace.unwrap_or(slack))))
     }
 }
@@ -154,22 +154,40 @@ impl Expected {
 /// The record of a job and the store's clock when it was read.
 type Reading = (Job, Option<Record>, Option<StoreClock>);
 
+/// Whether a job is late.
+#[derive(Clone)]
+pub(crate) enum Lateness {
+    /// It is on time, or not expected at any time.
+    None,
+    /// It is paused, and so not overdue.
+    Paused,
+    Overdue(OverdueJob),
+}
+
+/// The jobs that are late, and those that are not because they are paused.
+#[derive(Default)]
+pub(crate) struct LateJobs {
+    overdue: Vec<OverdueJob>,
+    paused: Vec<String>,
+}
+
+impl LateJobs {
+    pub(crate) fn add(&mut self, job: &Job, lateness: Lateness) {
+        match lateness {
+            Lateness::None => {}
+            Lateness::Paused => self.paused.push(job.to_string()),
+            Lateness::Overdue(overdue) => self.overdue.push(overdue),
+        }
+    }
+}
+
 impl View<'_> {
     pub fn overdue(&self, expected: &Expected) -> Result<OverdueAnswer, ViewError> {
-        let mut unread = Unread::default();
-        let (mut overdue, mut paused) = (Vec::new(), Vec::new());
+        let (mut unread, mut late) = (Unread::default(), LateJobs::default());
         let mut judge = |(job, record, clock): Reading| {
             let record = record.map(|record| self.current(record));
-            let Some((schedule, slack, floor)) = expected.terms(expected.find(&job), record.as_ref(), self.now) else {
-                return;
-            };
-            if record.as_ref().is_some_and(|record| record.paused.is_some()) {
-                paused.push(job.to_string());
-            } else {
-                let is_over = record.as_ref().is_some_and(|record| self.is_over(record, clock.as_ref()));
-                let by = expected.by(self.now, slack);
-                overdue.extend(self.judge(&job, &schedule, record.as_ref(), is_over, floor, by));
-            }
+            let is_over = record.as_ref().is_some_and(|record| self.is_over(record, clock.as_ref()));
+            late.add(&job, self.lateness(&job, record.as_ref(), is_over, expected.find(&job), expected));
         };
         match &expected.jobs {
             Some(jobs) => {
@@ -184,17 +202,38 @@ impl View<'_> {
                 Ok(())
             })?,
         }
-        let errors = unread.into_errors();
-        Ok(OverdueAnswer {
+        Ok(self.overdue_of(late, unread.into_errors()))
+    }
+
+    /// The answer about jobs that were judged.
+    pub(crate) fn overdue_of(&self, late: LateJobs, errors: Vec<ErrorDetail>) -> OverdueAnswer {
+        OverdueAnswer {
             v: AnswerVersion,
             store: self.store_url.clone(),
             config: self.config.clone(),
-            overdue,
-            paused,
+            overdue: late.overdue,
+            paused: late.paused,
             broken: self.broken_jobs(None).cloned().collect(),
             unreadable: sentences(&errors),
             errors,
-        })
+        }
+    }
+
+    /// Whether slots of a job passed with nothing recorded. `found` is the job in the configuration.
+    pub(crate) fn lateness(
+        &self,
+        job: &Job,
+        record: Option<&Record>,
+        is_over: bool,
+        found: Option<&ExpectedJob>,
+        expected: &Expected,
+    ) -> Lateness {
+        let Some((schedule, slack, floor)) = expected.terms(found, record, self.now) else { return Lateness::None };
+        if record.is_some_and(|record| record.paused.is_some()) {
+            return Lateness::Paused;
+        }
+        let by = expected.by(self.now, slack);
+        self.judge(job, &schedule, record, is_over, floor, by).map_or(Lateness::None, Lateness::Overdue)
     }
 
     /// The record of a job, or those of all hosts if each host has its own.
@@ -218,7 +257,7 @@ impl View<'_> {
         Ok(found)
     }
 
-    pub(crate) fn judge(
+    fn judge(
         &self,
         job: &Job,
         schedule: &Schedule,

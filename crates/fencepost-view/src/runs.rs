@@ -69,6 +69,14 @@ impl View<'_> {
     }
 }
 
+/// The newest runs that a record itself holds, newest first, and the run behind its lease.
+pub(crate) fn runs_of_record(record: &Record, is_over: bool, limit: usize) -> Vec<RunAnswer> {
+    let query = RunsQuery { limit, ..RunsQuery::default() };
+    let mut list = RunsList { query: &query, lines: BTreeMap::new() };
+    list.add_record(record, is_over);
+    list.lines.into_values().rev().collect()
+}
+
 impl View<'_> {
     /// One run of a job, whose record the caller has read: going, or ended. `None` if nothing is recorded of it.
     pub fn run(

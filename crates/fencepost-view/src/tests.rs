@@ -1,5 +1,7 @@
 //! Answers from a store in memory.
 
+use std::time::Duration;
+
 use fencepost_core::barrier::Need;
 use fencepost_core::name::{Job, Key, Name};
 use fencepost_core::time::Wall;
@@ -7,6 +9,7 @@ use fencepost_store::{MemoryStore, Store};
 use serde_json::json;
 
 use crate::View;
+use crate::board::BoardQuery;
 use crate::overdue::Expected;
 use crate::runs::RunsQuery;
 use crate::status::StatusQuery;
@@ -41,6 +44,10 @@ fn ask<T>(store: &MemoryStore, ask: impl FnOnce(&View<'_>) -> T) -> T {
 
 fn all() -> StatusQuery {
     StatusQuery { job: None, expected: Expected::default(), since: None }
+}
+
+fn value(answer: &impl serde::Serialize) -> serde_json::Value {
+    serde_json::to_value(answer).unwrap()
 }
 
 fn filled() -> MemoryStore {
@@ -84,4 +91,19 @@ fn the_graph_joins_what_is_configured_with_what_was_recorded() {
     assert_eq!(reference.when.as_deref(), Some("same-day"));
     assert_eq!(reference.gauge.as_ref().map(|gauge| (gauge.halts, gauge.skips)), Some((2, 1)));
     assert_eq!(reference.last.as_ref().map(|last| last.slot.at), Some(Wall(0)));
+}
+
+#[test]
+fn a_board_holds_what_each_question_answers() {
+    let store = filled();
+    let need = Need::parse("prices", |_| unreachable!()).unwrap();
+    let needs = vec![(job("article"), vec![need])];
+    let ttls = [(Name::new("article").unwrap(), Duration::from_secs(90))].into();
+    let board = ask(&store, |view| view.board(&BoardQuery { status: all(), needs: needs.clone(), ttls })).unwrap();
+    assert_eq!(value(&board.status), value(&ask(&store, |view| view.status(&all())).unwrap()));
+    assert_eq!(value(&board.graph), value(&ask(&store, |view| view.graph(&needs)).unwrap()));
+    assert_eq!(value(&board.overdue), value(&ask(&store, |view| view.overdue(&Expected::default())).unwrap()));
+    let runs = ask(&store, |view| view.runs(&RunsQuery { limit: 9, ..RunsQuery::default() })).unwrap().runs;
+    assert_eq!(value(&board.runs), json!({ "article": runs }));
+    assert_eq!(board.terms["article"].ttl, Some(Duration::from_secs(90)));
 }

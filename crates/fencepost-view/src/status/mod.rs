@@ -10,6 +10,7 @@ use fencepost_core::ledger::Status;
 use fencepost_core::name::{Job, Name};
 use fencepost_core::record::{Gauge, Identity, Paused, Record, Seal, decode};
 use fencepost_core::skips::Skips;
+use fencepost_core::time::{StoreClock, Wall};
 use fencepost_core::transition::unreadable;
 use fencepost_core::zone::Zone;
 use fencepost_store::{Key, Store, StoreError};
@@ -19,9 +20,10 @@ use serde::Serialize;
 use self::seen::SeenJob;
 use crate::answer::{AnswerVersion, ErrorDetail, JobMistakes, RunAnswer};
 use crate::attention::{self, Attention};
+use crate::board::JobTerms;
 use crate::digest::Digest;
 use crate::moment::Moment;
-use crate::overdue::{Expected, ExpectedJob};
+use crate::overdue::{Expected, ExpectedJob, LateJobs};
 use crate::time::LocalTime;
 use crate::unread::{Unread, each_whole_record, sentences};
 use crate::vocabulary::{WordSchema, words};
@@ -278,21 +280,74 @@ impl StatusQuery {
     }
 }
 
+/// The jobs of a store, gathered while their records are read.
+#[derive(Default)]
+pub(crate) struct SeenJobs {
+    jobs: Vec<SeenJob>,
+    leases: Leases,
+}
+
+impl SeenJobs {
+    /// Adds a job if it is asked about.
+    pub(crate) fn add(
+        &mut self,
+        view: &View<'_>,
+        query: &StatusQuery,
+        record: Record,
+        clock: Option<&StoreClock>,
+        unread: &mut Unread,
+    ) -> Result<(), StoreError> {
+        self.leases.add(&record);
+        let is_listed = !record.is_hidden() || query.expected.find(&record.job).is_some();
+        if query.wants(&record.job) && is_listed {
+            self.jobs.push(SeenJob::of(view, record, clock, &query.expected, unread)?);
+        }
+        Ok(())
+    }
+
+    /// Adds the jobs of the configuration that have no record, after all records. The jobs are then in the order of their
+    /// names.
+    pub(crate) fn add_never_ran(&mut self, view: &View<'_>, query: &StatusQuery, unread: &Unread) {
+        let never_ran = view.never_ran(query, &self.jobs, unread);
+        self.jobs.extend(never_ran);
+        self.jobs.sort_by(|a, b| a.job.cmp(&b.job));
+    }
+
+    /// What the durations of each job are compared with.
+    pub(crate) fn terms(&self, now: Wall, ttls: &BTreeMap<Name, Duration>) -> BTreeMap<String, JobTerms> {
+        let terms = |seen: &SeenJob| JobTerms {
+            ttl: ttls.get(&seen.job.name).copied().or_else(|| seen.ttl()),
+            interval: seen.interval(now),
+        };
+        self.jobs.iter().map(|seen| (seen.job.to_string(), terms(seen))).collect()
+    }
+
+    pub(crate) fn late(&self) -> LateJobs {
+        let mut late = LateJobs::default();
+        self.jobs.iter().for_each(|seen| seen.add_to(&mut late));
+        late
+    }
+}
+
 impl View<'_> {
     /// The jobs that have a record, and those of the configuration that have none.
     pub fn status(&self, query: &StatusQuery) -> Result<StatusAnswer, ViewError> {
-        let (mut jobs, mut unread, mut leases) = (Vec::new(), Unread::default(), Leases::default());
+        let (mut seen, mut unread) = (SeenJobs::default(), Unread::default());
         each_whole_record(self.store, Key::JOBS, &mut unread, |unread, record, clock| {
-            leases.add(&record);
-            let is_listed = !record.is_hidden() || query.expected.find(&record.job).is_some();
-            if query.wants(&record.job) && is_listed {
-                jobs.push(SeenJob::of(self, record, clock, &query.expected, unread)?);
-            }
-            Ok(())
+            seen.add(self, query, record, clock, unread)
         })?;
-        let never_ran = self.never_ran(query, &jobs, &unread);
-        jobs.extend(never_ran);
-        jobs.sort_by(|a, b| a.job.cmp(&b.job));
+        seen.add_never_ran(self, query, &unread);
+        self.status_of(query, seen, unread)
+    }
+
+    /// The status of jobs that the caller has gathered.
+    pub(crate) fn status_of(
+        &self,
+        query: &StatusQuery,
+        seen: SeenJobs,
+        mut unread: Unread,
+    ) -> Result<StatusAnswer, ViewError> {
+        let SeenJobs { jobs, leases } = seen;
         let digest = query.since.as_ref().map(|since| self.digest(since, &jobs, &mut unread)).transpose()?;
         let (sealed, errors) = (sealed(self.store)?, unread.into_errors());
         let mut attention = attention::of_store(sealed.as_ref(), &errors);

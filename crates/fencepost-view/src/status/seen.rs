@@ -25,7 +25,7 @@ use crate::archive::whole;
 use crate::attention::{self, Attention, AttentionCase};
 use crate::digest::{DigestCounts, JobDigest};
 use crate::moment::{Moment, Range};
-use crate::overdue::{Expected, ExpectedJob, OverdueJob};
+use crate::overdue::{Expected, ExpectedJob, LateJobs, Lateness};
 use crate::runs::RunsQuery;
 use crate::time::LocalTime;
 use crate::unread::Unread;
@@ -43,6 +43,8 @@ pub(super) struct SeenJob {
     skips: Option<Skips>,
     remaining: Option<Duration>,
     is_over: bool,
+    /// By the rule of `overdue`.
+    lateness: Lateness,
     pub attention: Vec<Attention>,
 }
 
@@ -69,6 +71,7 @@ impl SeenJob {
             expected: expected.find(&record.job).cloned(),
             record: Some(record).filter(|record| !record.is_hidden()),
             slots: Some(slots),
+            lateness: Lateness::None,
             attention: Vec::new(),
         };
         Ok(seen.judged(view, expected))
@@ -85,6 +88,7 @@ impl SeenJob {
             skips: None,
             remaining: None,
             is_over: false,
+            lateness: Lateness::None,
             attention: Vec::new(),
         };
         seen.judged(view, expected)
@@ -92,14 +96,19 @@ impl SeenJob {
 
     /// Adds why it needs attention.
     fn judged(mut self, view: &View<'_>, expected: &Expected) -> Self {
-        let overdue = self.overdue(view, expected);
+        let (slots, found) = (self.slots.as_ref(), self.expected.as_ref());
+        self.lateness = view.lateness(&self.job, slots, self.is_over, found, expected);
+        let overdue = match &self.lateness {
+            Lateness::Overdue(overdue) => Some(overdue),
+            Lateness::None | Lateness::Paused => None,
+        };
         let (name, zone) = (self.job.to_string(), self.zone());
         self.attention = attention::of_job(&AttentionCase {
             job: &name,
             record: self.record.as_ref(),
             state: self.state(),
             expected: self.expected.as_ref(),
-            overdue: overdue.as_ref(),
+            overdue,
             skips_in_a_row: self.skips_in_a_row(),
             zone: &zone,
             now: view.now,
@@ -110,14 +119,6 @@ impl SeenJob {
             self.attention.splice(0..0, broken);
         }
         self
-    }
-
-    /// The slots that passed with nothing recorded, by the rule of `overdue`.
-    fn overdue(&self, view: &View<'_>, expected: &Expected) -> Option<OverdueJob> {
-        let (schedule, slack, floor) = expected.terms(self.expected.as_ref(), self.slots.as_ref(), view.now)?;
-        let is_paused = self.slots.as_ref().is_some_and(|record| record.paused.is_some());
-        let by = expected.by(view.now, slack);
-        view.judge(&self.job, &schedule, self.slots.as_ref(), self.is_over, floor, by).filter(|_| !is_paused)
     }
 
     fn lease(&self) -> Option<&Lease> {
@@ -168,6 +169,21 @@ impl SeenJob {
         let scheduled = Scheduled { schedule, terms, asked, on_lost, retries: 0 };
         let standing = if self.held().is_some() { LeaseState::Stands } else { LeaseState::Over };
         scheduled.plan::<Honest>(self.slots.as_ref(), standing, now).1.upcoming(now)
+    }
+
+    /// The time between two of its slots about now.
+    pub(super) fn interval(&self, now: Wall) -> Option<Duration> {
+        self.schedule()?.period_hint(now)
+    }
+
+    /// The time-to-live of its lease, while it is held.
+    pub(super) fn ttl(&self) -> Option<Duration> {
+        self.lease().map(|lease| lease.ttl)
+    }
+
+    /// Adds the job if it is late.
+    pub(super) fn add_to(&self, late: &mut LateJobs) {
+        late.add(&self.job, self.lateness.clone());
     }
 
     fn counts(&self) -> BTreeMap<&'static str, u64> {
