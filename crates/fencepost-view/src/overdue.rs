@@ -161,7 +161,7 @@ pub(crate) enum Lateness {
     None,
     /// It is paused, and so not overdue.
     Paused,
-    Overdue(OverdueJob),
+    Overdue(Box<OverdueJob>),
 }
 
 /// The jobs that are late, and those that are not because they are paused.
@@ -176,7 +176,7 @@ impl LateJobs {
         match lateness {
             Lateness::None => {}
             Lateness::Paused => self.paused.push(job.to_string()),
-            Lateness::Overdue(overdue) => self.overdue.push(overdue),
+            Lateness::Overdue(overdue) => self.overdue.push(*overdue),
         }
     }
 }
@@ -233,7 +233,8 @@ impl View<'_> {
             return Lateness::Paused;
         }
         let by = expected.by(self.now, slack);
-        self.judge(job, &schedule, record, is_over, floor, by).map_or(Lateness::None, Lateness::Overdue)
+        self.judge(job, &schedule, record, is_over, floor, by)
+            .map_or(Lateness::None, |late| Lateness::Overdue(Box::new(late)))
     }
 
     /// The record of a job, or those of all hosts if each host has its own.

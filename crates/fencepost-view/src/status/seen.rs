@@ -99,7 +99,7 @@ impl SeenJob {
         let (slots, found) = (self.slots.as_ref(), self.expected.as_ref());
         self.lateness = view.lateness(&self.job, slots, self.is_over, found, expected);
         let overdue = match &self.lateness {
-            Lateness::Overdue(overdue) => Some(overdue),
+            Lateness::Overdue(overdue) => Some(overdue.as_ref()),
             Lateness::None | Lateness::Paused => None,
         };
         let (name, zone) = (self.job.to_string(), self.zone());
