@@ -21,7 +21,7 @@ const WORDS: [&str; 4] =
     [concat!("no", "body"), concat!("some", "body"), concat!("who", "ever"), concat!("what", "ever")];
 
 /// Crates that a product or the model is made of. Those for tests and measurements may repeat names.
-const TYPED: [&str; 7] = [
+const TYPED: [&str; 8] = [
     "fencepost",
     "fencepost-core",
     "fencepost-guard",
@@ -29,6 +29,7 @@ const TYPED: [&str; 7] = [
     "fencepost-store",
     "fencepost-sys",
     "fencepost-view",
+    "fencepost-web",
 ];
 
 /// Directories without sources of ours.

@@ -28,7 +28,7 @@ pub use setup::{
 };
 pub use store::{
     CheckLine, CheckResult, CheckVerdict, StoreAcceptAnswer, StoreCheckAnswer, StoreExportAnswer, StoreImportAnswer,
-    StoreMoveAnswer, StoreRecoverAnswer, StoreUseAnswer,
+    StoreMoveAnswer, StoreRecoverAnswer, StoreStateAnswer, StoreUseAnswer,
 };
 pub use write::{
     DryRunAnswer, DryRunDecision, ForgetAnswer, GitHookAnswer, OnceAnswer, OnceState, PauseAllAnswer, PauseAnswer,

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::AnswerVersion;
+use crate::time::LocalTime;
 use crate::vocabulary::words;
 
 words! {
@@ -75,6 +76,30 @@ impl CheckLine {
     fn speaks_against(&self) -> bool {
         self.result == CheckResult::Failed || (self.result == CheckResult::Unknown && self.is_decisive)
     }
+}
+
+/// The store in use, as a server that polls it sees it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct StoreStateAnswer {
+    pub v: AnswerVersion,
+    /// Without its password.
+    pub url: String,
+    /// Whether it answered the last poll.
+    pub available: bool,
+    /// Why it did not.
+    pub error: Option<String>,
+    /// When it last answered a poll.
+    pub polled: Option<LocalTime>,
+    /// How long that poll took.
+    pub latency_ms: Option<u64>,
+    /// How far its clock is ahead of this host's; null if it has none.
+    pub clock_offset_ms: Option<i64>,
+    /// How many jobs it has.
+    pub jobs: usize,
+    /// When it was last checked.
+    pub checked: Option<LocalTime>,
+    /// The last check, with what the store declares.
+    pub check: Option<StoreCheckAnswer>,
 }
 
 /// `store use`.

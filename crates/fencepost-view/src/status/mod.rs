@@ -1,6 +1,7 @@
 //! The jobs of a store and of the configuration: who holds them, how they last ended, when they are due, where they
 //! write, and which of them need attention.
 
+mod order;
 mod seen;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,5 @@
 //! All jobs at a glance: what needs attention, then a line for each job.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use fencepost_core::ledger::Status;
@@ -28,7 +27,7 @@ const ROWS_MAX: usize = 1_000;
 
 /// The overview without its heading.
 pub fn lines(status: &StatusAnswer, style: &Style, now: Wall) -> Vec<String> {
-    let jobs = ordered(status);
+    let jobs = status.by_urgency();
     let mut lines = Vec::new();
     let zone = one_zone(&jobs);
     lines.extend(zone.map(|zone| format!("times   {zone}")));
@@ -56,24 +55,10 @@ fn one_zone<'a>(jobs: &[&'a JobStatus]) -> Option<&'a str> {
     jobs.iter().all(|job| job.timezone == first).then_some(first)
 }
 
-/// The jobs that need attention first, the most urgent of them at the top.
-fn ordered(status: &StatusAnswer) -> Vec<&JobStatus> {
-    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
-    for (place, attention) in status.attention.iter().enumerate() {
-        if let Some(job) = &attention.job {
-            places.entry(job).or_insert(place);
-        }
-    }
-    let mut jobs: Vec<_> = status.jobs.iter().collect();
-    jobs.sort_by_key(|job| places.get(job.job.as_str()).copied().unwrap_or(usize::MAX));
-    jobs
-}
-
 /// What needs attention, one sentence for each job.
 fn attention(status: &StatusAnswer, style: &Style) -> Vec<String> {
-    let mut known = BTreeSet::new();
-    let is_first = |attention: &&Attention| attention.job.as_ref().is_none_or(|job| known.insert(job.clone()));
-    let first: Vec<&Attention> = status.attention.iter().filter(is_first).collect();
+    let first: Vec<&Attention> =
+        status.attention_by_job().into_iter().filter_map(|(_, of_job)| of_job.first().copied()).collect();
     let heading = match first.len() {
         0 => return vec!["Nothing needs attention.".to_string(), String::new()],
         1 => "1 needs attention:".to_string(),
@@ -195,9 +180,7 @@ fn last_cell(job: &JobStatus, style: &Style, now: Wall) -> Cell {
 
 /// Where it runs, or ran last.
 fn host_cell(job: &JobStatus) -> String {
-    let holder = job.holder.as_ref().map(|holder| holder.host.clone());
-    let last = || job.recent.last().map(|last| last.host.clone());
-    holder.or_else(last).unwrap_or_else(|| "-".to_string())
+    job.host().unwrap_or("-").to_string()
 }
 
 fn skips_cell(job: &JobStatus) -> String {

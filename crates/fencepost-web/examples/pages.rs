@@ -1,0 +1,53 @@
+//! Writes pages of invented jobs into a directory, to be looked at: `cargo run -p fencepost-web --example pages -- DIR`.
+
+#[path = "../tests/all/demo.rs"]
+mod demo;
+
+use std::fs;
+use std::path::Path;
+
+use fencepost_view::board::Board;
+use fencepost_web::{Frame, OverviewQuery, TimelineQuery};
+
+fn main() -> std::io::Result<()> {
+    let directory = std::env::args().nth(1).expect("the directory to write to");
+    let directory = Path::new(&directory);
+    let frame = demo::frame();
+    let away = Frame {
+        unavailable: Some("connection refused (db:5432)".to_string()),
+        age: std::time::Duration::from_secs(192),
+        ..demo::frame()
+    };
+    fs::create_dir_all(directory.join("assets"))?;
+    for (name, board, frame) in [
+        ("eight", demo::eight(), &frame),
+        ("one", demo::one(), &frame),
+        ("none", demo::none(), &frame),
+        ("many", demo::many(300), &frame),
+        ("thousand", demo::many(1000), &frame),
+        ("away", demo::eight(), &away),
+    ] {
+        pages(directory, name, &board, frame)?;
+    }
+    assets(directory)
+}
+
+fn pages(directory: &Path, name: &str, board: &Board, frame: &Frame) -> std::io::Result<()> {
+    let write = |page: &str, text: String| fs::write(directory.join(format!("{name}-{page}.html")), text);
+    write("overview", fencepost_web::overview(board, frame, &OverviewQuery::default()))?;
+    write("timeline", fencepost_web::timeline(board, frame, &TimelineQuery::parse("")))?;
+    write("week", fencepost_web::timeline(board, frame, &TimelineQuery::parse("range=week")))?;
+    write("graph", fencepost_web::graph(board, frame))?;
+    write("fences", fencepost_web::fences(board, frame))?;
+    write("login", fencepost_web::login(None, None))
+}
+
+/// The style sheet, the script and the icon, whose paths are in the pages.
+fn assets(directory: &Path) -> std::io::Result<()> {
+    let page = fencepost_web::login(None, None);
+    for path in page.split('"').filter(|path| path.starts_with("/assets/")) {
+        let asset = fencepost_web::asset(path).expect("an asset of the page");
+        fs::write(directory.join(&path[1..]), asset.bytes)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,5 @@
+//! Tests of the pages, on invented answers.
+
+mod demo;
+mod html;
+mod pages;
