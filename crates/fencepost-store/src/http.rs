@@ -8,36 +8,19 @@ mod failure;
 mod place;
 
 use std::fmt;
-use std::time::Duration;
 
 use fencepost_core::hex;
-use ureq::config::ConfigBuilder;
+use ureq::Agent;
 use ureq::http::{Method, Request};
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
-use ureq::typestate::AgentScope;
-use ureq::{Agent, SendBody};
 
 use crate::declared::{Declaring, Property};
+use crate::http_client::{HttpFailure, send_once, store_agent};
 use crate::{
     Answer, Entry, Key, OpenError, SCAN_KEYS_MAX, Secret, Store, StoreError, Swapped, VALUE_BYTES_MAX, Version,
     fresh_version, refuse_unsound,
 };
 use answer::{About, HttpReply};
-use failure::HttpFailure;
 use place::HttpPlace;
-
-/// The time limit for a connection, including TLS.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-
-/// The time limit for a whole call.
-const CALL_PATIENCE: Duration = Duration::from_secs(15);
-
-/// How long a connection may be idle. Servers close theirs after 5 s or more, and a swap on a connection that is being
-/// closed would have an unknown fate.
-const IDLE_MAX: Duration = Duration::from_secs(3);
-
-/// The most idle connections that are kept.
-const IDLE_CONNECTIONS_MAX: usize = 4;
 
 /// The limit of an answer about one key. An answer of exactly this length counts as too long.
 const VALUE_ANSWER_BYTES_MAX: u64 = VALUE_BYTES_MAX as u64 + 1;
@@ -61,15 +44,8 @@ impl HttpStore {
     /// Parses the URL. Sends nothing before the first call.
     pub fn open(url: &str, password: Option<&Secret>) -> Result<Self, OpenError> {
         let place = HttpPlace::parse(url, password)?;
-        let config = agent(place.is_tls())
-            .max_idle_connections(IDLE_CONNECTIONS_MAX)
-            .max_idle_connections_per_host(IDLE_CONNECTIONS_MAX)
-            .max_idle_age(IDLE_MAX)
-            .timeout_connect(Some(CONNECT_PATIENCE))
-            .timeout_global(Some(CALL_PATIENCE));
-        // Without TLS a proxy would see everything, and a connection to this machine needs none.
-        let config = if place.is_tls() { config } else { config.proxy(None) };
-        Ok(Self { place, agent: config.build().new_agent() })
+        let agent = store_agent(place.is_tls()).build().new_agent();
+        Ok(Self { place, agent })
     }
 
     fn look(&self, path: &str) -> Result<HttpReply, StoreError> {
@@ -98,23 +74,12 @@ impl HttpStore {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let unsent = |_| HttpFailure::unsent("cannot be asked: the request cannot be written down");
-        let mut rest = body;
-        let answered = if method == Method::GET {
-            self.agent.run(request.body(()).map_err(unsent)?)
-        } else {
-            let request =
-                request.header("Content-Type", "application/octet-stream").header("Content-Length", body.len());
-            self.agent.run(request.body(SendBody::from_reader(&mut rest)).map_err(unsent)?)
-        };
-        // A server acts on complete requests only, and this one is certainly incomplete if none of its body was taken.
-        let is_whole = body.is_empty() || rest.len() < body.len();
-        let answered = answered.map_err(|error| HttpFailure::of_transport(&error, is_whole))?;
-        let (head, mut body) = answered.into_parts();
-        let is_of_one_key = path.starts_with("/v1/keys/");
-        let limit = if is_of_one_key { VALUE_ANSWER_BYTES_MAX } else { LISTING_BYTES_MAX };
-        let body = body.with_config().limit(limit).read_to_vec();
-        let body = body.map_err(|error| HttpFailure::of_transport(&error, true).after_answer())?;
+        let is_read = method == Method::GET;
+        if !is_read {
+            request = request.header("Content-Type", "application/octet-stream");
+        }
+        let limit = if path.starts_with("/v1/keys/") { VALUE_ANSWER_BYTES_MAX } else { LISTING_BYTES_MAX };
+        let (head, body) = send_once(&self.agent, request, (!is_read).then_some(body), limit)?;
         answer::of(&number, head.status.as_u16(), &head.headers, body)
     }
 
@@ -173,31 +138,4 @@ impl Declaring for HttpStore {
         declared.push(self.place.transport().declared());
         Ok(declared)
     }
-}
-
-/// Whether a connection failed, before anything was sent, because the server's certificate is not valid for its name.
-pub fn is_bad_certificate(error: &std::io::Error) -> bool {
-    failure::is_bad_certificate(error)
-}
-
-/// The settings of every HTTP client of fencepost. It follows no redirect: neither a token nor a write goes to a server
-/// that the user did not name.
-pub fn agent(is_tls: bool) -> ConfigBuilder<AgentScope> {
-    let config = Agent::config_builder()
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .user_agent(concat!("fencepost/", env!("CARGO_PKG_VERSION")));
-    // Reading the certificates takes milliseconds, so it is done for TLS only.
-    if is_tls { config.tls_config(TlsConfig::builder().root_certs(system_roots()).build()) } else { config }
-}
-
-/// Loads the certificate authorities of the system, or of `SSL_CERT_FILE` and `SSL_CERT_DIR`; without any, those that
-/// are built in.
-fn system_roots() -> RootCerts {
-    let found = rustls_native_certs::load_native_certs().certs;
-    if found.is_empty() {
-        return RootCerts::WebPki;
-    }
-    found.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).into()
 }

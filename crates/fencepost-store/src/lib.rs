@@ -11,6 +11,9 @@ pub mod git_runner;
 mod handle;
 pub mod host_clock;
 mod host_memory;
+#[cfg(feature = "http-client")]
+#[allow(dead_code, reason = "for stores behind HTTP, not all of which may be built in")]
+mod http_client;
 mod known;
 pub mod layer;
 mod memory;
@@ -31,10 +34,12 @@ pub use declared::{Declaring, Property, Soundness};
 pub use handle::{Acceptance, StoreHandle};
 pub use host_clock::boot_id;
 pub use host_memory::HostMemory;
+#[cfg(feature = "http-client")]
+pub use http_client::{agent as http_agent, is_bad_certificate};
 pub use known::KnownStore;
 pub use memory::MemoryStore;
 #[cfg(feature = "http")]
-pub use open::backends::http::{HttpStore, agent as http_agent, is_bad_certificate};
+pub use open::backends::http::HttpStore;
 #[cfg(feature = "postgres")]
 pub use open::backends::postgres;
 #[cfg(feature = "redis")]

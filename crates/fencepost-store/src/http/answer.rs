@@ -4,8 +4,8 @@ use fencepost_core::hex;
 use serde::Deserialize;
 use ureq::http::HeaderMap;
 
-use super::failure::HttpFailure;
 use crate::declared::{Property, Soundness};
+use crate::http_client::{HttpFailure, printable};
 use crate::{Answer, Entry, Era, Key, SCAN_KEYS_MAX, StoreClock, Swapped, VALUE_BYTES_MAX, Version, Wall};
 
 /// The result words of the protocol, each with its status.
@@ -128,7 +128,7 @@ impl About {
                     "unsound" => Soundness::Unsound,
                     _ => Soundness::Unknown,
                 };
-                Property::new(name, standing, super::failure::printable(&claim.detail))
+                Property::new(name, standing, printable(&claim.detail))
             }
         };
         CLAIMS.iter().map(|name| told(name)).collect()

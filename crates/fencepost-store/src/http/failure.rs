@@ -1,28 +1,9 @@
-//! Classifies the failures of HTTP: the one place that interprets them.
-
-use std::io::ErrorKind;
+//! Classifies what the server of a store says about a failed call, or what answered in its place.
 
 use serde::Deserialize;
-use ureq::Timeout;
 
-use super::place::HttpPlace;
-use super::{CALL_PATIENCE, CONNECT_PATIENCE};
-use crate::{Fate, Secret, StoreError, Trouble};
-
-/// The most characters of a server's own message that are repeated.
-const WORDS_CHARS_MAX: usize = 300;
-
-/// How a call failed.
-#[derive(Debug)]
-pub(super) struct HttpFailure {
-    /// The fate of a swap. A failed read changes nothing.
-    fate: Fate,
-    trouble: Trouble,
-    /// What happened, as the predicate of a sentence about the store.
-    what: String,
-    /// What the user can do about it: a sentence, or empty.
-    step: &'static str,
-}
+use crate::http_client::{HttpFailure, printable};
+use crate::{Fate, Trouble};
 
 /// The body of an error response.
 #[derive(Deserialize)]
@@ -41,55 +22,6 @@ const TOKEN_STEP: &str =
     "Give the token by FENCEPOST_STORE_PASSWORD, by FENCEPOST_STORE_PASSWORD_FILE, or by store_password_file.";
 
 impl HttpFailure {
-    /// Nothing was sent.
-    pub(super) fn unsent(what: impl Into<String>) -> Self {
-        Self { fate: Fate::NotDone, trouble: Trouble::Unavailable, what: what.into(), step: "" }
-    }
-
-    /// No answer came. Certainly nothing happened if the request cannot have arrived complete, or if the error comes
-    /// before there is a connection.
-    pub(super) fn of_transport(error: &ureq::Error, may_be_whole: bool) -> Self {
-        let fate = if may_be_whole { Fate::Unknown } else { Fate::NotDone };
-        let reach = "Is it running, and does the URL name it?";
-        let unsent = |what: &str| Self { step: reach, ..Self::unsent(what) };
-        let lost = |what: String| Self { fate, trouble: Trouble::Unavailable, what, step: "" };
-        match error {
-            ureq::Error::HostNotFound => unsent("could not be found: there is no host of that name"),
-            ureq::Error::ConnectionFailed => unsent("could not be reached"),
-            ureq::Error::Timeout(Timeout::Resolve | Timeout::Connect) => {
-                unsent(&format!("could not be reached within {} s", CONNECT_PATIENCE.as_secs()))
-            }
-            ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                unsent("could not be reached: the connection was refused")
-            }
-            ureq::Error::ConnectProxyFailed(_) | ureq::Error::InvalidProxyUrl => {
-                unsent("could not be reached by the proxy that the environment names")
-            }
-            ureq::Error::Io(error) if is_bad_certificate(error) => Self {
-                trouble: Trouble::Refused,
-                step: "Its name or its authority is not known here; SSL_CERT_FILE names authorities of your own.",
-                ..Self::unsent(format!("has no certificate that is good for its name ({error})"))
-            },
-            ureq::Error::Timeout(_) => lost(format!("did not answer within {} s", CALL_PATIENCE.as_secs())),
-            // A socket reports its timeout as "resource temporarily unavailable" (os error 11).
-            ureq::Error::Io(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
-                lost(format!("did not answer within {} s", CALL_PATIENCE.as_secs()))
-            }
-            ureq::Error::Io(error) => lost(format!("did not answer ({error})")),
-            ureq::Error::Protocol(_) | ureq::Error::LargeResponseHeader(..) => {
-                lost("did not answer: what came is cut short, or is not HTTP".to_string())
-            }
-            ureq::Error::BodyExceedsLimit(_) => lost("gave an answer that is too long".to_string()),
-            // Other error texts may contain the URL.
-            _ => lost("did not answer".to_string()),
-        }
-    }
-
-    /// Marks a failure in the middle of an answer: the request has certainly arrived.
-    pub(super) fn after_answer(self) -> Self {
-        Self { fate: Fate::Unknown, ..self }
-    }
-
     /// Another server than the store answered, or the store answered another request. It may still have passed the
     /// request on.
     pub(super) fn foreign(status: u16, why: &str) -> Self {
@@ -100,7 +32,7 @@ impl HttpFailure {
             _ => (Trouble::Refused, "Does the URL name a fencepost store, and nothing that stands before it?"),
         };
         let what = format!("did not answer as a store does (HTTP {status}): {why}");
-        Self { fate: Fate::Unknown, trouble, what, step }
+        Self::new(Fate::Unknown, trouble, what, step)
     }
 
     /// The store reports that it failed, and whether the call may have happened.
@@ -122,45 +54,20 @@ impl HttpFailure {
         let wait = wait.map_or(String::new(), |seconds| format!(", to be asked again after {seconds} s"));
         let message = printable(&error.message);
         let what = format!("refused the call (HTTP {status}: {}{wait})", message.trim_end_matches('.'));
-        Self { fate, trouble, what, step }
+        Self::new(fate, trouble, what, step)
     }
 
     pub(super) fn unsound_key(line: &str) -> Self {
         let what = format!("is not a sound fencepost store: it holds the key {:?}", printable(line));
-        Self { fate: Fate::NotDone, trouble: Trouble::Corrupt, what, step: "" }
+        Self::new(Fate::NotDone, Trouble::Corrupt, what, "")
     }
-
-    pub(super) fn of_read(self, place: &HttpPlace) -> StoreError {
-        Self { fate: Fate::NotDone, ..self }.of_swap(place)
-    }
-
-    pub(super) fn of_swap(self, place: &HttpPlace) -> StoreError {
-        let outcome = self.fate.outcome();
-        let gap = if self.step.is_empty() { "" } else { " " };
-        let detail = format!("{} {}; {outcome}.{gap}{}", place.shown(), self.what, self.step);
-        // A server may repeat the token in its answer.
-        let detail = match place.token().map(Secret::reveal) {
-            Some(token) => detail.replace(token, "***"),
-            None => detail,
-        };
-        StoreError { fate: self.fate, trouble: self.trouble, detail }
-    }
-}
-
-/// Shortens a server's message to one printable line.
-pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|sign| if sign.is_control() { ' ' } else { sign }).take(WORDS_CHARS_MAX).collect()
-}
-
-/// Whether the certificate was refused, which happens before anything of the request is sent.
-pub(super) fn is_bad_certificate(error: &std::io::Error) -> bool {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    matches!(inner, Some(rustls::Error::InvalidCertificate(_)))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::place::HttpPlace;
     use super::*;
+    use crate::StoreError;
 
     fn told(status: u16, code: &str, fate: &str) -> StoreError {
         let body = format!(r#"{{"error": {{"code": "{code}", "message": "No.\nNot t0ken.", "fate": "{fate}"}}}}"#);

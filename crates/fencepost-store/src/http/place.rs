@@ -3,6 +3,7 @@
 use std::fmt;
 use ureq::http::Uri;
 
+use crate::http_client::Addressed;
 use crate::transport::{Transport, is_loopback, refusal, refused};
 use crate::{OpenError, Secret, percent, redacted};
 
@@ -75,11 +76,6 @@ impl HttpPlace {
         &self.base
     }
 
-    /// Returns the URL for people, without the token.
-    pub(super) fn shown(&self) -> &str {
-        &self.shown
-    }
-
     pub(super) fn token(&self) -> Option<&Secret> {
         self.token.as_ref()
     }
@@ -90,6 +86,16 @@ impl HttpPlace {
 
     pub(super) fn transport(&self) -> Transport {
         self.transport
+    }
+}
+
+impl Addressed for HttpPlace {
+    fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    fn secrets(&self) -> Vec<&str> {
+        self.token.as_ref().map(Secret::reveal).into_iter().collect()
     }
 }
 
