@@ -5,6 +5,8 @@
 pub mod backends {
     #[cfg(feature = "dir")]
     pub mod dir;
+    #[cfg(feature = "etcd")]
+    pub mod etcd;
     #[cfg(feature = "git")]
     pub mod git;
     #[cfg(feature = "http")]
@@ -101,6 +103,7 @@ fn scheme_of(name: &str) -> Option<&'static Scheme> {
 pub(crate) fn backend(url: &str, access: &Access) -> Result<Box<dyn Declaring>, OpenError> {
     let usage = |text: String| Err(OpenError::Usage(text));
     let (known, rest) = kind(url)?;
+    let feature = known.feature.name;
     match (known.name, rest, access) {
         #[cfg(feature = "sqlite")]
         ("sqlite", path, _) => {
@@ -122,8 +125,11 @@ pub(crate) fn backend(url: &str, access: &Access) -> Result<Box<dyn Declaring>, 
         }
         #[cfg(feature = "http")]
         ("http" | "https", _, access) => Ok(Box::new(backends::http::HttpStore::open(url, access.password.as_ref())?)),
+        #[cfg(feature = "etcd")]
+        ("etcd", _, access) => Ok(Box::new(backends::etcd::EtcdStore::open(url, access.password.as_ref())?)),
         (name, ..) => usage(format!(
-            "{:?} names a {name} store, which this fencepost is built without. It is built with: {}.",
+            "{:?} is a store of the kind {name}, which this fencepost is built without: install one that has the feature \
+             {feature}, by cargo install fencepost --features {feature}. It is built with: {}.",
             redacted(url),
             built_in().map(|known| known.example).collect::<Vec<_>>().join(", ")
         )),
@@ -136,7 +142,7 @@ pub fn redacted(url: &str) -> String {
         return if scp_like(url).is_some_and(|(user, ..)| user == "git") {
             url.to_string()
         } else {
-            hidden(url, false)
+            hidden(url, false, &[])
         };
     };
     let known = scheme_of(scheme);
@@ -146,7 +152,8 @@ pub fn redacted(url: &str) -> String {
     let slashes = rest.len() - rest.trim_start_matches('/').len();
     let (slashes, rest) = rest.split_at(slashes);
     let names_user = known.is_some_and(|known| known.names_user) && slashes == "//";
-    format!("{scheme}:{slashes}{}", hidden(rest, names_user))
+    let files = known.map_or(&[][..], |known| known.files);
+    format!("{scheme}:{slashes}{}", hidden(rest, names_user, files))
 }
 
 /// Returns the URL without a password and without a placeholder for one: for a process that finds its own password.
@@ -192,33 +199,49 @@ struct Scheme {
     /// Another name of the scheme.
     alias: Option<&'static str>,
     example: &'static str,
-    built_in: bool,
+    feature: StoreFeature,
     is_embedded: bool,
     /// The rest of the URL is a path. It may hold any character and holds no password.
     is_path: bool,
     /// In `user:password@` the part before the colon is a user's name. Elsewhere it may be a token.
     names_user: bool,
+    /// The options whose values are paths of files, and no secrets.
+    files: &'static [&'static str],
     /// Computes the minimum from the part of the URL behind the scheme.
     minimum_ttl: fn(&str) -> Duration,
     is_absent: fn(&Path) -> bool,
 }
 
-const fn scheme(name: &'static str, example: &'static str, built_in: bool) -> Scheme {
+/// The feature of this crate that a store is compiled with.
+#[derive(Clone, Copy)]
+struct StoreFeature {
+    name: &'static str,
+    is_on: bool,
+}
+
+macro_rules! feature {
+    ($name:literal) => {
+        StoreFeature { name: $name, is_on: cfg!(feature = $name) }
+    };
+}
+
+const fn scheme(name: &'static str, example: &'static str, feature: StoreFeature) -> Scheme {
     Scheme {
         name,
         alias: None,
         example,
-        built_in,
+        feature,
         is_embedded: false,
         is_path: false,
         names_user: false,
+        files: &[],
         minimum_ttl: |_| Duration::ZERO,
         is_absent: |_| false,
     }
 }
 
 const fn git(name: &'static str, example: &'static str) -> Scheme {
-    Scheme { minimum_ttl: |_| GIT_TTL_MIN, ..scheme(name, example, cfg!(feature = "git")) }
+    Scheme { minimum_ttl: |_| GIT_TTL_MIN, ..scheme(name, example, feature!("git")) }
 }
 
 const SCHEMES: &[Scheme] = &[
@@ -226,13 +249,13 @@ const SCHEMES: &[Scheme] = &[
         is_embedded: true,
         is_path: true,
         is_absent: |path| path.is_absolute() && is_absent_or_empty(path),
-        ..scheme("sqlite", "sqlite:/var/lib/fencepost/store.db", cfg!(feature = "sqlite"))
+        ..scheme("sqlite", "sqlite:/var/lib/fencepost/store.db", feature!("sqlite"))
     },
     Scheme {
         is_path: true,
         minimum_ttl: |path| if is_shared(path) { FILE_SERVER_TTL_MIN } else { Duration::ZERO },
         is_absent: is_absent_or_empty_directory,
-        ..scheme("dir", "dir:/mnt/shared/fencepost", cfg!(feature = "dir"))
+        ..scheme("dir", "dir:/mnt/shared/fencepost", feature!("dir"))
     },
     Scheme { names_user: true, ..git("git+ssh", "git+ssh://git@host/repository.git") },
     git("git+https", "git+https://host/repository.git"),
@@ -240,12 +263,17 @@ const SCHEMES: &[Scheme] = &[
     Scheme {
         alias: Some("postgresql"),
         names_user: true,
-        ..scheme("postgres", "postgres://user@host/database", cfg!(feature = "postgres"))
+        ..scheme("postgres", "postgres://user@host/database", feature!("postgres"))
     },
-    Scheme { names_user: true, ..scheme("redis", "redis://host:6379", cfg!(feature = "redis")) },
-    Scheme { names_user: true, ..scheme("rediss", "rediss://host:6379", cfg!(feature = "redis")) },
-    scheme("http", "http://localhost:8787", cfg!(feature = "http")),
-    scheme("https", "https://fencepost.example.workers.dev", cfg!(feature = "http")),
+    Scheme { names_user: true, ..scheme("redis", "redis://host:6379", feature!("redis")) },
+    Scheme { names_user: true, ..scheme("rediss", "rediss://host:6379", feature!("redis")) },
+    scheme("http", "http://localhost:8787", feature!("http")),
+    scheme("https", "https://fencepost.example.workers.dev", feature!("http")),
+    Scheme {
+        names_user: true,
+        files: &["ca", "cert", "key"],
+        ..scheme("etcd", "etcd://host:2379/fencepost?tls=1", feature!("etcd"))
+    },
 ];
 
 /// Clients of a file server may show a listing that is a minute old.
@@ -265,7 +293,7 @@ pub fn schemes() -> impl Iterator<Item = &'static str> {
 }
 
 fn built_in() -> impl Iterator<Item = &'static Scheme> {
-    SCHEMES.iter().filter(|known| known.built_in)
+    SCHEMES.iter().filter(|known| known.feature.is_on)
 }
 
 /// Splits a URL into its scheme and the text behind the colon. A path or a single letter before the colon is no scheme.
@@ -339,37 +367,38 @@ fn unknown_scheme(url: &str, scheme: &str) -> String {
 
 /// Hides the passwords in the part of a URL behind its slashes. A password may contain any character, also `@`, `/` and
 /// `?`, so everything before the last `@` counts as part of it.
-fn hidden(rest: &str, names_user: bool) -> String {
-    let Some((before, after)) = rest.rsplit_once('@') else { return hidden_values(rest) };
+fn hidden(rest: &str, names_user: bool, files: &[&str]) -> String {
+    let Some((before, after)) = rest.rsplit_once('@') else { return hidden_values(rest, files) };
     // The `@` may be part of an option's value, which then continues behind it.
     let ends_in_secret =
-        before.contains('?') && before.rsplit(['?', '&']).next().is_some_and(|pair| hidden_value(pair) != pair);
+        before.contains('?') && before.rsplit(['?', '&']).next().is_some_and(|pair| hidden_value(pair, files) != pair);
     let after = match after.split_once('&') {
-        Some((_, others)) if ends_in_secret => hidden_values(&format!("***&{others}")),
+        Some((_, others)) if ends_in_secret => hidden_values(&format!("***&{others}"), files),
         None if ends_in_secret => "***".to_string(),
-        _ => hidden_values(after),
+        _ => hidden_values(after, files),
     };
     let before = match before.split_once(':') {
-        None if names_user => hidden_values(before),
+        None if names_user => hidden_values(before, files),
         Some((user, _)) if names_user && !user.contains(['/', '?']) => format!("{user}:***"),
         _ => "***".to_string(),
     };
     format!("{before}@{after}")
 }
 
-/// Hides the values of options whose names suggest a secret.
-fn hidden_values(text: &str) -> String {
+/// Hides the values of options whose names suggest a secret, unless they are paths of files.
+fn hidden_values(text: &str, files: &[&str]) -> String {
     text.split_inclusive(['?', '&'])
         .map(|part| {
             let end = part.len() - usize::from(part.ends_with(['?', '&']));
             let (pair, sign) = part.split_at(end);
-            format!("{}{sign}", hidden_value(pair))
+            format!("{}{sign}", hidden_value(pair, files))
         })
         .collect()
 }
 
-fn hidden_value(pair: &str) -> String {
+fn hidden_value(pair: &str, files: &[&str]) -> String {
     match pair.split_once('=') {
+        Some((name, _)) if files.contains(&name) => pair.to_string(),
         Some((name, _)) if ["pass", "token", "secret", "key"].iter().any(|word| name.contains(word)) => {
             format!("{name}=***")
         }
@@ -415,6 +444,8 @@ mod tests {
             ("postgres://host/db?user=a@b&password=s3cret", "postgres://host/db?user=a@b&password=***"),
             ("postgres://host/db?password=x@s3cret&a=b", "postgres://host/db?password=***@***&a=b"),
             ("git@github.com:owner/jobs.git", "git@github.com:owner/jobs.git"),
+            ("etcd://u:s3cret@a:1,b:2/p?tls=1&key=/etc/k.pem", "etcd://u:***@a:1,b:2/p?tls=1&key=/etc/k.pem"),
+            ("https://host/x?key=s3cret", "https://host/x?key=***"),
         ];
         for (url, shown) in table {
             assert_eq!(redacted(url), shown);

@@ -86,7 +86,7 @@ pub fn answer(mut stream: &TcpStream, status: u16, headers: &str) -> io::Result<
     write!(stream, "HTTP/1.1 {status} x\r\n{headers}Content-Length: 0\r\nConnection: close\r\n\r\n")
 }
 
-/// The bytes of a whole request or answer: its head, and as much more as the head says.
+/// The bytes of a whole request or answer: its head, and as much more as the head says, or up to the empty chunk.
 pub fn message(mut stream: &TcpStream) -> Option<Vec<u8>> {
     let (mut message, mut buffer) = (Vec::new(), [0; 16384]);
     loop {
@@ -94,6 +94,12 @@ pub fn message(mut stream: &TcpStream) -> Option<Vec<u8>> {
         message.extend_from_slice(&buffer[..read]);
         let Some(end) = message.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
         let head = String::from_utf8_lossy(&message[..end]).to_ascii_lowercase();
+        if head.contains("transfer-encoding: chunked") {
+            if message.ends_with(b"\r\n0\r\n\r\n") {
+                return Some(message);
+            }
+            continue;
+        }
         let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
         if message.len() >= end + 4 + length.unwrap_or(0_usize) {
             return Some(message);

@@ -1,6 +1,7 @@
 //! Throw-away servers on free loopback ports, each in a directory of its own, stopped by its process id when the last
 //! test that uses it is done with it, also by a panic.
 
+mod etcd;
 mod git;
 mod postgres;
 mod redis;
@@ -16,6 +17,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User, chown, geteuid};
 use tempfile::TempDir;
 
+pub use etcd::Etcd;
 pub use git::{Fault, GitServer, git, try_git};
 pub use postgres::Postgres;
 pub use redis::Redis;
