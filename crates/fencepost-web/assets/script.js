@@ -10,7 +10,7 @@
   function length(ms) {
     const s = Math.max(0, Math.floor(ms / 1000));
     if (s < 60) return `${s}s`;
-    if (s < 3600) return `${Math.floor(s / 60)}m${two(s % 60)}s`;
+    if (s < 3600) return `${Math.floor(s / 60)}m`;
     if (s < 86400) return `${Math.floor(s / 3600)}h${two(Math.floor((s % 3600) / 60))}m`;
     return `${Math.floor(s / 86400)}d${two(Math.floor((s % 86400) / 3600))}h`;
   }
@@ -144,7 +144,6 @@
     const events = new EventSource(body.dataset.events);
     events.onopen = () => show(true);
     events.onerror = () => show(false);
-    events.onmessage = soon;
-    for (const name of ["board", "change", "run", "event"]) events.addEventListener(name, soon);
+    events.addEventListener("board", soon);
   }
 })();

@@ -1,13 +1,14 @@
 //! Writes pages of invented jobs into a directory, to be looked at: `cargo run -p fencepost-web --example pages -- DIR`.
 
-#[path = "../tests/all/demo.rs"]
+#[expect(unused_imports, reason = "the tests use the rest")]
+#[path = "../tests/all/demo/mod.rs"]
 mod demo;
 
 use std::fs;
 use std::path::Path;
 
 use fencepost_view::board::Board;
-use fencepost_web::{Frame, OverviewQuery, TimelineQuery};
+use fencepost_web::{Frame, JobQuery, OverviewQuery, TimelineQuery};
 
 fn main() -> std::io::Result<()> {
     let directory = std::env::args().nth(1).expect("the directory to write to");
@@ -38,6 +39,16 @@ fn pages(directory: &Path, name: &str, board: &Board, frame: &Frame) -> std::io:
     write("timeline", fencepost_web::timeline(board, frame, &TimelineQuery::parse("")))?;
     write("week", fencepost_web::timeline(board, frame, &TimelineQuery::parse("range=week")))?;
     write("graph", fencepost_web::graph(board, frame))?;
+    if let Some(job) = board.status.by_urgency().first() {
+        let acting = Frame {
+            signed_in: Some("anna".to_string()),
+            csrf: Some("c5rf".to_string()),
+            actions: true,
+            ..frame.clone()
+        };
+        write("job", fencepost_web::job(&demo::job_page(board, &job.job, &JobQuery::default()), &acting))?;
+    }
+    write("stores", fencepost_web::stores(&demo::store(), frame))?;
     write("fences", fencepost_web::fences(board, frame))?;
     write("login", fencepost_web::login(None, None))
 }

@@ -14,13 +14,12 @@ pub fn card(job: Option<&str>, all: &[&Attention]) -> Markup {
     html! {
         li.card .(face.class) {
             (face.dot())
-            div {
+            div.what {
                 @for attention in all {
                     p.why { (sentence(job, &attention.sentence)) " " (Face::of_reason(attention.reason).text()) }
                 }
-                @let commands = commands(all);
-                @for command in commands { p { (layout::command(&command)) } }
             }
+            div.then { @for command in commands(all) { p { (layout::command(&command)) } } }
         }
     }
 }

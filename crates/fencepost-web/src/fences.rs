@@ -6,12 +6,19 @@ use fencepost_view::answer::RunAnswer;
 use fencepost_view::board::Board;
 use fencepost_view::status::FenceStatus;
 use fencepost_view::text;
+use fencepost_view::time::LocalTime;
 use maud::{Markup, html};
 
 use crate::face::Face;
 use crate::layout::{Frame, command, page};
 use crate::path;
-use crate::words::{age, near};
+use crate::words::{age, counted, near};
+
+/// How many days of refused writes are drawn.
+const DAYS: usize = 30;
+
+/// The most refused writes in words.
+const LISTED_MAX: usize = 50;
 
 /// The page of all fences.
 pub fn fences(board: &Board, frame: &Frame) -> String {
@@ -26,6 +33,7 @@ pub fn fences(board: &Board, frame: &Frame) -> String {
         } @else {
             (table(&fences, frame.now))
         }
+        h2 { "Refused writes" }
         (refused(board, frame.now))
     };
     page(frame, "Fences", path::FENCES, &[], &content)
@@ -46,7 +54,7 @@ fn table(fences: &[&FenceStatus], now: Wall) -> Markup {
                 tbody {
                     @for fence in fences {
                         tr {
-                            th scope="row" { (text::flat(&fence.resource)) }
+                            th.wide scope="row" { (text::flat(&fence.resource)) }
                             td { (fence.kind) }
                             td.number { (fence.token) }
                             td { a href=(path::job(&fence.job)) { (fence.job) } }
@@ -60,29 +68,53 @@ fn table(fences: &[&FenceStatus], now: Wall) -> Markup {
     }
 }
 
-/// The runs that had a write refused, newest first.
+/// The runs that had a write refused: how many each day, and the newest in words.
 fn refused(board: &Board, now: Wall) -> Markup {
     let mut runs: Vec<&RunAnswer> = board.runs.values().flatten().filter(|run| run.status == Status::Fenced).collect();
-    runs.sort_by_key(|run| std::cmp::Reverse(run.started.at));
+    runs.sort_by_key(|run| std::cmp::Reverse(ended(run).at));
     html! {
-        h2 { "Refused writes" }
         @if runs.is_empty() {
             p.calm { (Face::of_status(Status::Ok).dot()) " No recorded run had a stale write refused." }
         } @else {
-            ul.cards {
-                @for run in runs {
-                    li.card.fenced {
-                        (Face::of_status(Status::Fenced).dot())
-                        div {
-                            p.why {
-                                a.job href=(path::slot(&run.job, &run.slot.zone.show(run.slot.at))) { (run.job) }
-                                " on " (text::flat(&run.host)) " at " (near(run.finished.as_ref().unwrap_or(&run.started), now))
-                                ", token " (run.token)
-                            }
-                            @if let Some(note) = &run.note { p { (text::flat(note)) } }
-                        }
-                    }
+            (days(&runs, now))
+            ul.cards { @for run in runs.iter().take(LISTED_MAX) { (card(run, now)) } }
+        }
+    }
+}
+
+fn ended(run: &RunAnswer) -> &LocalTime {
+    run.finished.as_ref().unwrap_or(&run.started)
+}
+
+/// A column for each of the last days, today at the right.
+fn days(runs: &[&RunAnswer], now: Wall) -> Markup {
+    let days_ago = |run: &&RunAnswer| usize::try_from(now.since(ended(run).at).as_secs() / 86_400).unwrap_or(DAYS);
+    let counts: Vec<usize> =
+        (0..DAYS).rev().map(|day| runs.iter().filter(|run| days_ago(run) == day).count()).collect();
+    let (most, all) = (counts.iter().copied().max().unwrap_or(0).max(1), counts.iter().sum::<usize>());
+    html! {
+        p { (counted(all, "run")) " had a write refused in the last " (DAYS) " days, as far as the records reach." }
+        svg.days viewBox="0 0 600 60" preserveAspectRatio="none" aria-hidden="true" {
+            @for (place, count) in counts.iter().enumerate() {
+                @let height = if *count == 0 { 1 } else { 6 + count * 50 / most };
+                rect class=(if *count == 0 { "column" } else { "column fenced" }) x=(place * 20 + 2) y=(58 - height) width="16" height=(height) {
+                    title { (count) ", " (DAYS - 1 - place) " days ago" }
                 }
+            }
+        }
+    }
+}
+
+fn card(run: &RunAnswer, now: Wall) -> Markup {
+    html! {
+        li.card.fenced {
+            (Face::of_status(Status::Fenced).dot())
+            div.what {
+                p.why {
+                    a.job href=(path::slot(&run.job, &run.slot.zone.show(run.slot.at))) { (run.job) }
+                    " on " (text::flat(&run.host)) " at " (near(ended(run), now)) ", token " (run.token)
+                }
+                @if let Some(note) = &run.note { p { (text::flat(note)) } }
             }
         }
     }

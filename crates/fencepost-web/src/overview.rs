@@ -4,13 +4,14 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use fencepost_core::time::Wall;
+use fencepost_view::answer::RunAnswer;
 use fencepost_view::attention::AttentionReason;
 use fencepost_view::board::{Board, JobTerms};
 use fencepost_view::status::{JobState, JobStatus};
 use fencepost_view::text;
 use maud::{Markup, html};
 
-use crate::chart::{spark, strip};
+use crate::chart::{measured, spark, strip};
 use crate::face::Face;
 use crate::layout::{Frame, page};
 use crate::query::{JobFilter, JobOrder, OverviewQuery, TimelineRange};
@@ -19,7 +20,10 @@ use crate::words::{age, countdown, counted, millis, near, percent};
 use crate::{attention, path};
 
 /// The most jobs that need attention and are described. All of them are in the list.
-const CARDS_MAX: usize = 20;
+const CARDS_MAX: usize = 12;
+
+/// More cards than these are lines.
+const HIGH_CARDS_MAX: usize = 4;
 
 /// The most jobs of the timeline below the list.
 const NIGHT_ROWS_MAX: usize = 16;
@@ -32,7 +36,7 @@ pub fn overview(board: &Board, frame: &Frame, query: &OverviewQuery) -> String {
         (numbers(board, now))
         (attention_list(board))
         (jobs(board, query, now))
-        (night(board, now))
+        @if !board.status.jobs.is_empty() { (night(board, now)) }
     };
     page(frame, "Overview", path::OVERVIEW, &query.notes, &content)
 }
@@ -53,7 +57,7 @@ fn numbers(board: &Board, now: Wall) -> Markup {
             @if let Some((at, job)) = next {
                 div { dt { "next: " a href=(path::job(&job.job)) { (job.job) } } dd { (countdown(at, now)) } }
             }
-            (number(html! { (status.jobs.len()) }, &format!("jobs on {}", counted(hosts.len(), "host")), false))
+            (number(html! { (status.jobs.len()) }, &jobs_on(status.jobs.len(), hosts.len()), false))
             (number(html! { (day.slots(board)) }, "slots in 24 h", false))
             (number(html! { (refused) }, if refused == 1 { "stale write refused" } else { "stale writes refused" }, false))
             (number(html! { (percent(skip_rate(&status.jobs))) }, "of triggers skipped", false))
@@ -63,6 +67,12 @@ fn numbers(board: &Board, now: Wall) -> Markup {
 
 fn number(value: Markup, label: &str, is_urgent: bool) -> Markup {
     html! { div { dt { (label) } dd.urgent[is_urgent] { (value) } } }
+}
+
+/// `8 jobs on 2 hosts`, without its number.
+fn jobs_on(jobs: usize, hosts: usize) -> String {
+    let jobs = if jobs == 1 { "job" } else { "jobs" };
+    if hosts == 0 { jobs.to_string() } else { format!("{jobs} on {}", counted(hosts, "host")) }
 }
 
 /// Overlaps among all triggers of all jobs.
@@ -81,12 +91,12 @@ fn attention_list(board: &Board) -> Markup {
             @if groups.is_empty() {
                 p.calm { (Face { class: "ok", symbol: '✓', word: "ok" }.dot()) " Nothing needs attention." }
             } @else {
-                ul.cards {
+                ul.cards.dense[groups.len() > HIGH_CARDS_MAX] {
                     @for (job, all) in groups.iter().take(CARDS_MAX) { (attention::card(*job, all)) }
                 }
             }
             @if let Some(more @ 1..) = groups.len().checked_sub(CARDS_MAX) {
-                p { a href="/?show=attention" { (more) " more need attention" } }
+                p.more { a href="/?show=attention" { (more) " more need attention" } }
             }
         }
     }
@@ -100,7 +110,7 @@ fn jobs(board: &Board, query: &OverviewQuery, now: Wall) -> Markup {
         section #jobs aria-labelledby="jobs-title" {
             div.heading {
                 h2 #jobs-title { "Jobs" }
-                (filters(board, query))
+                @if !board.status.jobs.is_empty() { (filters(board, query)) }
             }
             @if board.status.jobs.is_empty() {
                 p.calm { "No job has run on this store yet. Try:" }
@@ -145,7 +155,7 @@ fn listed<'b>(board: &'b Board, query: &OverviewQuery) -> Vec<&'b JobStatus> {
             let ended = |job: &JobStatus| job.last.as_ref().and_then(|last| last.finished.as_ref()).map(|at| at.at);
             jobs.sort_by_key(|job| Reverse(ended(job)));
         }
-        JobOrder::Duration => jobs.sort_by_key(|job| Reverse(job.more.last_took)),
+        JobOrder::Duration => jobs.sort_by_key(|job| Reverse(last_took(runs(board, &job.job)))),
         JobOrder::Skips => jobs.sort_by(|a, b| b.skips.rate.total_cmp(&a.skips.rate)),
         JobOrder::Host => jobs.sort_by_key(|job| job.host().unwrap_or("\u{10ffff}").to_string()),
     }
@@ -211,8 +221,12 @@ fn heading(query: &OverviewQuery) -> Markup {
     }
 }
 
+fn runs<'b>(board: &'b Board, job: &str) -> &'b [RunAnswer] {
+    board.runs.get(job).map_or(&[][..], Vec::as_slice)
+}
+
 fn row(board: &Board, job: &JobStatus, reason: Option<AttentionReason>, now: Wall) -> Markup {
-    let runs = board.runs.get(&job.job).map_or(&[][..], Vec::as_slice);
+    let runs = runs(board, &job.job);
     let terms = board.terms.get(&job.job).copied().unwrap_or_default();
     let face = Face::of_job(job, reason);
     html! {
@@ -224,7 +238,7 @@ fn row(board: &Board, job: &JobStatus, reason: Option<AttentionReason>, now: Wal
             td.state role="cell" { (face.text()) (since(job, now)) }
             td.next role="cell" { (next(job, now)) }
             td.slots role="cell" { (strip::strip(&strip::cells(runs))) }
-            td.took role="cell" { (duration(job, runs, terms)) }
+            td.took role="cell" { (duration(runs, terms)) }
             td.skips role="cell" { (percent(job.skips.rate)) }
             td.host role="cell" { (job.host().unwrap_or("–")) }
         }
@@ -254,11 +268,15 @@ fn next(job: &JobStatus, now: Wall) -> Markup {
     }
 }
 
-fn duration(job: &JobStatus, runs: &[fencepost_view::answer::RunAnswer], terms: JobTerms) -> Markup {
-    let last = job.more.last_took.map(fencepost_core::time::millis);
+/// How long the newest run took that ended by itself.
+fn last_took(runs: &[RunAnswer]) -> Option<u64> {
+    measured(runs).next()?.duration_ms
+}
+
+fn duration(runs: &[RunAnswer], terms: JobTerms) -> Markup {
     html! {
         (spark::spark(runs, terms))
-        @if let Some(last) = last { small { (millis(last)) } }
+        @if let Some(last) = last_took(runs) { small { (millis(last)) } }
     }
 }
 

@@ -67,7 +67,7 @@ fn table(checks: &[CheckLine]) -> Markup {
                         tr {
                             th scope="row" { (line.name) }
                             td { (result(line.result)) }
-                            td { (text::flat(&line.detail)) }
+                            td.wide { (text::flat(&line.detail)) }
                         }
                     }
                 }

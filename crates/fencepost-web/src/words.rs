@@ -11,7 +11,7 @@ use maud::{Markup, html};
 pub fn countdown(at: &LocalTime, now: Wall) -> Markup {
     html! {
         time.in datetime=(at.zone.show(at.at)) title=(moment(at)) {
-            @if at.at > now { "in " (text::length(at.at.since(now))) } @else { "due" }
+            @if at.at > now { "in " (coarse(at.at.since(now))) } @else { "due" }
         }
     }
 }
@@ -19,7 +19,7 @@ pub fn countdown(at: &LocalTime, now: Wall) -> Markup {
 /// When something was, as an age that the script keeps up to date.
 pub fn age(at: &LocalTime, now: Wall) -> Markup {
     html! {
-        time.ago datetime=(at.zone.show(at.at)) title=(moment(at)) { (text::length(now.since(at.at))) " ago" }
+        time.ago datetime=(at.zone.show(at.at)) title=(moment(at)) { (coarse(now.since(at.at))) " ago" }
     }
 }
 
@@ -31,6 +31,15 @@ pub fn near(at: &LocalTime, now: Wall) -> Markup {
 /// A moment, to the second.
 pub fn moment(at: &LocalTime) -> String {
     text::second_in(at.at, &at.zone)
+}
+
+/// A length of time without seconds, unless there is nothing else: a countdown does not flicker. The script knows the same rule.
+pub fn coarse(length: Duration) -> String {
+    match length.as_secs() {
+        seconds @ 0..60 => format!("{seconds}s"),
+        seconds @ 60..3600 => format!("{}m", seconds / 60),
+        _ => text::length(length),
+    }
 }
 
 pub fn millis(length: u64) -> String {

@@ -16,7 +16,7 @@ use self::layers::Layers;
 use crate::face::Face;
 use crate::layout::{Frame, command, page};
 use crate::path;
-use crate::words::{age, near};
+use crate::words::{age, coarse, near};
 
 const BOX_WIDTH: usize = 196;
 const BOX_HEIGHT: usize = 44;
@@ -111,7 +111,7 @@ fn node(
 ) -> Markup {
     let face = job.map_or(Face { class: "idle", symbol: '–', word: "unknown" }, |job| Face::of_job(job, reason));
     let ended = job.and_then(|job| job.last.as_ref()?.finished.as_ref());
-    let since = ended.map_or_else(String::new, |at| format!(" {} ago", text::length(now.since(at.at))));
+    let since = ended.map_or_else(String::new, |at| format!(" {} ago", coarse(now.since(at.at))));
     html! {
         a href=(path::job(name)) tabindex="-1" {
             title { (name) ": " (face.word) (since) }
@@ -154,7 +154,7 @@ fn table_row(edge: &GraphEdge, edges: &[GraphEdge], jobs: &BTreeMap<&str, &JobSt
             td { a href=(path::job(&edge.job)) { (edge.job) } }
             td { (edge.when.as_deref().unwrap_or("not configured")) }
             td { @if let Some(last) = &edge.last { (near(&last.slot, now)) } @else { "–" } }
-            td {
+            td.wide {
                 @match edge.gauge.as_ref().filter(|gauge| gauge.halts > 0) {
                     Some(gauge) => {
                         @if halts(edge, jobs) { (Face::of_status(Status::Halted).whole()) " now; " }
@@ -163,7 +163,7 @@ fn table_row(edge: &GraphEdge, edges: &[GraphEdge], jobs: &BTreeMap<&str, &JobSt
                     None => "0",
                 }
             }
-            td { (stops.into_iter().collect::<Vec<_>>().join(", ")) }
+            td.wide { (stops.into_iter().collect::<Vec<_>>().join(", ")) }
         }
     }
 }

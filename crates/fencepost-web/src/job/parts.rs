@@ -123,9 +123,9 @@ pub fn configuration(job: &JobPage<'_>, frame: &Frame) -> Markup {
                     @if let Some(path) = &frame.config { p.calm { "From " code { (path) } } }
                     div.scroll { table.plain { tbody {
                         @for (key, value) in config.keys.iter().filter(|(_, value)| !value.is_null()) {
-                            tr { th scope="row" { code { (key) } } td { code { (value_text(value)) } } }
+                            tr { th scope="row" { code { (key) } } td.wide { code { (value_text(value)) } } }
                         }
-                        tr { th scope="row" { code { "working_directory" } } td { code { (config.working_directory) } } }
+                        tr { th scope="row" { code { "working_directory" } } td.wide { code { (config.working_directory) } } }
                     } } }
                 }
             }
@@ -154,7 +154,7 @@ pub fn commands(job: &JobPage<'_>) -> Markup {
                     ("Run it at once", format!("fencepost run {name} --now")),
                     ("Stop it from starting", format!("fencepost pause {name}")),
                 ] {
-                    li { span { (meaning) } (command(&text)) }
+                    li { span { (meaning) } span { (command(&text)) } }
                 }
             }
         }

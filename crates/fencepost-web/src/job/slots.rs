@@ -87,7 +87,7 @@ fn attempt(run: &RunAnswer, now: Wall) -> Markup {
             td { (spaced(run.trigger.as_str())) }
             td.number { @if let Some(code) = run.exit_code { (code) } @else { "–" } }
             td.number { (run.token) }
-            td {
+            td.wide {
                 (text::flat(run.note.as_deref().unwrap_or_default()))
                 @for artifact in text::artifacts(&run.artifacts) { br; (artifact) }
             }
@@ -131,7 +131,7 @@ fn log_of(log: &LogAnswer) -> Markup {
     let start = output.len().saturating_sub(OUTPUT_BYTES_MAX);
     let start = (start..output.len()).find(|at| output.is_char_boundary(*at)).unwrap_or(0);
     html! {
-        p.calm { (text::flat(&log.heading())) }
+        p.calm { (text::flat(log.heading().trim_matches(['=', '<', '>', ' ']))) }
         @if start > 0 { p.calm { "Only its end is shown. All of it: " code { (text::flat(&log.path)) } } }
         pre.output tabindex="0" role="region" aria-label={ "Output of run " (log.run) } { (text::without_escapes(&output[start..])) }
     }

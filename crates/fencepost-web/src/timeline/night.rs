@@ -113,8 +113,9 @@ impl Night {
         let mut days = Vec::new();
         while zone.start_of_day(date) <= self.end && days.len() < 8 {
             let at = zone.start_of_day(date);
-            let near = text::near(at, self.end, zone);
-            days.push((at, near.split(' ').next().filter(|day| !day.contains(':')).unwrap_or("today").to_string()));
+            // Seen from two days later, a moment is named by its weekday.
+            let near = text::near(at, Wall(at.0.saturating_add(2 * DAY_MILLIS)), zone);
+            days.push((at, near.split(' ').next().unwrap_or_default().to_string()));
             date = date.tomorrow();
         }
         days

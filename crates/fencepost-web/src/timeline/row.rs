@@ -22,8 +22,12 @@ const HEIGHT: u64 = 28;
 /// The least width of a bar: a run of a second in a day would not be seen.
 const BAR_MIN: u64 = 4;
 
+/// How far the mark of a bad end stands out on both sides.
+const MARK_MORE: u64 = 3;
+
 pub fn row(board: &Board, night: &Night, axis: &Axis, hosts: &Hosts<'_>, job: &JobStatus, now: Wall) -> Markup {
     let runs: Vec<_> = night.runs(board, &job.job).collect();
+    let attempts = attempts(&runs);
     let unlisted = night.unlisted_until(board, job).map(|until| night.x(until));
     html! {
         div.row id={ "row-" (path::segment(&job.job)) } {
@@ -34,8 +38,8 @@ pub fn row(board: &Board, night: &Night, axis: &Axis, hosts: &Hosts<'_>, job: &J
                     rect.unlisted x="0" y="5" width=(until) height="14" { title { "Older runs: fencepost runs " (job.job) } }
                 }
                 path.ticks d=(ticks(&runs, night)) {}
-                (passes(&runs, night))
-                @for run in runs.iter().rev() { (bar(run, night, hosts, now)) }
+                @for attempt in &attempts { (bar(attempt, night, hosts, now)) }
+                (passes(&attempts, night))
             }
         }
     }
@@ -64,25 +68,60 @@ fn ticks(runs: &[&RunAnswer], night: &Night) -> String {
     path
 }
 
-/// Lines from an attempt to the next attempt of the same slot, if that is on another host: the lease has passed on.
-fn passes(runs: &[&RunAnswer], night: &Night) -> Markup {
+/// An attempt, and its lane if the slot had several: attempts of two hosts may overlap.
+struct Attempt<'b> {
+    run: &'b RunAnswer,
+    lane: Option<usize>,
+}
+
+/// The runs, oldest first. Those of one slot take turns in two lanes.
+fn attempts<'b>(runs: &[&'b RunAnswer]) -> Vec<Attempt<'b>> {
+    let mut sorted = runs.to_vec();
+    sorted.sort_by_key(|run| (run.slot.at, run.token, run.started.at));
+    let mut attempts: Vec<Attempt<'_>> = Vec::new();
+    for slot in sorted.chunk_by(|a, b| a.slot.at == b.slot.at) {
+        let lane = |place: usize| (slot.len() > 1).then_some(place % 2);
+        attempts.extend(slot.iter().enumerate().map(|(place, run)| Attempt { run, lane: lane(place) }));
+    }
+    attempts
+}
+
+impl Attempt<'_> {
+    /// The top of its bar, and its height.
+    fn lane(&self) -> (u64, u64) {
+        match self.lane {
+            None => (5, 14),
+            Some(0) => (3, 8),
+            Some(_) => (12, 8),
+        }
+    }
+}
+
+/// Lines from an attempt to the next one of the same slot, if that is on another host: the lease has passed on.
+fn passes(attempts: &[Attempt<'_>], night: &Night) -> Markup {
     let mut path = String::new();
-    for pair in runs.windows(2) {
-        let (later, earlier) = (pair[0], pair[1]);
+    for pair in attempts.windows(2) {
+        let (earlier, later) = (pair[0].run, pair[1].run);
         let is_run = later.status.is_of_a_run() && earlier.status.is_of_a_run();
         if is_run && later.slot.at == earlier.slot.at && later.host != earlier.host {
             let from = earlier.finished.as_ref().map_or(earlier.started.at, |at| at.at).min(later.started.at);
-            let (from, to) = (night.x(from), night.x(later.started.at));
-            _ = write!(path, "M{} 12H{to}M{to} 2v20", from.saturating_sub(BAR_MIN));
+            let middle = |attempt: &Attempt<'_>| attempt.lane().0 + 4;
+            _ = write!(
+                path,
+                "M{} {}H{}V{}",
+                night.x(from),
+                middle(&pair[0]),
+                night.x(later.started.at),
+                middle(&pair[1])
+            );
         }
     }
-    html! { @if !path.is_empty() { path.pass d=(path) { title { "The lease passed on to another host" } } } }
+    html! { @if !path.is_empty() { path.pass d=(path) {} } }
 }
 
 /// An attempt, or slots that were missed.
-fn bar(run: &RunAnswer, night: &Night, hosts: &Hosts<'_>, now: Wall) -> Markup {
-    let href = path::slot(&run.job, &run.slot.zone.show(run.slot.at));
-    let face = Face::of_status(run.status);
+fn bar(attempt: &Attempt<'_>, night: &Night, hosts: &Hosts<'_>, now: Wall) -> Markup {
+    let run = attempt.run;
     let (class, from, to) = match run.status {
         Status::Missed => {
             let from = run.slot_from.as_ref().map_or(run.slot.at, |from| from.at);
@@ -96,13 +135,21 @@ fn bar(run: &RunAnswer, night: &Night, hosts: &Hosts<'_>, now: Wall) -> Markup {
     };
     let width = (night.x(to) - night.x(from).min(night.x(to))).max(BAR_MIN);
     let x = night.x(from).min(WIDTH - width.min(WIDTH));
+    let (top, height) = attempt.lane();
     html! {
-        a href=(href) tabindex="-1" {
-            rect class=(class) x=(x) y="5" width=(width) height="14" { title { (details(run)) } }
-            @if matches!(face.class, "bad" | "fenced" | "halted") {
-                path class={ "mark " (face.class) } d={ "M" (x) " 20h" (width) } {}
-            }
+        a href=(path::slot(&run.job, &run.slot.zone.show(run.slot.at))) tabindex="-1" {
+            rect class=(class) x=(x) y=(top) width=(width) height=(height) { title { (details(run)) } }
+            (mark(run.status, x, width, if attempt.lane == Some(0) { top } else { top + height }))
         }
+    }
+}
+
+/// A line at the edge of a bar that ended badly, wide enough to be seen.
+fn mark(status: Status, x: u64, width: u64, y: u64) -> Markup {
+    let class = Face::of_status(status).class;
+    let (x, width) = (x.saturating_sub(MARK_MORE), width + 2 * MARK_MORE);
+    html! {
+        @if matches!(class, "bad" | "fenced" | "halted") { path class={ "mark " (class) } d={ "M" (x) " " (y) "h" (width) } {} }
     }
 }
 

@@ -15,6 +15,10 @@ pub struct Element {
 }
 
 impl Element {
+    pub fn has_class(&self, class: &str) -> bool {
+        self.attribute("class").is_some_and(|classes| classes.split(' ').any(|known| known == class))
+    }
+
     pub fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }

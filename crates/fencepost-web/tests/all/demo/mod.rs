@@ -1,5 +1,8 @@
 //! Boards for the tests and for the example: eight jobs of a night, one job, none, very many, hostile ones.
 
+mod hostile;
+mod page;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -19,6 +22,9 @@ use fencepost_view::status::{
 use fencepost_view::time::LocalTime;
 use fencepost_view::vocabulary::STATUS_SYMBOLS;
 use fencepost_web::Frame;
+
+pub use hostile::{HOSTILE, hostile, hostile_frame, hostile_job_page, hostile_store};
+pub use page::{job_page, store};
 
 /// A Wednesday before dawn.
 pub fn now() -> Wall {
@@ -298,6 +304,10 @@ pub fn eight() -> Board {
             ),
         ],
     );
+    // A job that runs every quarter of an hour has more runs than its record holds.
+    for job in board.status.jobs.iter_mut().filter(|job| job.job == "ticker") {
+        job.counts.insert("empty", 4_000);
+    }
     board.status.resources = vec![
         fence("origin/main", "git", "agent/release-notes", 1),
         fence("/srv/www/article.html", "file", "article", 0),
