@@ -1,6 +1,5 @@
 //! Writes pages of invented jobs into a directory, to be looked at: `cargo run -p fencepost-web --example pages -- DIR`.
 
-#[expect(unused_imports, reason = "the tests use the rest")]
 #[path = "../tests/all/demo/mod.rs"]
 mod demo;
 
@@ -30,6 +29,7 @@ fn main() -> std::io::Result<()> {
     ] {
         pages(directory, name, &board, frame)?;
     }
+    hostile(directory)?;
     assets(directory)
 }
 
@@ -51,6 +51,22 @@ fn pages(directory: &Path, name: &str, board: &Board, frame: &Frame) -> std::io:
     write("stores", fencepost_web::stores(&demo::store(), frame))?;
     write("fences", fencepost_web::fences(board, frame))?;
     write("login", fencepost_web::login(None, None))
+}
+
+/// Pages full of texts that attackers would write.
+fn hostile(directory: &Path) -> std::io::Result<()> {
+    for (number, text) in demo::HOSTILE.into_iter().enumerate() {
+        let (board, frame, query) = (demo::hostile(text), demo::hostile_frame(text), JobQuery::default());
+        let name = format!("hostile-{number}");
+        pages(directory, &name, &board, &frame)?;
+        let job = fencepost_web::job(&demo::hostile_job_page(&board, text, &query), &frame);
+        fs::write(directory.join(format!("{name}-job.html")), job)?;
+        fs::write(
+            directory.join(format!("{name}-stores.html")),
+            fencepost_web::stores(&demo::hostile_store(text), &frame),
+        )?;
+    }
+    Ok(())
 }
 
 /// The style sheet, the script and the icon, whose paths are in the pages.
