@@ -20,7 +20,7 @@ use ureq::Agent;
 use ureq::http::Request;
 
 use crate::declared::{Declaring, Property, Soundness};
-use crate::http_client::{HttpFailure, send_once, store_agent};
+use crate::http_client::{HttpFailure, SentBody, send_once, store_agent};
 use crate::{
     Answer, Entry, Key, OpenError, SCAN_KEYS_MAX, Secret, Store, StoreError, Swapped, VALUE_BYTES_MAX, Version,
     fresh_version, refuse_unsound,
@@ -79,7 +79,7 @@ impl EtcdStore {
             if let Some(token) = token {
                 request = request.header("Authorization", token.reveal());
             }
-            let answered = send_once(&self.agent, request, Some(body.as_bytes()), ANSWER_BYTES_MAX);
+            let answered = send_once(&self.agent, request, Some(SentBody::of(&mut body.as_bytes())), ANSWER_BYTES_MAX);
             let answered = answered.and_then(|(head, body)| match head.status.as_u16() {
                 200 => Ok(body),
                 status => Err(failure::told(status, &body)),

@@ -14,7 +14,7 @@ use ureq::Agent;
 use ureq::http::{Method, Request};
 
 use crate::declared::{Declaring, Property};
-use crate::http_client::{HttpFailure, send_once, store_agent};
+use crate::http_client::{HttpFailure, SentBody, send_once, store_agent};
 use crate::{
     Answer, Entry, Key, OpenError, SCAN_KEYS_MAX, Secret, Store, StoreError, Swapped, VALUE_BYTES_MAX, Version,
     fresh_version, refuse_unsound,
@@ -79,7 +79,9 @@ impl HttpStore {
             request = request.header("Content-Type", "application/octet-stream");
         }
         let limit = if path.starts_with("/v1/keys/") { VALUE_ANSWER_BYTES_MAX } else { LISTING_BYTES_MAX };
-        let (head, body) = send_once(&self.agent, request, (!is_read).then_some(body), limit)?;
+        let mut body = body;
+        let body = (!is_read).then(|| SentBody::of(&mut body));
+        let (head, body) = send_once(&self.agent, request, body, limit)?;
         answer::of(&number, head.status.as_u16(), &head.headers, body)
     }
 

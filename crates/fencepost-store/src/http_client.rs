@@ -1,7 +1,7 @@
 //! The HTTP client of every store that is reached by HTTP: its settings, one request that is sent once, and the
 //! classification of what can go wrong on the way.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::time::Duration;
 
 use ureq::config::ConfigBuilder;
@@ -63,30 +63,43 @@ pub(crate) fn system_roots() -> RootCerts {
     found.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).into()
 }
 
-/// Sends one request, once, and reads the answer up to `limit` bytes.
+/// The body of a request.
+pub(crate) struct SentBody<'a> {
+    pub(crate) reader: &'a mut dyn Read,
+    pub(crate) length: u64,
+}
+
+/// Sends one request, once, and reads the answer up to `limit` bytes. An answer of exactly that length counts as too
+/// long.
 pub(crate) fn send_once(
     agent: &Agent,
     request: Builder,
-    body: Option<&[u8]>,
+    body: Option<SentBody<'_>>,
     limit: u64,
 ) -> Result<(Parts, Vec<u8>), HttpFailure> {
     let unsent = |_| HttpFailure::unsent("cannot be asked: the request cannot be written down");
-    let bytes = body.unwrap_or_default();
-    let mut rest = bytes;
-    let answered = match body {
-        None => agent.run(request.body(()).map_err(unsent)?),
-        Some(_) => {
-            let request = request.header("Content-Length", bytes.len());
-            agent.run(request.body(SendBody::from_reader(&mut rest)).map_err(unsent)?)
+    let (answered, is_whole) = match body {
+        None => (agent.run(request.body(()).map_err(unsent)?), true),
+        Some(SentBody { reader, length }) => {
+            let mut rest = reader.take(length);
+            let request = request.header("Content-Length", length);
+            let answered = agent.run(request.body(SendBody::from_reader(&mut rest)).map_err(unsent)?);
+            // A server acts on complete requests only, and this one is certainly incomplete if none of its body was
+            // taken.
+            (answered, length == 0 || rest.limit() < length)
         }
     };
-    // A server acts on complete requests only, and this one is certainly incomplete if none of its body was taken.
-    let is_whole = bytes.is_empty() || rest.len() < bytes.len();
     let answered = answered.map_err(|error| HttpFailure::of_transport(&error, is_whole))?;
     let (head, mut body) = answered.into_parts();
     let body = body.with_config().limit(limit).read_to_vec();
     let body = body.map_err(|error| HttpFailure::of_transport(&error, true).after_answer())?;
     Ok((head, body))
+}
+
+impl<'a> SentBody<'a> {
+    pub(crate) fn of(reader: &'a mut &[u8]) -> Self {
+        Self { length: reader.len() as u64, reader }
+    }
 }
 
 /// The server that a failure is about.

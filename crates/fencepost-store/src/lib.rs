@@ -44,6 +44,8 @@ pub use open::backends::http::HttpStore;
 pub use open::backends::postgres;
 #[cfg(feature = "redis")]
 pub use open::backends::redis;
+#[cfg(feature = "s3")]
+pub use open::backends::s3;
 #[cfg(feature = "sqlite")]
 pub use open::backends::sqlite::SqliteStore;
 pub use open::{OpenError, Properties, absolute, bare, canonical, must_name_a_store, properties, redacted, schemes};

@@ -15,6 +15,8 @@ pub mod backends {
     pub mod postgres;
     #[cfg(feature = "redis")]
     pub mod redis;
+    #[cfg(feature = "s3")]
+    pub mod s3;
     #[cfg(feature = "sqlite")]
     pub mod sqlite;
 }
@@ -127,6 +129,8 @@ pub(crate) fn backend(url: &str, access: &Access) -> Result<Box<dyn Declaring>, 
         ("http" | "https", _, access) => Ok(Box::new(backends::http::HttpStore::open(url, access.password.as_ref())?)),
         #[cfg(feature = "etcd")]
         ("etcd", _, access) => Ok(Box::new(backends::etcd::EtcdStore::open(url, access.password.as_ref())?)),
+        #[cfg(feature = "s3")]
+        ("s3", _, access) => Ok(Box::new(backends::s3::S3Store::open(url, access.password.as_ref())?)),
         (name, ..) => usage(format!(
             "{:?} is a store of the kind {name}, which this fencepost is built without: install one that has the feature \
              {feature}, by cargo install fencepost --features {feature}. It is built with: {}.",
@@ -274,6 +278,7 @@ const SCHEMES: &[Scheme] = &[
         files: &["ca", "cert", "key"],
         ..scheme("etcd", "etcd://host:2379/fencepost?tls=1", feature!("etcd"))
     },
+    Scheme { minimum_ttl: |_| S3_TTL_MIN, ..scheme("s3", "s3://bucket/fencepost?region=eu-west-1", feature!("s3")) },
 ];
 
 /// Clients of a file server may show a listing that is a minute old.
@@ -281,6 +286,9 @@ const FILE_SERVER_TTL_MIN: Duration = Duration::from_secs(180);
 
 /// A push takes seconds, and a git host does not accept one every minute for ever.
 const GIT_TTL_MIN: Duration = Duration::from_secs(600);
+
+/// A call may take seconds, and each renewal is paid for.
+const S3_TTL_MIN: Duration = Duration::from_secs(60);
 
 fn is_shared(path: &str) -> bool {
     let nearest = Path::new(path).ancestors().find(|above| above.is_dir());

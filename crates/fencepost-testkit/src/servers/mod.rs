@@ -5,6 +5,7 @@ mod etcd;
 mod git;
 mod postgres;
 mod redis;
+mod s3;
 mod worker;
 
 use std::os::unix::fs::PermissionsExt;
@@ -21,6 +22,7 @@ pub use etcd::Etcd;
 pub use git::{Fault, GitServer, git, try_git};
 pub use postgres::Postgres;
 pub use redis::Redis;
+pub use s3::{BUCKET, S3_PASSWORD, S3Server};
 pub use worker::{TOKEN, Worker};
 
 use crate::PATIENCE;

@@ -8,12 +8,13 @@ use serde_json::Value;
 /// The systems whose dependencies are checked.
 const TARGETS: [&str; 3] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu", "aarch64-apple-darwin"];
 
-const LICENCES: [&str; 9] = [
+const LICENCES: [&str; 10] = [
     "MIT",
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
     "Unicode-3.0",
     "Unlicense",
+    "BSD-2-Clause",
     "BSD-3-Clause",
     "ISC",
     "Zlib",
