@@ -7,8 +7,8 @@ use maud::{Markup, html};
 use crate::face::Face;
 use crate::{layout, path};
 
-/// One job that needs attention, or the store itself.
-pub fn card(job: Option<&str>, all: &[&Attention]) -> Markup {
+/// One job that needs attention, or the store itself. A job that cannot be read from the configuration has no page.
+pub fn card(job: Option<&str>, has_page: bool, all: &[&Attention]) -> Markup {
     let Some(first) = all.first() else { return html! {} };
     let face = Face::of_reason(first.reason);
     html! {
@@ -16,7 +16,7 @@ pub fn card(job: Option<&str>, all: &[&Attention]) -> Markup {
             (face.dot())
             div.what {
                 @for attention in all {
-                    p.why { (sentence(job, &attention.sentence)) " " (Face::of_reason(attention.reason).text()) }
+                    p.why { (sentence(job.filter(|_| has_page), &attention.sentence)) " " (Face::of_reason(attention.reason).text()) }
                 }
             }
             div.then { @for command in commands(all) { p { (layout::command(&command)) } } }
@@ -31,7 +31,7 @@ fn commands(all: &[&Attention]) -> Vec<String> {
 }
 
 /// The sentence as `status` prints it, in which the name of the job is a link to its page.
-pub fn sentence(job: Option<&str>, sentence: &str) -> Markup {
+fn sentence(job: Option<&str>, sentence: &str) -> Markup {
     let sentence = flat(sentence);
     let Some(job) = job else { return html! { (sentence) } };
     let link = html! { a.job href=(path::job(job)) { (job) } };

@@ -12,6 +12,7 @@ use maud::{Markup, html};
 use crate::face::Face;
 use crate::layout::{Frame, command, page};
 use crate::path;
+use crate::table::{column, table, wide};
 use crate::words::{age, counted, near};
 
 /// How many days of refused writes are drawn.
@@ -31,7 +32,7 @@ pub fn fences(board: &Board, frame: &Frame) -> String {
             p.calm { "No job has written under its token yet. Try:" }
             p { (command("fencepost publish file report.txt --from draft.txt")) }
         } @else {
-            (table(&fences, frame.now))
+            (resources(&fences, frame.now))
         }
         h2 { "Refused writes" }
         (refused(board, frame.now))
@@ -39,33 +40,26 @@ pub fn fences(board: &Board, frame: &Frame) -> String {
     page(frame, "Fences", path::FENCES, &[], &content)
 }
 
-fn table(fences: &[&FenceStatus], now: Wall) -> Markup {
-    html! {
-        div.scroll {
-            table.plain {
-                thead { tr {
-                    th scope="col" { "Resource" }
-                    th scope="col" { "Kind" }
-                    th scope="col" { "Highest token" }
-                    th scope="col" { "Job" }
-                    th scope="col" { "Written" }
-                    th scope="col" { "Stale writes refused" }
-                } }
-                tbody {
-                    @for fence in fences {
-                        tr {
-                            th.wide scope="row" { (text::flat(&fence.resource)) }
-                            td { (fence.kind) }
-                            td.number { (fence.token) }
-                            td { a href=(path::job(&fence.job)) { (fence.job) } }
-                            td { (age(&fence.at, now)) }
-                            td.number { @if fence.refused > 0 { span.word.fenced { (fence.refused) } } @else { "0" } }
-                        }
-                    }
-                }
-            }
-        }
-    }
+fn resources(fences: &[&FenceStatus], now: Wall) -> Markup {
+    let columns = [
+        wide("Resource"),
+        column("Kind"),
+        column("Highest token"),
+        column("Job"),
+        column("Written"),
+        column("Stale writes refused"),
+    ];
+    let row = |fence: &&FenceStatus| {
+        [
+            html! { (text::flat(&fence.resource)) },
+            html! { (fence.kind) },
+            html! { (fence.token) },
+            html! { a href=(path::job(&fence.job)) { (fence.job) } },
+            age(&fence.at, now),
+            html! { @if fence.refused > 0 { span.word.fenced { (fence.refused) } } @else { "0" } },
+        ]
+    };
+    table("Resources", columns, fences.iter().map(row))
 }
 
 /// The runs that had a write refused: how many each day, and the newest in words.

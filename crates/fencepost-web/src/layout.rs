@@ -82,7 +82,7 @@ pub fn plain_page(title: &str, content: &Markup) -> String {
         (DOCTYPE)
         html lang="en" {
             (head(title))
-            body.plain {
+            body.alone {
                 header.top { a.brand href=(path::OVERVIEW) { "fencepost" } }
                 main #main { (content) }
             }
@@ -106,6 +106,8 @@ fn head(title: &str) -> Markup {
             meta name="viewport" content="width=device-width, initial-scale=1";
             meta name="color-scheme" content="light dark";
             meta name="robots" content="noindex";
+            // Forms of these pages are sent with their origin, which the server compares. Other sites learn no address.
+            meta name="referrer" content="same-origin";
             title { (title) " · fencepost" }
             link rel="stylesheet" href=(STYLE.path);
             link rel="icon" href=(ICON.path) type="image/svg+xml";
@@ -170,6 +172,8 @@ fn footer(frame: &Frame) -> Markup {
                         button.link { "Sign out" }
                     }
                 }
+            } @else if frame.actions {
+                a href=(path::LOGIN) { "Sign in" }
             }
         }
     }

@@ -24,6 +24,7 @@ mod overview;
 pub mod path;
 pub mod query;
 mod stores;
+mod table;
 mod timeline;
 mod words;
 

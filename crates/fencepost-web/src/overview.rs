@@ -22,6 +22,9 @@ use crate::{attention, path};
 /// The most jobs that need attention and are described. All of them are in the list.
 const CARDS_MAX: usize = 12;
 
+/// Of more jobs than these, the browser lays out only those in sight.
+const ROWS_AT_ONCE: usize = 100;
+
 /// More cards than these are lines.
 const HIGH_CARDS_MAX: usize = 4;
 
@@ -92,7 +95,10 @@ fn attention_list(board: &Board) -> Markup {
                 p.calm { (Face { class: "ok", symbol: '✓', word: "ok" }.dot()) " Nothing needs attention." }
             } @else {
                 ul.cards.dense[groups.len() > HIGH_CARDS_MAX] {
-                    @for (job, all) in groups.iter().take(CARDS_MAX) { (attention::card(*job, all)) }
+                    @for (job, all) in groups.iter().take(CARDS_MAX) {
+                        @let has_page = board.status.jobs.iter().any(|known| Some(known.job.as_str()) == *job);
+                        (attention::card(*job, has_page, all))
+                    }
                 }
             }
             @if let Some(more @ 1..) = groups.len().checked_sub(CARDS_MAX) {
@@ -118,7 +124,7 @@ fn jobs(board: &Board, query: &OverviewQuery, now: Wall) -> Markup {
             } @else if listed.is_empty() {
                 p.calm { "No job matches. " a href="/" { "Show all jobs" } }
             } @else {
-                table.jobs role="table" aria-labelledby="jobs-title" {
+                table.jobs.many[listed.len() > ROWS_AT_ONCE] role="table" aria-labelledby="jobs-title" {
                     thead role="rowgroup" { (heading(query)) }
                     tbody role="rowgroup" { @for job in &listed { (row(board, job, reasons.get(job.job.as_str()).copied(), now)) } }
                 }

@@ -7,6 +7,7 @@ use maud::{Markup, html};
 
 use crate::layout::{Frame, command, offset_text, page};
 use crate::path;
+use crate::table::{column, table, wide};
 use crate::words::{age, counted};
 
 /// The page of the store in use.
@@ -43,11 +44,11 @@ fn checks(store: &StoreStateAnswer, now: Wall) -> Markup {
                     @if check.is_ok() {
                         span.word.ok { "ok" } ": " (counted(check.checks.len(), "check")) ", "
                     } @else {
-                        span.word.bad { "refused" } ": " (counted(failed, "check")) " speak against the store, "
+                        span.word.bad { "refused" } ": " (counted(failed, "check")) " against the store, "
                     }
                     (age(checked, now))
                 }
-                (table(&check.checks))
+                (lines(&check.checks))
             }
             _ => {
                 p.calm { "This server has not checked the store. A check writes to it, and takes a few seconds:" }
@@ -57,23 +58,9 @@ fn checks(store: &StoreStateAnswer, now: Wall) -> Markup {
     }
 }
 
-fn table(checks: &[CheckLine]) -> Markup {
-    html! {
-        div.scroll {
-            table.plain {
-                thead { tr { th scope="col" { "Check" } th scope="col" { "Result" } th scope="col" { "Detail" } } }
-                tbody {
-                    @for line in checks {
-                        tr {
-                            th scope="row" { (line.name) }
-                            td { (result(line.result)) }
-                            td.wide { (text::flat(&line.detail)) }
-                        }
-                    }
-                }
-            }
-        }
-    }
+fn lines(checks: &[CheckLine]) -> Markup {
+    let row = |line: &CheckLine| [html! { (line.name) }, result(line.result), html! { (text::flat(&line.detail)) }];
+    table("Checks", [column("Check"), column("Result"), wide("Detail")], checks.iter().map(row))
 }
 
 fn result(result: CheckResult) -> Markup {

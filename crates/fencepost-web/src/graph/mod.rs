@@ -16,6 +16,7 @@ use self::layers::Layers;
 use crate::face::Face;
 use crate::layout::{Frame, command, page};
 use crate::path;
+use crate::table::{column, table, wide};
 use crate::words::{age, coarse, near};
 
 const BOX_WIDTH: usize = 196;
@@ -38,8 +39,8 @@ pub fn graph(board: &Board, frame: &Frame) -> String {
             p.calm { "No job needs another. To let a job wait for one:" }
             p { (command("fencepost run article --needs reference -- ./article.sh")) }
         } @else {
-            div.scroll { (drawing(board, &jobs, frame.now)) }
-            (table(edges, &jobs, frame.now))
+            div.scroll tabindex="0" role="region" aria-label="Drawing" { (drawing(board, &jobs, frame.now)) }
+            (upstreams(edges, &jobs, frame.now))
         }
         @if !alone.is_empty() && !edges.is_empty() {
             h2 { "Jobs that stand alone" }
@@ -131,39 +132,40 @@ fn shortened(name: &str) -> String {
     }
 }
 
-fn table(edges: &[GraphEdge], jobs: &BTreeMap<&str, &JobStatus>, now: Wall) -> Markup {
+fn upstreams(edges: &[GraphEdge], jobs: &BTreeMap<&str, &JobStatus>, now: Wall) -> Markup {
+    let columns = [
+        column("Upstream"),
+        column("Needed by"),
+        column("Slot"),
+        column("Last read"),
+        wide("Halts"),
+        wide("A halt stops"),
+    ];
+    let row = |edge: &GraphEdge| {
+        [
+            html! { a href=(path::job(&edge.upstream)) { (edge.upstream) } },
+            html! { a href=(path::job(&edge.job)) { (edge.job) } },
+            html! { (edge.when.as_deref().unwrap_or("not configured")) },
+            html! { @if let Some(last) = &edge.last { (near(&last.slot, now)) } @else { "–" } },
+            gauge(edge, jobs, now),
+            html! { (downstreams(edges, &edge.upstream).into_iter().collect::<Vec<_>>().join(", ")) },
+        ]
+    };
     html! {
         h2 { "Upstreams" }
-        div.scroll {
-            table.plain {
-                thead { tr {
-                    th scope="col" { "Upstream" } th scope="col" { "Needed by" } th scope="col" { "Slot" } th scope="col" { "Last read" }
-                    th scope="col" { "Halts" } th scope="col" { "A halt stops" }
-                } }
-                tbody { @for edge in edges { (table_row(edge, edges, jobs, now)) } }
-            }
-        }
+        (table("Upstreams", columns, edges.iter().map(row)))
     }
 }
 
-fn table_row(edge: &GraphEdge, edges: &[GraphEdge], jobs: &BTreeMap<&str, &JobStatus>, now: Wall) -> Markup {
-    let stops = downstreams(edges, &edge.upstream);
+/// How often the upstream kept the job from working, and why the last time.
+fn gauge(edge: &GraphEdge, jobs: &BTreeMap<&str, &JobStatus>, now: Wall) -> Markup {
     html! {
-        tr {
-            th scope="row" { a href=(path::job(&edge.upstream)) { (edge.upstream) } }
-            td { a href=(path::job(&edge.job)) { (edge.job) } }
-            td { (edge.when.as_deref().unwrap_or("not configured")) }
-            td { @if let Some(last) = &edge.last { (near(&last.slot, now)) } @else { "–" } }
-            td.wide {
-                @match edge.gauge.as_ref().filter(|gauge| gauge.halts > 0) {
-                    Some(gauge) => {
-                        @if halts(edge, jobs) { (Face::of_status(Status::Halted).whole()) " now; " }
-                        (gauge.halts) ", " (age(&gauge.at, now)) ": " (text::flat(&gauge.reason))
-                    }
-                    None => "0",
-                }
+        @match edge.gauge.as_ref().filter(|gauge| gauge.halts > 0) {
+            Some(gauge) => {
+                @if halts(edge, jobs) { (Face::of_status(Status::Halted).whole()) " now; " }
+                (gauge.halts) ", " (age(&gauge.at, now)) ": " (text::flat(&gauge.reason))
             }
-            td.wide { (stops.into_iter().collect::<Vec<_>>().join(", ")) }
+            None => "0",
         }
     }
 }

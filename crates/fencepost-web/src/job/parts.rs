@@ -66,7 +66,7 @@ pub fn neighbours(job: &JobPage<'_>, now: Wall) -> Markup {
         @if !upstreams.is_empty() || !downstreams.is_empty() {
             section #neighbours aria-labelledby="neighbours-title" {
                 h2 #neighbours-title { "Needs and is needed by" }
-                ul.plain {
+                ul.list {
                     @for edge in upstreams { (neighbour("needs", &edge.upstream, edge, now)) }
                     @for edge in downstreams { (neighbour("is needed by", &edge.job, edge, now)) }
                 }
@@ -98,7 +98,7 @@ pub fn fences(job: &JobPage<'_>, now: Wall) -> Markup {
         @if !fences.is_empty() {
             section #fences aria-labelledby="fences-title" {
                 h2 #fences-title { "Fences" }
-                ul.plain {
+                ul.list {
                     @for fence in fences {
                         li {
                             code { (text::flat(&fence.resource)) } " (" (fence.kind) "): token " (fence.token) ", written " (age(&fence.at, now))
@@ -121,12 +121,12 @@ pub fn configuration(job: &JobPage<'_>, frame: &Frame) -> Markup {
                 Disclosed::Absent(why) => p.calm { (why) },
                 Disclosed::Shown(config) => {
                     @if let Some(path) = &frame.config { p.calm { "From " code { (path) } } }
-                    div.scroll { table.plain { tbody {
+                    dl.keys {
                         @for (key, value) in config.keys.iter().filter(|(_, value)| !value.is_null()) {
-                            tr { th scope="row" { code { (key) } } td.wide { code { (value_text(value)) } } }
+                            div { dt { code { (key) } } dd { code { (value_text(value)) } } }
                         }
-                        tr { th scope="row" { code { "working_directory" } } td.wide { code { (config.working_directory) } } }
-                    } } }
+                        div { dt { code { "working_directory" } } dd { code { (config.working_directory) } } }
+                    }
                 }
             }
         }

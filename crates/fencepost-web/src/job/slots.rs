@@ -11,6 +11,7 @@ use crate::chart::strip::SLOTS_MAX;
 use crate::face::Face;
 use crate::layout::command;
 use crate::path;
+use crate::table::{column, table, wide};
 use crate::words::{millis, moment, near, spaced};
 
 /// The most bytes of a run's output on the page: its end.
@@ -61,38 +62,34 @@ fn slots(job: &JobPage<'_>, now: Wall) -> Markup {
 }
 
 fn attempts(attempts: &[RunAnswer], now: Wall) -> Markup {
-    html! {
-        @if !attempts.is_empty() {
-            div.scroll {
-                table.plain {
-                    caption { "Attempts of this slot" }
-                    thead { tr {
-                        th scope="col" { "Outcome" } th scope="col" { "Started" } th scope="col" { "Took" } th scope="col" { "Host" }
-                        th scope="col" { "Trigger" } th scope="col" { "Exit" } th scope="col" { "Token" } th scope="col" { "Note" }
-                    } }
-                    tbody { @for run in attempts { (attempt(run, now)) } }
-                }
-            }
-        }
-    }
+    let columns = [
+        column("Outcome"),
+        column("Started"),
+        column("Took"),
+        column("Host"),
+        column("Trigger"),
+        column("Exit"),
+        column("Token"),
+        wide("Note"),
+    ];
+    html! { @if !attempts.is_empty() { (table("Attempts of this slot", columns, attempts.iter().map(|run| attempt(run, now)))) } }
 }
 
-fn attempt(run: &RunAnswer, now: Wall) -> Markup {
-    html! {
-        tr title={ "run " (run.run) } {
-            th scope="row" { (Face::of_status(run.status).whole()) }
-            td { (near(&run.started, now)) }
-            td.number { (run.duration_ms.map_or_else(|| "–".to_string(), millis)) }
-            td { (text::flat(&run.host)) }
-            td { (spaced(run.trigger.as_str())) }
-            td.number { @if let Some(code) = run.exit_code { (code) } @else { "–" } }
-            td.number { (run.token) }
-            td.wide {
-                (text::flat(run.note.as_deref().unwrap_or_default()))
-                @for artifact in text::artifacts(&run.artifacts) { br; (artifact) }
-            }
-        }
-    }
+fn attempt(run: &RunAnswer, now: Wall) -> [Markup; 8] {
+    let dash = || "–".to_string();
+    [
+        Face::of_status(run.status).whole(),
+        near(&run.started, now),
+        html! { (run.duration_ms.map_or_else(dash, millis)) },
+        html! { (text::flat(&run.host)) },
+        html! { (spaced(run.trigger.as_str())) },
+        html! { (run.exit_code.map_or_else(dash, |code| code.to_string())) },
+        html! { span title={ "run " (run.run) } { (run.token) } },
+        html! {
+            (text::flat(run.note.as_deref().unwrap_or_default()))
+            @for artifact in text::artifacts(&run.artifacts) { br; (artifact) }
+        },
+    ]
 }
 
 /// What the attempts of the slot printed, or where that is kept.

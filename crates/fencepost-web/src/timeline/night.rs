@@ -80,6 +80,10 @@ impl Night {
         (recorded > listed && oldest > self.start).then_some(oldest)
     }
 
+    pub fn contains(&self, at: Wall) -> bool {
+        (self.start..=self.end).contains(&at)
+    }
+
     /// The place of a moment in a row.
     pub fn x(&self, at: Wall) -> u64 {
         let whole = u128::from(fencepost_core::time::millis(self.end.since(self.start))).max(1);

@@ -60,7 +60,8 @@ fn summary(runs: &[&RunAnswer]) -> String {
 }
 
 fn ticks(runs: &[&RunAnswer], night: &Night) -> String {
-    let slots: BTreeSet<u64> = runs.iter().map(|run| night.x(run.slot.at)).collect();
+    let slots = runs.iter().filter(|run| night.contains(run.slot.at));
+    let slots: BTreeSet<u64> = slots.map(|run| night.x(run.slot.at)).collect();
     let mut path = String::new();
     for x in slots {
         _ = write!(path, "M{x} 22v4");
