@@ -9,26 +9,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fencepost_core::barrier::Asker;
-use fencepost_core::contract::{Lack, Produced};
-use fencepost_core::ledger::{Barred, Consumed};
-use fencepost_core::run::{Exit, Grant, Input, NotSpawned, Output, Passage};
+use fencepost_core::run::{Exit, Grant, Input, NotSpawned, Output};
 use fencepost_core::time::Boot;
 use fencepost_core::token::RunId;
-use fencepost_core::zone::Zone;
 use nix::libc::{EACCES, ENOENT, SIGCONT, SIGINT, SIGTSTP, SIGTTIN, SIGTTOU};
 
 use self::phase::{ChildPhase, TreeState};
-use crate::artifact::Snapshot;
-use crate::clock;
+use crate::checks::Checks;
 use crate::drive::{GuardedWork, Note};
 use crate::keeper::{self, Dismissed, Heard, Keeper, KeeperOrder, Report, Spawn, SpawnStep};
 use crate::registry::Registration;
 use crate::report_file::{self, JobReport};
 use crate::run_state::RunStateFile;
-use crate::task::BackgroundTask;
 use crate::terminal::{self, Terminal};
-use crate::upstream_check::{Inspection, Pinned, UpstreamCheck};
+use crate::upstream_check::{Pinned, UpstreamCheck};
 use crate::without_keeper::CommandWithoutKeeper;
 
 /// How long the wrapper waits for a silent keeper at the deadline before it kills the process tree itself: half the
@@ -98,11 +92,7 @@ pub struct GuardedChild {
     checked: Option<Boot>,
     /// When this process woke from a sleep that the keeper may not have noticed yet.
     awake_since: Option<Boot>,
-    inspecting: Option<BackgroundTask<(Inspection, Snapshot)>>,
-    surveying: Option<BackgroundTask<Vec<Produced>>>,
-    /// The declared artifacts before the child started.
-    before: Snapshot,
-    inputs: Vec<Pinned>,
+    checks: Checks,
 }
 
 /// The state in which job control stopped this process and the child.
@@ -112,9 +102,10 @@ struct Suspended {
 }
 
 impl GuardedChild {
-    pub fn new(plan: ChildPlan, mut keeper: Keeper, terminal: Option<Terminal>) -> Self {
+    pub fn new(mut plan: ChildPlan, mut keeper: Keeper, terminal: Option<Terminal>) -> Self {
         keeper.get_ready();
         Self {
+            checks: Checks::new(plan.check.take()),
             plan,
             keeper: Some(keeper),
             dismissed: None,
@@ -125,10 +116,6 @@ impl GuardedChild {
             suspended: None,
             checked: None,
             awake_since: None,
-            inspecting: None,
-            surveying: None,
-            before: Snapshot::default(),
-            inputs: Vec::new(),
         }
     }
 
@@ -158,7 +145,7 @@ impl GuardedChild {
     }
 
     fn spawn(&mut self, grant: Option<&Grant>) -> Vec<Input> {
-        let env = (self.plan.env)(grant, &self.inputs);
+        let env = (self.plan.env)(grant, self.checks.inputs());
         self.work(grant.map(|grant| grant.deadline), env)
     }
 
@@ -173,48 +160,6 @@ impl GuardedChild {
     fn prepared(&mut self) {
         self.phase = ChildPhase::Idle;
         self.group = None;
-    }
-
-    /// Checks the upstreams on a background thread.
-    fn inspect(&mut self, grant: Option<&Grant>) -> Vec<Input> {
-        let Some(check) = self.plan.check.clone() else { return passed(Vec::new()) };
-        let asker = asker(grant);
-        match BackgroundTask::start("check", move || (check.inspect(&asker), check.snapshot())) {
-            Ok(task) => self.inspecting = Some(task),
-            Err(error) => return halted(&error),
-        }
-        Vec::new()
-    }
-
-    fn survey(&mut self) -> Vec<Input> {
-        let Some(check) = self.plan.check.clone() else { return vec![Input::Surveyed(Vec::new())] };
-        let before = std::mem::take(&mut self.before);
-        match BackgroundTask::start("check", move || check.survey(&before)) {
-            Ok(task) => self.surveying = Some(task),
-            Err(error) => {
-                let lack = Lack::Unreadable { why: format!("no thread can be started to hash it: {error}") };
-                let produced = Produced { declared: "the artifact".to_string(), files: Vec::new(), lack: Some(lack) };
-                return vec![Input::Surveyed(vec![produced])];
-            }
-        }
-        Vec::new()
-    }
-
-    /// Returns the result of the background check, if it has finished.
-    fn hear_check(&mut self) -> Vec<Input> {
-        if let Some((inspection, before)) = self.inspecting.as_ref().and_then(BackgroundTask::result) {
-            self.inspecting = None;
-            self.before = before;
-            let needs = self.plan.check.as_ref().map_or(&[][..], |check| &check.needs);
-            let passage = inspection.passage(needs);
-            self.inputs = inspection.inputs;
-            return vec![Input::Inspected(passage)];
-        }
-        if let Some(produced) = self.surveying.as_ref().and_then(BackgroundTask::result) {
-            self.surveying = None;
-            return vec![Input::Surveyed(produced)];
-        }
-        Vec::new()
     }
 
     /// Starts the child, in the terminal's foreground if this process owns the terminal.
@@ -455,9 +400,9 @@ impl GuardedWork for GuardedChild {
     fn perform(&mut self, output: Output, _tell: &mut dyn FnMut(Note)) -> Vec<Input> {
         match output {
             Output::Prepare { grant } => self.prepare(grant.as_ref()),
-            Output::Inspect { grant } => self.inspect(grant.as_ref()),
+            Output::Inspect { grant } => self.checks.inspect(grant.as_ref()),
             Output::Spawn { grant } => self.spawn(grant.as_ref()),
-            Output::Survey => self.survey(),
+            Output::Survey => self.checks.survey(),
             Output::Extend(deadline) => self.renew(deadline, KeeperOrder::Deadline(deadline)),
             Output::Thaw(deadline) => self.renew(deadline, KeeperOrder::Thaw(deadline)),
             Output::Stop => self.end(KeeperOrder::Stop),
@@ -477,7 +422,7 @@ impl GuardedWork for GuardedChild {
     }
 
     fn hear(&mut self, tell: &mut dyn FnMut(Note)) -> Vec<Input> {
-        let mut inputs = self.hear_check();
+        let mut inputs = self.checks.hear();
         inputs.extend(self.hear_without_keeper(tell));
         while let Some(keeper) = &mut self.keeper {
             match keeper.receive() {
@@ -525,27 +470,9 @@ impl GuardedWork for GuardedChild {
 
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
         let keeper = self.keeper.as_ref().map(Keeper::fd);
-        let check = [self.inspecting.as_ref().map(BackgroundTask::fd), self.surveying.as_ref().map(BackgroundTask::fd)];
         let unkept = self.unkept.as_ref().map(CommandWithoutKeeper::fd);
-        keeper.into_iter().chain(unkept).chain(check.into_iter().flatten()).collect()
+        keeper.into_iter().chain(unkept).chain(self.checks.fds()).collect()
     }
-}
-
-/// The slot that the upstreams are checked for: the grant's, or now without a lease.
-fn asker(grant: Option<&Grant>) -> Asker {
-    let lease = grant.and_then(|grant| grant.record.lease.as_ref());
-    let zone = lease.and_then(|lease| Zone::parse(&lease.zone).ok());
-    Asker { slot: lease.map_or_else(|| clock::now().wall, |lease| lease.slot), zone: zone.unwrap_or_else(Zone::utc) }
-}
-
-fn passed(upstreams: Vec<Consumed>) -> Vec<Input> {
-    vec![Input::Inspected(Passage::Proceed { upstreams })]
-}
-
-fn halted(error: &std::io::Error) -> Vec<Input> {
-    let reason = format!("The upstreams cannot be asked, for no thread can be started: {error}");
-    let barred = vec![Barred { job: "fencepost".to_string(), halt: true, reason }];
-    vec![Input::Inspected(Passage::Halt { barred })]
 }
 
 /// Says which command cannot be run, why, and the most likely remedy.

@@ -23,7 +23,7 @@ pub use crate::worker::Callee;
 /// late by the time of the suspension.
 const NAP_MAX: Duration = Duration::from_millis(500);
 
-/// What a lease is held for: a child process, or a program at the other end of standard input.
+/// What a lease is held for: a child process, a program at the other end of standard input, or the program around this code.
 pub trait GuardedWork {
     /// Performs an output of the run, and returns the inputs that follow at once.
     fn perform(&mut self, output: Output, tell: &mut dyn FnMut(Note)) -> Vec<Input>;
@@ -37,6 +37,10 @@ pub trait GuardedWork {
     fn due(&self, deadline: Boot) -> Option<Boot>;
     /// Descriptors that become readable when `hear` has an input.
     fn fds(&self) -> Vec<BorrowedFd<'_>>;
+    /// Whether this process has little to do besides, and may release its code pages before a long sleep.
+    fn is_alone(&self) -> bool {
+        true
+    }
 }
 
 /// A notice for people and programs.
@@ -52,12 +56,12 @@ pub enum Note {
     Untrusted(Vec<String>),
 }
 
-/// Drives a run to its end.
+/// Drives a run to its end. Without `signals` the process's signals are not the run's business.
 pub fn drive(
     run: Run,
     store: Callee,
     local: &Local,
-    signals: &mut Signals,
+    signals: Option<&mut Signals>,
     body: &mut dyn GuardedWork,
     tell: &mut dyn FnMut(Note),
 ) -> Finish {
@@ -83,7 +87,7 @@ struct Driver<'a> {
     run: Run,
     worker: CallWorker,
     local: &'a Local,
-    signals: &'a mut Signals,
+    signals: Option<&'a mut Signals>,
     body: &'a mut dyn GuardedWork,
     tell: &'a mut dyn FnMut(Note),
     /// Nothing has run since the program's code pages were released.
@@ -129,8 +133,8 @@ impl Driver<'_> {
         if self.worker.has_answered() {
             return;
         }
-        let has_slept_through = nap(&self.run, &self.worker, self.signals, self.body);
-        if has_slept_through && !self.is_lean {
+        let has_slept_through = nap(&self.run, &self.worker, self.signals.as_deref(), self.body);
+        if has_slept_through && !self.is_lean && self.body.is_alone() {
             self.is_lean = true;
             sys::give_back_code();
         }
@@ -140,7 +144,7 @@ impl Driver<'_> {
     /// a signal during a claim, or the death of the keeper, must prevent the start of the command.
     fn happenings(&mut self) -> Vec<Input> {
         let mut inputs = Vec::new();
-        for signal in self.signals.pending() {
+        for signal in self.signals.iter_mut().flat_map(|signals| signals.pending()) {
             inputs.extend(match signal {
                 ReceivedSignal::End(signal) => vec![Input::Interrupted(signal)],
                 ReceivedSignal::Continued => vec![Input::Woke],
@@ -170,11 +174,11 @@ fn kept_until(run: &Run) -> Option<Boot> {
 }
 
 /// Sleeps. Returns whether the longest sleep passed without an input.
-fn nap(run: &Run, worker: &CallWorker, signals: &Signals, body: &dyn GuardedWork) -> bool {
+fn nap(run: &Run, worker: &CallWorker, signals: Option<&Signals>, body: &dyn GuardedWork) -> bool {
     let due = [run.wake_at(), kept_until(run).and_then(|deadline| body.due(deadline))].into_iter().flatten().min();
     let until_due = due.map_or(NAP_MAX, |at| at.since(clock::boot_now()));
     let timeout = PollTimeout::try_from(until_due.min(NAP_MAX)).unwrap_or(PollTimeout::ZERO);
-    let fds = worker.fd().into_iter().chain([signals.fd()]).chain(body.fds());
+    let fds = worker.fd().into_iter().chain(signals.map(Signals::fd)).chain(body.fds());
     let mut fds: Vec<PollFd> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
     match poll(&mut fds, timeout) {
         Ok(happened) => return happened == 0 && until_due >= NAP_MAX,

@@ -129,6 +129,12 @@ impl Host {
         Holder { by_hand: true, ..self.holder(std::process::id().cast_signed(), None) }
     }
 
+    /// A holder whose run a program does itself. It has no process evidence: children of a program that died may still be at
+    /// work, so its lease ends by its time-to-live.
+    pub fn holder_of_program(&self) -> Holder {
+        Holder { by_hand: false, ..self.holder_by_hand() }
+    }
+
     /// A name for a process that no other process of this machine has had or will have. None if processes cannot be
     /// looked up here.
     pub fn mark(&self, process: Process) -> Option<String> {

@@ -8,7 +8,7 @@
 //! * [`retention`]: deletes the history of a job when it is old.
 //! * [`spawned_run`]: a run that `up` started as a process, and the events it writes.
 //! * [`drive`]: the loop that performs what a run decides.
-//! * [`child`], [`hold`]: the work that a lease guards.
+//! * [`child`], [`hold`], [`program`]: the work that a lease guards: a command, a caller, or the program itself.
 //! * [`artifact`], [`pin`]: files as a run finds and leaves them, and copies of what it reads.
 //! * [`upstream_check`]: looks at upstreams and files while the lease is renewed.
 //! * [`once`]: an item of work that a program does once, itself.
@@ -34,6 +34,7 @@ pub mod keeper;
 pub mod local;
 pub mod once;
 pub mod pin;
+pub mod program;
 pub mod publish;
 pub mod registry;
 pub mod report_file;
@@ -48,6 +49,7 @@ pub mod unguarded;
 pub mod upstream_check;
 pub mod waiting;
 
+mod checks;
 mod task;
 mod without_keeper;
 mod worker;

@@ -39,6 +39,12 @@ impl Signals {
         Self::listen_to(&[SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGCONT, SIGCHLD])
     }
 
+    /// Receives the signals that ask a process to end, for a process that outlives them: it ends with its input. A handler,
+    /// unlike an ignored signal, is not inherited by the commands that the process starts.
+    pub fn outlived() -> io::Result<Self> {
+        Self::listen_to(&[SIGHUP, SIGINT, SIGQUIT, SIGTERM])
+    }
+
     fn listen_to(wanted: &[i32]) -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
         let heard = wanted.iter().copied().filter(|&signal| !sys::is_ignored(signal));

@@ -91,7 +91,7 @@ pub fn publish(
     let plan = plan(request, task, turn, Rc::clone(&granted), registration);
     let mut child = GuardedChild::new(plan, keeper, terminal);
     let mut remarks = Vec::new();
-    let finish = drive(run, desk.store, desk.local, &mut signals, &mut child, &mut |note| match note {
+    let finish = drive(run, desk.store, desk.local, Some(&mut signals), &mut child, &mut |note| match note {
         Note::Event(Event::Waiting { record, .. }) => tell(&waiting(task, &record)),
         Note::LeftOvers(processes) => remarks.push(format!(
             "The command left these running on {}, and they were ended: {}.",

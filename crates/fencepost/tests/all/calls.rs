@@ -106,7 +106,7 @@ fn run_once(store: Arc<dyn Store>, site: &Site, job: &Job, needs: &[&str]) {
     });
     let mut signals = Signals::listen().unwrap();
     let callee = Callee { store, is_embedded: true };
-    let finish = drive(Run::new(terms), callee, &local, &mut signals, &mut Instantly { check }, &mut |_| {});
+    let finish = drive(Run::new(terms), callee, &local, Some(&mut signals), &mut Instantly { check }, &mut |_| {});
     assert!(matches!(finish, Finish::Ended { exit: Exit::Code(0), .. }), "{finish:?}");
 }
 

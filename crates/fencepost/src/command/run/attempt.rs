@@ -238,7 +238,7 @@ impl RunAttempt<'_> {
             mark: None,
         };
         let mut tell = |note: Note| listener.hear(&note);
-        let finish = drive(run, place.callee(store), &place.local(), signals, child, &mut tell);
+        let finish = drive(run, place.callee(store), &place.local(), Some(signals), child, &mut tell);
         let asked =
             RunContext { job, skip_exit: settings.options.skip_exit(), now: clock::now().wall, zone: &settings.zone };
         (asked.summary(finish), listener.claimed)
