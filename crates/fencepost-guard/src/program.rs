@@ -28,14 +28,27 @@ const PROGRAM: &str = "the program that holds it";
 #[derive(Clone, Debug)]
 pub enum ProgramNews {
     /// The work may begin. The inputs are pinned copies of what the upstreams left.
-    Granted { grant: Grant, inputs: Vec<Pinned> },
+    Granted {
+        grant: Grant,
+        inputs: Vec<Pinned>,
+    },
     /// The lease is confirmed until a new deadline.
-    Renewed { renewals: u64, deadline: Boot },
-    RenewalFailed { message: String },
+    Renewed {
+        renewals: u64,
+        deadline: Boot,
+    },
+    RenewalFailed {
+        message: String,
+    },
     /// The program is asked to end its work, and has until then. The lease is renewed meanwhile.
-    Stop { why: StopCause, until: Boot },
+    Stop {
+        why: StopCause,
+        until: Boot,
+    },
     /// The lease is no longer renewed, and will pass on or has. The program must not write any more.
-    Lost { why: LossCause },
+    Lost {
+        why: LossCause,
+    },
 }
 
 /// Why a lease is lost.
@@ -98,7 +111,7 @@ impl ProgramHandle {
 }
 
 /// The work of a program, as the driver sees it.
-pub struct Program {
+pub struct ProgramWork {
     orders: Receiver<ProgramOrder>,
     bell: UnixStream,
     checks: Checks,
@@ -107,9 +120,9 @@ pub struct Program {
     state: ProgramState,
 }
 
-impl std::fmt::Debug for Program {
+impl std::fmt::Debug for ProgramWork {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Program").field("state", &self.state).finish_non_exhaustive()
+        f.debug_struct("ProgramWork").field("state", &self.state).finish_non_exhaustive()
     }
 }
 
@@ -119,13 +132,19 @@ enum ProgramState {
     Idle,
     Working,
     /// It was asked to stop, and has until then.
-    Stopping { until: Boot },
+    Stopping {
+        until: Boot,
+    },
 }
 
-impl Program {
+impl ProgramWork {
     /// `grace` is how long the program has to end its work once it must: it is told that its lease is lost this much before
     /// the lease can pass on.
-    pub fn new(check: Option<UpstreamCheck>, grace: Duration, news: NewsSink) -> std::io::Result<(Self, ProgramHandle)> {
+    pub fn new(
+        check: Option<UpstreamCheck>,
+        grace: Duration,
+        news: NewsSink,
+    ) -> std::io::Result<(Self, ProgramHandle)> {
         let (bell, rope) = UnixStream::pair()?;
         bell.set_nonblocking(true)?;
         rope.set_nonblocking(true)?;
@@ -207,7 +226,7 @@ fn told(event: &Event, grace: Duration) -> Option<ProgramNews> {
     }
 }
 
-impl GuardedWork for Program {
+impl GuardedWork for ProgramWork {
     fn perform(&mut self, output: Output, _tell: &mut dyn FnMut(Note)) -> Vec<Input> {
         match output {
             Output::Spawn { grant } => self.begin(grant),

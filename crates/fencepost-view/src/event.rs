@@ -145,6 +145,8 @@ pub enum StopReason {
     Timeout,
     Replaced,
     KeeperDied,
+    /// A program was asked to stop and did not end within its grace.
+    NotStopped,
     /// A word of a later version.
     #[serde(other)]
     Other,

@@ -37,6 +37,7 @@ pub mod plan;
 pub mod prometheus;
 pub mod runs;
 pub mod schema;
+pub mod session;
 pub mod status;
 #[cfg(test)]
 mod status_tests;

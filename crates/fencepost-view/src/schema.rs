@@ -15,6 +15,7 @@ use crate::items::{OnceListAnswer, OnceShowAnswer};
 use crate::overdue::OverdueAnswer;
 use crate::plan::{PlanAllAnswer, PlanAnswer};
 use crate::runs::RunList;
+use crate::session::{SessionEventLine, SessionReply, SessionRequestLine};
 use crate::status::StatusAnswer;
 use crate::up::UpEventLine;
 use crate::why::WhyAnswer;
@@ -68,6 +69,9 @@ pub fn schema() -> Value {
     list.add::<NotificationAnswer>("webhook");
     list.add::<UpEventLine>("up");
     list.add::<EventLine>("run --events");
+    list.add::<SessionRequestLine>("session, request");
+    list.add::<SessionReply>("session, answer");
+    list.add::<SessionEventLine>("session, event");
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "The answers of fencepost --json, and its events",

@@ -120,6 +120,27 @@ impl ReasonCode {
     pub fn is_skip(self) -> bool {
         matches!(self, Self::Held | Self::Running | Self::Done | Self::NotDue | Self::Paused | Self::Barred)
     }
+
+    /// What to do about it in general, for programs. The message beside it may say more.
+    pub fn next_step(self) -> Option<&'static str> {
+        match self {
+            Self::StoreFailed | Self::Unreadable => Some("Check the store: fencepost store check"),
+            Self::Lost | Self::Timeout => Some("Stop what you do under this lease, and claim it again."),
+            Self::Held => Some("Wait for the lease: wait = \"5m\"."),
+            Self::Unknown => Some("Find out whether the effect happened, then retry, or record the item as done."),
+            Self::OtherParameters => Some("Use another key for other parameters."),
+            Self::Stale | Self::Spent | Self::OtherRun | Self::Fenced => {
+                Some("Do not write again: a newer run writes now. Claim the lease again.")
+            }
+            Self::OtherLineage => Some("If the other job or store is out of use, publish once with adopt."),
+            Self::DigestMismatch => Some("Rehearse the job again: fencepost run JOB --rehearse"),
+            Self::NoOutput => Some("Write every file that the job declares, or record the outcome empty."),
+            Self::Nested => Some("Give the inner job another name."),
+            Self::Unrecorded => Some("Look at what is recorded: fencepost runs JOB"),
+            Self::TooOld => Some("Claim the slot with again = true."),
+            _ => None,
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for ReasonCode {

@@ -56,6 +56,14 @@ impl Code {
         Self(self.0 + Self::UNDER_RUN)
     }
 
+    /// The code by hand of one that `run` and `once` give.
+    pub const fn by_hand(self) -> Self {
+        match self.0 {
+            111..=118 => Self(self.0 - Self::UNDER_RUN),
+            _ => self,
+        }
+    }
+
     /// Ended on request, by this signal.
     pub fn of_signal(signal: i32) -> Self {
         Self::of_child(128 + signal)

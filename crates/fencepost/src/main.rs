@@ -11,6 +11,7 @@ mod exit;
 mod file;
 mod help;
 mod inside;
+mod lines;
 mod logs;
 mod notify;
 mod options;
@@ -67,7 +68,7 @@ fn obey() -> Code {
         Verb::Gate(options) => command::gate::run(&arguments.global, options),
         Verb::Once(options) => command::once::run(&arguments.global, options),
         Verb::Hook(options) => command::hook::run(&arguments.global, options),
-        Verb::Session(options) => command::hook::session::wait(&options.file),
+        Verb::AgentSession(options) => command::hook::session::wait(&options.file),
         Verb::Plan(options) => command::plan::run(&arguments.global, options),
         Verb::Pause(options) => command::pause::pause(&arguments.global, options),
         Verb::Forget(options) => command::forget::run(&arguments.global, options),
@@ -90,6 +91,7 @@ fn obey() -> Code {
         Verb::Man { directory } => command::completions::manual(directory.as_deref()),
         Verb::Complete(options) => command::completions::complete(options),
         Verb::Schema => command::schema::run(),
+        Verb::Session => command::session::run(&arguments.global),
         Verb::Version => {
             match arguments.global.verbose {
                 true => show::line(&version::verbose()),

@@ -47,6 +47,12 @@ pub struct Settings {
 
 impl Settings {
     pub fn of(run: &RunOptions, config: Option<&Config>, store: &str) -> Result<Self, Failure> {
+        let settings = Self::of_program(run, config, store)?;
+        Ok(Self { argv: argv(run, config, &settings.options)?, ..settings })
+    }
+
+    /// The settings of a job whose work a program does itself: there is no command.
+    pub fn of_program(run: &RunOptions, config: Option<&Config>, store: &str) -> Result<Self, Failure> {
         if let Some(config) = config {
             config.refuse_broken(&run.job)?;
         }
@@ -59,7 +65,7 @@ impl Settings {
         let zone = calendar::zone(typed.timezone.value().as_deref(), config, &run.job)?;
         let ttl = command::ttl(options.ttl.value(), store)?;
         Ok(Self {
-            argv: argv(run, config, &options)?,
+            argv: Vec::new(),
             working_directory: working_directory(&run.job, config, &options),
             ttl,
             grace: grace(ttl, options.grace.value())?,
@@ -86,10 +92,14 @@ impl Settings {
             }
             None => once.argv.clone(),
         };
-        let options = once.typed.0.clone();
+        Ok(Self { argv, ..Self::of_once_program(once.typed.0.clone(), slot, store)? })
+    }
+
+    /// The same for an item that a program does itself.
+    pub fn of_once_program(options: JobOptions, slot: SlotRule, store: &str) -> Result<Self, Failure> {
         let ttl = command::ttl(options.ttl.value(), store)?;
         Ok(Self {
-            argv,
+            argv: Vec::new(),
             working_directory: None,
             ttl,
             grace: grace(ttl, options.grace.value())?,

@@ -121,12 +121,14 @@ pub enum Verb {
     Hook(hook::HookOptions),
     /// Waits for the end of an agent's session; started by `hook` through `run`
     #[command(hide = true, name = "__session")]
-    Session(hook::SessionOptions),
+    AgentSession(hook::SessionOptions),
     /// Explain why a slot of a job ran, failed, waited or was skipped, step by step
     Why(WhyOptions),
     /// Check, choose, move, back up or recover the store that holds the leases
     #[command(subcommand)]
     Store(store::StoreVerb),
+    /// Hold leases for a program in any language: requests and answers as JSON lines on standard input and output
+    Session,
     /// Answer an AI agent's questions about jobs, as an MCP server on standard input and output
     Mcp(operate::McpOptions),
     /// Show five incidents live on this machine: what breaks without fencepost, and that it prevents them

@@ -39,6 +39,31 @@ pub enum PublishVerb {
     Redis(RedisOptions),
 }
 
+impl PublishVerb {
+    pub fn common(&self) -> &PublishOptions {
+        match self {
+            Self::File(options) => &options.common,
+            Self::Git(options) => &options.common,
+            Self::Tree(options) => &options.common,
+            Self::Http(options) => &options.common,
+            Self::Exec(options) => &options.common,
+            Self::Sql(options) => &options.common,
+            Self::Redis(options) => &options.common,
+        }
+    }
+
+    /// Where the payload comes from, of a target that takes one.
+    pub fn payload(&mut self) -> Option<&mut PayloadOptions> {
+        match self {
+            Self::File(options) => Some(&mut options.payload),
+            Self::Http(options) => Some(&mut options.payload),
+            Self::Sql(options) => Some(&mut options.payload),
+            Self::Redis(options) => Some(&mut options.payload),
+            Self::Git(_) | Self::Tree(_) | Self::Exec(_) => None,
+        }
+    }
+}
+
 /// What every target takes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Token and fence")]
@@ -78,4 +103,7 @@ pub struct PayloadOptions {
     /// Read the payload from this file instead of standard input
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
+    /// The payload itself, from a session.
+    #[arg(skip)]
+    pub data: Option<Vec<u8>>,
 }

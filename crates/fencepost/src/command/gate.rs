@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::process::Command;
 
 use fencepost_core::barrier::{Asker, Decision, Need, OnEmpty, UpstreamVerdict};
+use fencepost_core::name::Name;
 use fencepost_core::run::{Exit, Passage};
 use fencepost_core::said::{Gated, Said};
 use fencepost_core::zone::Zone;
@@ -28,7 +29,7 @@ pub fn run(global: &Global, options: &GateOptions) -> Result<Code, Failure> {
     let pins = pins.map_err(|error| {
         Failure::Other(format!("Cannot create the directory for pinned inputs in {}: {error}", place.state.display()))
     })?;
-    let checked = check(&place, options, inside.as_ref(), pins.as_ref())?;
+    let checked = check(&place, options, inside.as_ref().map(|inside| &inside.job.name), pins.as_ref())?;
     if let Some(inside) = &inside {
         note(global, inside, &checked);
     }
@@ -49,16 +50,26 @@ pub struct GateCheck {
     needs: Vec<Need>,
 }
 
-/// Checks the upstreams. It writes nothing but the pinned copies, if they are wanted.
+impl GateCheck {
+    /// What was let through and what was not, for the last swap of the run that asked.
+    pub fn gated(&self) -> Gated {
+        match self.inspection.passage(&self.needs) {
+            Passage::Proceed { upstreams } => Gated { upstreams, barred: Vec::new() },
+            Passage::Skip { barred } | Passage::Halt { barred } => Gated { upstreams: Vec::new(), barred },
+        }
+    }
+}
+
+/// Checks the upstreams, for a run of `job` if one asks. It writes nothing but the pinned copies, if they are wanted.
 pub fn check(
     place: &Place,
     options: &GateOptions,
-    inside: Option<&Inside>,
+    job: Option<&Name>,
     pins: Option<&Pins>,
 ) -> Result<GateCheck, Failure> {
-    let asker = asker(options, place, inside)?;
-    let base = match inside {
-        Some(inside) => upstreams::base(place.config.as_ref(), &inside.job.name)?,
+    let asker = asker(options, place, job)?;
+    let base = match job {
+        Some(job) => upstreams::base(place.config.as_ref(), job)?,
         None => Base::new(&upstreams::working_directory()?),
     };
     let needs = needs(options, place, &base)?;
@@ -94,15 +105,15 @@ pub fn check(
 }
 
 /// Returns the slot to check for: the one given, that of the surrounding run, or now.
-fn asker(options: &GateOptions, place: &Place, inside: Option<&Inside>) -> Result<Asker, Failure> {
-    let zone = match (&options.tz, inside, variable("FENCEPOST_TZ")) {
+fn asker(options: &GateOptions, place: &Place, job: Option<&Name>) -> Result<Asker, Failure> {
+    let zone = match (&options.tz, job, variable("FENCEPOST_TZ")) {
         (None, Some(_), Some(name)) => Zone::parse(&name).map_err(|error| Failure::Usage(error.to_string()))?,
-        (given, Some(inside), _) => calendar::zone(given.as_deref(), place.config.as_ref(), &inside.job.name)?,
+        (given, Some(job), _) => calendar::zone(given.as_deref(), place.config.as_ref(), job)?,
         (given, None, _) => calendar::zone_of_all(given.as_deref(), place.config.as_ref())?,
     };
     let now = clock::now().wall;
     let asked = calendar::asked_slot(options.slot.as_deref(), options.date.as_deref(), &zone, now)?;
-    let of_run = inside.and_then(|_| variable("FENCEPOST_SLOT")).and_then(|slot| zone.parse_time(&slot).ok());
+    let of_run = job.and_then(|_| variable("FENCEPOST_SLOT")).and_then(|slot| zone.parse_time(&slot).ok());
     Ok(Asker { slot: asked.or(of_run).unwrap_or(now), zone })
 }
 
@@ -136,11 +147,7 @@ fn needs(options: &GateOptions, place: &Place, base: &Base) -> Result<Vec<Need>,
 
 /// Inside a run, the run's last swap commits the gate's result.
 fn note(global: &Global, inside: &Inside, checked: &GateCheck) {
-    let gated = match checked.inspection.passage(&checked.needs) {
-        Passage::Proceed { upstreams } => Gated { upstreams, barred: Vec::new() },
-        Passage::Skip { barred } | Passage::Halt { barred } => Gated { upstreams: Vec::new(), barred },
-    };
-    if let Err(error) = report_file::append(&inside.said, inside.run, Said::Gated(gated)) {
+    if let Err(error) = report_file::append(&inside.said, inside.run, Said::Gated(checked.gated())) {
         Voice::of(global).warn(&format!("The gate's result could not be recorded for the run: {error}"));
     }
 }

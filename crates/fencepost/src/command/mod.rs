@@ -24,6 +24,7 @@ pub mod record;
 pub mod run;
 pub mod runs;
 pub mod schema;
+pub mod session;
 pub mod status;
 pub mod store;
 pub mod up;
@@ -33,6 +34,7 @@ pub mod why;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use clap::Parser;
 use fencepost_core::lease::{TTL_MAX, TTL_MIN};
 use fencepost_core::name::{Job, Name};
 use fencepost_core::nearest::nearest;
@@ -41,7 +43,7 @@ use fencepost_store::{Store, properties, redacted};
 use fencepost_view::answer::ErrorDetail;
 use fencepost_view::unread::{Unread, each_record, has_record, job_names};
 
-use crate::args::Global;
+use crate::args::{Arguments, Global, Verb};
 use crate::config::{Config, TTL};
 use crate::exit::{Code, Failure};
 use crate::place::Place;
@@ -51,6 +53,18 @@ use fencepost_core::duration;
 /// Generates a run id: random, sortable by time.
 pub fn mint_run() -> RunId {
     RunId(uuid::Uuid::now_v7())
+}
+
+/// Parses the words as the command line of a verb, for a request that stands for one. The grammar explains what is wrong
+/// with a value.
+pub fn parsed(words: &[String]) -> Result<Verb, Failure> {
+    let line = std::iter::once("fencepost".to_string()).chain(words.iter().cloned());
+    Arguments::try_parse_from(line).map(|arguments| arguments.verb).map_err(|error| {
+        let text = error.to_string();
+        // The usage of the command line does not help a program.
+        let what = text.split("\n\n").next().unwrap_or_default();
+        Failure::Usage(what.trim_start_matches("error: ").trim().to_string())
+    })
 }
 
 /// Returns the named job, on this host or on all. The configuration may set `per_host` for every verb.

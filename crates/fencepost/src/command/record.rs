@@ -1,6 +1,7 @@
 //! `fencepost record`: writes an outcome to the ledger by hand, or states the outcome of the surrounding run.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use fencepost_core::artifact::Artifact;
 use fencepost_core::contract::{Recorded, Word, fits};
@@ -119,19 +120,40 @@ fn say(global: &Global, options: &RecordOptions, word: Word, inside: &Inside) ->
     Ok(Code::DONE)
 }
 
-/// Claims and completes in one swap.
 fn by_hand(global: &Global, options: &RecordOptions, name: &Name, word: Word) -> Result<Code, Failure> {
-    let place = Place::find(global)?;
+    match put(&Place::find(global)?, options, name, word)? {
+        PutOutcome::Recorded { job, record, slot } => {
+            told(global, &job, word, record.as_deref(), &slot);
+            Ok(Code::DONE)
+        }
+        PutOutcome::Held(text) => Ok(held(global, &text)),
+    }
+}
+
+/// What came of a record by hand.
+#[derive(Debug)]
+pub(super) enum PutOutcome {
+    Recorded {
+        job: Job,
+        record: Option<Arc<Record>>,
+        slot: String,
+    },
+    /// A run holds the job, as the sentence says. Nothing was recorded.
+    Held(String),
+}
+
+/// Claims and completes in one swap.
+pub(super) fn put(place: &Place, options: &RecordOptions, name: &Name, word: Word) -> Result<PutOutcome, Failure> {
     if let Some(config) = &place.config {
         // The date and the paths of the record depend on the job's settings.
         config.refuse_broken(name)?;
     }
-    let job = super::job(name, options.per_host, &place)?;
+    let job = super::job(name, options.per_host, place)?;
     let zone = calendar::zone(options.tz.as_deref(), place.config.as_ref(), name)?;
     let now = clock::now().wall;
     let store = place.open()?;
-    let slot = slot(options, &place, store.as_ref(), &job, &zone, now)?;
-    let ending = ending(options, &place, name, word)?;
+    let slot = slot(options, place, store.as_ref(), &job, &zone, now)?;
+    let ending = ending(options, place, name, word)?;
     let run = super::mint_run();
     let claim = Claim {
         run,
@@ -144,11 +166,12 @@ fn by_hand(global: &Global, options: &RecordOptions, name: &Name, word: Word) ->
     match transact(store.as_ref(), &place.local(), &job, Intent::Record { claim, ending }, run) {
         Ok(done) => {
             let record = done.held.map(|known| known.record);
-            told(global, &job, word, record.as_deref(), &zone.show(slot));
-            Ok(Code::DONE)
+            Ok(PutOutcome::Recorded { job, record, slot: zone.show(slot) })
         }
         Err(TransactError::Store(error)) => Err(Failure::Store(error)),
-        Err(TransactError::Refused(Refusal::Held { record, remaining })) => Ok(held(global, &job, &record, remaining)),
+        Err(TransactError::Refused(Refusal::Held { record, remaining })) => {
+            Ok(PutOutcome::Held(held_text(&job, &record, remaining)))
+        }
         Err(TransactError::Refused(refusal)) => {
             Err(Failure::Other(format!("{job} was not recorded as {}: {refusal}", word.as_str())))
         }
@@ -186,7 +209,9 @@ fn under_token(
             Voice::of(global).warn(&text);
             Ok(Code::LOST)
         }
-        Err(TransactError::Refused(Refusal::Held { record, remaining })) => Ok(held(global, &job, &record, remaining)),
+        Err(TransactError::Refused(Refusal::Held { record, remaining })) => {
+            Ok(held(global, &held_text(&job, &record, remaining)))
+        }
         Err(TransactError::Refused(refusal)) => {
             Err(Failure::Other(format!("{job} was not recorded as {}: {refusal}", word.as_str())))
         }
@@ -262,20 +287,23 @@ fn told(global: &Global, job: &Job, word: Word, record: Option<&Record>, slot: &
     Voice::of(global).tell(&format!("{job} is recorded as {} for {slot}.", word.as_str()));
 }
 
-/// Reports that a run holds the job and will record its own outcome.
-fn held(global: &Global, job: &Job, record: &Record, remaining: Option<std::time::Duration>) -> Code {
+/// Explains that a run holds the job and will record its own outcome.
+fn held_text(job: &Job, record: &Record, remaining: Option<std::time::Duration>) -> String {
     let now = clock::now().wall;
     let holder = record.lease.as_ref().map(|lease| show::holder(lease, remaining, now)).unwrap_or_default();
-    let text = format!("{job} was not recorded: it is held by {holder}. Record it when that run has ended.");
+    format!("{job} was not recorded: it is held by {holder}. Record it when that run has ended.")
+}
+
+fn held(global: &Global, text: &str) -> Code {
     if global.json {
-        crate::report::error_json(Code::HELD, ReasonCode::Held, &text);
+        crate::report::error_json(Code::HELD, ReasonCode::Held, text);
     }
-    Voice::of(global).warn(&text);
+    Voice::of(global).warn(text);
     Code::HELD
 }
 
 /// Hashes the named files.
-fn artifacts(paths: &[String], base: &Base) -> Result<Vec<Artifact>, Failure> {
+pub(super) fn artifacts(paths: &[String], base: &Base) -> Result<Vec<Artifact>, Failure> {
     let directory = upstreams::working_directory()?;
     let artifacts = paths.iter().map(|path| {
         let whole = directory.join(path);

@@ -307,6 +307,19 @@ const VERBS: &[VerbHelp] = &[
         ..PLAIN
     },
     VerbHelp {
+        verb: "session",
+        group: INSIDE,
+        page: "docs/SESSION.md",
+        other_words: &["sdk", "library", "protocol"],
+        examples: &[(
+            "What a library starts, to hold leases for a program",
+            "echo '{\"id\":1,\"request\":\"hello\"}' | fencepost session",
+        )],
+        notes: "A program starts it as a child and speaks JSON lines with it, one request and one answer per line; the libraries for \
+                Python and TypeScript do. At end of input it stops renewing and does not release: the leases end by their ttl.",
+        ..PLAIN
+    },
+    VerbHelp {
         verb: "mcp",
         group: SET_UP,
         page: "docs/MCP.md",

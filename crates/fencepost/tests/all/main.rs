@@ -55,6 +55,7 @@ mod rehearse;
 mod run;
 mod runs;
 mod schema;
+mod session;
 mod slots;
 mod start;
 mod status;

@@ -29,3 +29,10 @@ pub struct SqlOptions {
     #[command(flatten)]
     pub common: PublishOptions,
 }
+
+impl SqlOptions {
+    /// Whether it changes the schema instead of writing.
+    pub fn is_about_schema(&self) -> bool {
+        self.install || self.uninstall
+    }
+}

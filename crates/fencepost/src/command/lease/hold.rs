@@ -49,7 +49,8 @@ impl LeaseDesk<'_> {
         let mut lines = Lines::new(self, ttl).map_err(failed)?;
         let store = self.place.callee(&self.store);
         let mut tell = |note: Note| lines.note(&note);
-        let finish = drive(Run::new(terms), store, &self.place.local(), Some(&mut signals), &mut Stdin::new(), &mut tell);
+        let finish =
+            drive(Run::new(terms), store, &self.place.local(), Some(&mut signals), &mut Stdin::new(), &mut tell);
         let summary =
             RunContext { job: &self.job, skip_exit: 0, now: clock::now().wall, zone: &Zone::utc() }.summary(finish);
         self.held_to_the_end(summary, lines)

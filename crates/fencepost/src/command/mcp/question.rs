@@ -1,18 +1,16 @@
 //! Tools that read: the answer of the verb, computed in this process.
 
-use std::ffi::OsString;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use clap::Parser;
 use fencepost_view::answer::ErrorAnswer;
 use fencepost_view::text::{clean, without_escapes};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::args::{Arguments, Global, Verb};
+use crate::args::{Global, Verb};
 use crate::command::logs::{self, LogBounds};
-use crate::command::{advise, gate, overdue, plan, runs, status, why};
+use crate::command::{advise, gate, overdue, parsed, plan, runs, status, why};
 use crate::duration;
 use crate::exit::{Code, Failure};
 use crate::inside::Inside;
@@ -109,17 +107,6 @@ fn patience() -> Duration {
     PATIENCE
 }
 
-/// Parses the words as the command line of a verb, which explains what is wrong with a value.
-fn parsed(words: &[String]) -> Result<Verb, Failure> {
-    let line = std::iter::once("fencepost".to_string()).chain(words.iter().cloned()).map(OsString::from);
-    Arguments::try_parse_from(line).map(|arguments| arguments.verb).map_err(|error| {
-        let text = error.to_string();
-        // The usage of the command line does not help a program that calls a tool.
-        let what = text.split("\n\n").next().unwrap_or_default();
-        Failure::Usage(what.trim_start_matches("error: ").trim().to_string())
-    })
-}
-
 /// The answer of a verb that only reads.
 fn answer(global: &Global, verb: &Verb) -> Result<Value, Failure> {
     let place = || Place::find(global);
@@ -130,7 +117,10 @@ fn answer(global: &Global, verb: &Verb) -> Result<Value, Failure> {
         Verb::Plan(options) => value(&plan::answer(&place()?, options)?),
         Verb::Overdue(options) => value(&overdue::answer(&place()?, options)?),
         Verb::Advise(options) => value(&advise::answer(&place()?, options)?),
-        Verb::Gate(options) => value(&gate::check(&place()?, options, Inside::find()?.as_ref(), None)?.answer),
+        Verb::Gate(options) => {
+            let inside = Inside::find()?;
+            value(&gate::check(&place()?, options, inside.as_ref().map(|inside| &inside.job.name), None)?.answer)
+        }
         Verb::Logs(options) => {
             value(&logs::answer(&place()?, options, Some(LogBounds { lines: LOG_LINES, bytes: LOG_BYTES_MAX }))?)
         }

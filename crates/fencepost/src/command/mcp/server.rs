@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::message::{self, INTERNAL_ERROR, INVALID_REQUEST, Line, METHOD_NOT_FOUND, Message, Request, RpcError};
+use super::message::{self, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, Message, Request, RpcError};
 use super::protocol::{self, CacheHint, ProtocolEra};
 use super::tools::{self, Tool, ToolEffect};
 use super::{arguments, order, question, resources, run_now};
 use crate::args::Global;
 use crate::exit::{Code, Failure};
+use crate::lines::{LINE_BYTES_MAX, Line, read_line};
 
 /// The most calls at once. While they go on, no further request is read.
 const CALLS_MAX: usize = 16;
@@ -35,12 +36,12 @@ pub fn serve(service: McpService) -> Result<Code, Failure> {
     let mut server = Server { service: Arc::new(service), calls: Arc::default(), is_open: false };
     let mut input = BufReader::with_capacity(64 * 1024, io::stdin().lock());
     loop {
-        let line = message::read_line(&mut input)
-            .map_err(|error| Failure::Other(format!("Cannot read standard input: {error}")))?;
+        let line =
+            read_line(&mut input).map_err(|error| Failure::Other(format!("Cannot read standard input: {error}")))?;
         let written = match line {
             Line::End => break,
             Line::TooLong => {
-                let what = format!("A message may have {} bytes.", message::LINE_BYTES_MAX);
+                let what = format!("A message may have {LINE_BYTES_MAX} bytes.");
                 write(&message::answer(Value::Null, Err(RpcError::new(INVALID_REQUEST, what))))
             }
             Line::Whole(line) if line.trim_ascii().is_empty() => Ok(()),

@@ -31,7 +31,7 @@ pub fn run(global: &Global, options: &ExecOptions) -> Result<Code, Failure> {
         false => Some(Keeper::start().map_err(|error| Failure::Other(format!("Cannot start the keeper: {error}")))?),
     };
     let desk = PublishDesk::open(global, &options.common)?;
-    let by_hand = desk.said.is_none();
+    let by_hand = desk.is_by_hand();
     let task = FencedCommand {
         resource: resource.clone(),
         argv: options.command.clone(),
@@ -48,7 +48,7 @@ pub fn run(global: &Global, options: &ExecOptions) -> Result<Code, Failure> {
         is_by_hand: by_hand,
     };
     let mut code = Code::DONE;
-    let published = desk.publish("exec", resource, |request| {
+    let end = desk.publish("exec", resource, |request| {
         let opened = if keeper.is_some() { desk.place.open() } else { desk.place.open_to_read() };
         let store = opened.map_err(from_failure)?;
         let local = desk.place.local();
@@ -59,6 +59,7 @@ pub fn run(global: &Global, options: &ExecOptions) -> Result<Code, Failure> {
         code = Code(u8::try_from(ended).unwrap_or(Code::FAILED.0));
         Ok(receipt)
     })?;
+    let published = desk.tell(&end);
     Ok(if published == Code::DONE { code } else { published })
 }
 

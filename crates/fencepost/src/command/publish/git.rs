@@ -3,18 +3,14 @@
 use fencepost_guard::publish::git::{Outgoing, Wish, hook, publish};
 use fencepost_view::answer::{AnswerVersion, GitHookAnswer};
 
-use super::PublishDesk;
+use super::{PublishDesk, PublishEnd};
 use crate::args::Global;
 use crate::args::publish::GitOptions;
 use crate::exit::{Code, Failure};
 use crate::report::Voice;
 use crate::show;
 
-pub fn run(global: &Global, options: &GitOptions) -> Result<Code, Failure> {
-    if options.hook {
-        return set_hook(global, options);
-    }
-    let desk = PublishDesk::open(global, &options.common)?;
+pub fn write(desk: &PublishDesk<'_>, options: &GitOptions) -> Result<PublishEnd, Failure> {
     let wish = Wish {
         remote: &options.remote,
         branches: &options.branch,
@@ -26,7 +22,8 @@ pub fn run(global: &Global, options: &GitOptions) -> Result<Code, Failure> {
     desk.publish("git", commits.resource(), |request| publish(request, &commits))
 }
 
-fn set_hook(global: &Global, options: &GitOptions) -> Result<Code, Failure> {
+/// Installs or removes the hook that refuses a bare push.
+pub fn set_hook(global: &Global, options: &GitOptions) -> Result<Code, Failure> {
     let change = if options.remove { hook::remove } else { hook::install };
     let done = change(&options.repo)?;
     let voice = Voice::of(global);

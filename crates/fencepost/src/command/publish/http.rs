@@ -6,16 +6,14 @@ use std::io::stdin;
 use fencepost_guard::publish::PublishError;
 use fencepost_guard::publish::http::{self, BearerToken, Endpoint, EndpointUrl, Payload};
 
-use super::PublishDesk;
-use crate::args::Global;
+use super::{PublishDesk, PublishEnd};
 use crate::args::publish::http::HttpOptions;
-use crate::exit::{Code, Failure};
+use crate::exit::Failure;
 use crate::inside::variable;
 
-pub fn run(global: &Global, options: &HttpOptions) -> Result<Code, Failure> {
+pub fn write(desk: &PublishDesk<'_>, options: &HttpOptions) -> Result<PublishEnd, Failure> {
     let url = EndpointUrl::new(&options.url)?;
     let resource = options.common.resource.clone().unwrap_or_else(|| url.shown());
-    let desk = PublishDesk::open(global, &options.common)?;
     let endpoint = Endpoint {
         url,
         method: options.method.as_str(),
@@ -23,7 +21,7 @@ pub fn run(global: &Global, options: &HttpOptions) -> Result<Code, Failure> {
         content_type: options.content_type.clone(),
         headers: options.header.iter().map(|header| split(header)).collect::<Result<_, _>>()?,
         bearer: bearer(options)?,
-        slot: desk.said.as_ref().and_then(|_| variable("FENCEPOST_SLOT")),
+        slot: desk.slot.clone(),
         timeout: options.timeout,
     };
     desk.publish("http", resource, |request| http::publish(request, &endpoint, &payload(options)?))
@@ -42,9 +40,10 @@ fn bearer(options: &HttpOptions) -> Result<Option<BearerToken>, Failure> {
 }
 
 fn payload(options: &HttpOptions) -> Result<Payload, PublishError> {
-    let (place, payload) = match &options.payload.from {
-        None => ("standard input".to_string(), Payload::of_stream(&mut stdin())),
-        Some(path) => (path.display().to_string(), File::open(path).and_then(Payload::of_file)),
+    let (place, payload) = match (&options.payload.data, &options.payload.from) {
+        (Some(data), _) => ("the request".to_string(), Payload::of_stream(&mut data.as_slice())),
+        (None, None) => ("standard input".to_string(), Payload::of_stream(&mut stdin())),
+        (None, Some(path)) => (path.display().to_string(), File::open(path).and_then(Payload::of_file)),
     };
     payload.map_err(|error| PublishError::Usage(format!("Cannot read the payload from {place}: {error}")))
 }

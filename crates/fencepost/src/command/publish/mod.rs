@@ -8,7 +8,7 @@ mod sql;
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::io::{Read, stdin};
+use std::io::{Cursor, Read, stdin};
 use std::path::{Path, PathBuf};
 
 use fencepost_core::fence::Level;
@@ -16,6 +16,7 @@ use fencepost_core::lease::Intent;
 use fencepost_core::name::Job;
 use fencepost_core::said::{Published, Said};
 use fencepost_core::token::{RunId, StoreId, Token};
+use fencepost_guard::program::ProgramHandle;
 use fencepost_guard::publish::{PublishError, Receipt, WriteRequest, Writer, file, tree};
 use fencepost_guard::transact::{look, transact};
 use fencepost_guard::{clock, report_file};
@@ -33,27 +34,63 @@ use crate::report::Voice;
 use crate::show;
 
 pub fn run(global: &Global, verb: &PublishVerb) -> Result<Code, Failure> {
-    let desk = |common| PublishDesk::open(global, common);
     match verb {
-        PublishVerb::File(FileOptions { path, patience, payload, common }) => {
+        PublishVerb::Exec(options) => return exec::run(global, options),
+        PublishVerb::Git(options) if options.hook => return git::set_hook(global, options),
+        PublishVerb::Sql(options) if options.is_about_schema() => return sql::change_schema(global, options),
+        _ => {}
+    }
+    let desk = PublishDesk::open(global, verb.common())?;
+    let end = write(&desk, verb)?;
+    Ok(desk.tell(&end))
+}
+
+/// Makes a write, and records its result. A command (`exec`) is run elsewhere: it needs a process of its own.
+pub fn write(desk: &PublishDesk<'_>, verb: &PublishVerb) -> Result<PublishEnd, Failure> {
+    match verb {
+        PublishVerb::File(FileOptions { path, patience, payload, .. }) => {
             let mut payload = open_payload(payload)?;
-            let desk = desk(common)?;
             if rehearsal::is_on() {
                 let (whole, diff) = rehearsal::diff(path, payload)?;
                 (payload, *desk.diff.borrow_mut()) = (whole, diff);
             }
             desk.publish("file", absolute(path), |request| file::publish(request, path, &mut payload, patience.wait))
         }
-        PublishVerb::Tree(TreeOptions { source, path, keep, patience, common }) => {
+        PublishVerb::Tree(TreeOptions { source, path, keep, patience, .. }) => {
             let options = tree::Options { keep: *keep, patience: patience.wait };
-            desk(common)?.publish("tree", absolute(path), |request| tree::publish(request, source, path, options))
+            desk.publish("tree", absolute(path), |request| tree::publish(request, source, path, options))
         }
-        PublishVerb::Git(options) => git::run(global, options),
-        PublishVerb::Http(options) => http::run(global, options),
-        PublishVerb::Exec(options) => exec::run(global, options),
-        PublishVerb::Sql(options) => sql::run(global, options),
-        PublishVerb::Redis(options) => redis::run(global, options),
+        PublishVerb::Git(options) => git::write(desk, options),
+        PublishVerb::Http(options) => http::write(desk, options),
+        PublishVerb::Sql(options) => sql::write(desk, options),
+        PublishVerb::Redis(options) => redis::write(desk, options),
+        PublishVerb::Exec(_) => Err(Failure::Usage(
+            "A command under a fence needs a process of its own: fencepost publish exec --job JOB --token T"
+                .to_string(),
+        )),
     }
+}
+
+/// The result of a fenced write, accepted or refused.
+#[derive(Debug)]
+pub struct PublishEnd {
+    pub code: Code,
+    pub answer: PublishAnswer,
+    /// Warnings about the target.
+    pub remarks: Vec<String>,
+    /// What a person is told.
+    message: String,
+}
+
+/// Where the result of a publish is recorded.
+#[derive(Debug)]
+enum NoteTo {
+    /// The run's private file, which the wrapper commits with its last swap.
+    RunFile(PathBuf),
+    /// The lease of a session, whose last swap commits it.
+    Lease(ProgramHandle),
+    /// The store, at once: the publish is by hand.
+    Store,
 }
 
 /// The writer of a publish, and where its result is recorded.
@@ -62,8 +99,9 @@ pub struct PublishDesk<'a> {
     common: &'a PublishOptions,
     place: Place,
     writer: Writer,
-    /// The run's private file. None for a publish by hand, which is recorded in the store.
-    said: Option<PathBuf>,
+    note_to: NoteTo,
+    /// The slot of the run.
+    slot: Option<String>,
     /// How a rehearsed write would change its target, if that is text.
     diff: RefCell<Option<String>>,
 }
@@ -75,24 +113,46 @@ impl<'a> PublishDesk<'a> {
             rehearsal::find();
             let place = Place::find(global)?;
             let job = super::job(name, common.per_host, &place)?;
-            let (writer, diff) = (writer_by_hand(&place, job, token)?, RefCell::default());
-            return Ok(Self { global, common, writer, place, said: None, diff });
+            let writer = writer_by_hand(&place, job, token)?;
+            return Ok(Self::with(global, common, place, writer, NoteTo::Store, None));
         }
         // Restores the variables that name the store, if they were stripped.
         let inside = Inside::find()?;
         let place = Place::find(global)?;
         let (writer, said) = writer_of_run(&place, inside)?;
-        let said = Some(said);
-        Ok(Self { global, common, place, writer, said, diff: RefCell::default() })
+        Ok(Self::with(global, common, place, writer, NoteTo::RunFile(said), variable("FENCEPOST_SLOT")))
     }
 
-    /// Makes the write, records its result and prints it.
+    /// For a write under a lease that a session holds.
+    pub fn of_lease(
+        global: &'a Global,
+        common: &'a PublishOptions,
+        place: Place,
+        writer: Writer,
+        slot: String,
+        lease: ProgramHandle,
+    ) -> Self {
+        Self::with(global, common, place, writer, NoteTo::Lease(lease), Some(slot))
+    }
+
+    fn with(
+        global: &'a Global,
+        common: &'a PublishOptions,
+        place: Place,
+        writer: Writer,
+        note_to: NoteTo,
+        slot: Option<String>,
+    ) -> Self {
+        Self { global, common, place, writer, note_to, slot, diff: RefCell::default() }
+    }
+
+    /// Makes the write and records its result.
     pub fn publish(
         &self,
         kind: &str,
         resource: String,
         act: impl FnOnce(&WriteRequest) -> Result<Receipt, PublishError>,
-    ) -> Result<Code, Failure> {
+    ) -> Result<PublishEnd, Failure> {
         let resource = self.common.resource.clone().unwrap_or(resource);
         let request = self.request();
         if let Some(newer) = self.newer_token() {
@@ -112,18 +172,42 @@ impl<'a> PublishDesk<'a> {
         }
     }
 
+    /// Prints the result of a write, and returns the exit code.
+    pub fn tell(&self, end: &PublishEnd) -> Code {
+        let voice = Voice::of(self.global);
+        for remark in &end.remarks {
+            voice.warn(remark);
+        }
+        match end.code {
+            Code::DONE => voice.tell(&end.message),
+            _ => voice.warn(&end.message),
+        }
+        if self.global.json {
+            show::json(&end.answer);
+        }
+        end.code
+    }
+
     /// The content is not what was rehearsed. Inside a run that fails the run.
-    fn other_content(&self, kind: &str, resource: &str, why: &str) -> Code {
+    fn other_content(&self, kind: &str, resource: &str, why: &str) -> PublishEnd {
         let (code, reason) = (Code::NO_OUTPUT, ReasonCode::DigestMismatch);
         let why = format!("{resource}: {why}");
-        if let Some(path) = self.said.as_ref().filter(|_| !self.is_dry()) {
-            let _ = report_file::append(path, self.writer.run, Said::OtherContent(why.clone()));
+        if !self.is_dry() && !self.is_by_hand() {
+            let _ = self.say(Said::OtherContent(why.clone()));
         }
-        Voice::of(self.global)
-            .warn(&format!("{why}. Nothing was changed. Rehearse the job again: fencepost run JOB --rehearse"));
+        let message = format!("{why}. Nothing was changed. Rehearse the job again: fencepost run JOB --rehearse");
         let error = ErrorDetail { code: code.0, reason, message: why, key: None };
-        self.print(&PublishAnswer { error: Some(error), ..self.json(kind, resource) });
-        code
+        let answer = PublishAnswer { error: Some(error), ..self.json(kind, resource) };
+        PublishEnd { code, answer, remarks: Vec::new(), message }
+    }
+
+    fn is_by_hand(&self) -> bool {
+        matches!(self.note_to, NoteTo::Store)
+    }
+
+    /// Whether the command line names the target: every user of this machine can read it.
+    fn is_typed(&self) -> bool {
+        !matches!(self.note_to, NoteTo::Lease(_))
     }
 
     /// Whether nothing is written: as asked for, or in a rehearsal.
@@ -153,11 +237,7 @@ impl<'a> PublishDesk<'a> {
         (record.token > self.writer.token).then_some(record.token)
     }
 
-    fn accepted(&self, kind: &str, resource: &str, receipt: &Receipt) -> Code {
-        let voice = Voice::of(self.global);
-        for remark in &receipt.remarks {
-            voice.warn(remark);
-        }
+    fn accepted(&self, kind: &str, resource: &str, receipt: &Receipt) -> PublishEnd {
         self.note(kind, resource, receipt.level, receipt.fence.token, None);
         if rehearsal::is_on() {
             let digest = &receipt.fence.digest;
@@ -166,25 +246,36 @@ impl<'a> PublishDesk<'a> {
         }
         let dry = if self.is_dry() { "would be " } else { "" };
         let what = if receipt.already_applied { "already applied" } else { "accepted" };
-        voice.tell(&format!("{resource}: {dry}{what} under token {} ({}).", self.writer.token, receipt.level.as_str()));
-        self.print(&PublishAnswer {
+        let (token, level) = (self.writer.token, receipt.level.as_str());
+        let answer = PublishAnswer {
             accepted: true,
             level: receipt.level,
             seen: receipt.fence.token.number(),
             already_applied: receipt.already_applied,
             digest: Some(receipt.fence.digest.clone()),
             ..self.json(kind, resource)
-        });
-        Code::DONE
+        };
+        let message = format!("{resource}: {dry}{what} under token {token} ({level}).");
+        PublishEnd { code: Code::DONE, answer, remarks: receipt.remarks.clone(), message }
     }
 
-    fn refused(&self, kind: &str, resource: &str, level: Level, seen: Token, reason: ReasonCode, why: &str) -> Code {
+    fn refused(
+        &self,
+        kind: &str,
+        resource: &str,
+        level: Level,
+        seen: Token,
+        reason: ReasonCode,
+        why: &str,
+    ) -> PublishEnd {
         self.note(kind, resource, level, seen, Some(why.to_string()));
-        Voice::of(self.global).warn(&format!("{resource}: refused: {why}. Nothing was changed. What each reason means: docs/reference/reasons.md#{reason}"));
+        let message = format!(
+            "{resource}: refused: {why}. Nothing was changed. What each reason means: docs/reference/reasons.md#{reason}"
+        );
         let json = PublishAnswer { level, seen: seen.number(), ..self.json(kind, resource) };
         let error = ErrorDetail { code: Code::FENCED.0, reason, message: why.to_string(), key: None };
-        self.print(&PublishAnswer { error: Some(error), ..json });
-        Code::FENCED
+        let answer = PublishAnswer { error: Some(error), ..json };
+        PublishEnd { code: Code::FENCED, answer, remarks: Vec::new(), message }
     }
 
     fn json(&self, kind: &str, resource: &str) -> PublishAnswer {
@@ -200,12 +291,6 @@ impl<'a> PublishDesk<'a> {
             already_applied: false,
             digest: None,
             error: None,
-        }
-    }
-
-    fn print(&self, json: &PublishAnswer) {
-        if self.global.json {
-            show::json(json);
         }
     }
 
@@ -225,14 +310,26 @@ impl<'a> PublishDesk<'a> {
             seen,
             refused,
         };
-        let noted = match &self.said {
-            Some(path) => {
-                report_file::append(path, self.writer.run, Said::Published(published)).map_err(|e| e.to_string())
-            }
-            None => self.note_in_store(published),
+        let noted = match &self.note_to {
+            NoteTo::Store => self.note_in_store(published),
+            _ => self.say(Said::Published(published)),
         };
         if let Err(why) = noted {
             Voice::of(self.global).warn(&format!("{resource}: what became of it could not be noted down: {why}"));
+        }
+    }
+
+    /// Reports something that the last swap of the run commits.
+    fn say(&self, said: Said) -> Result<(), String> {
+        match &self.note_to {
+            NoteTo::RunFile(path) => {
+                report_file::append(path, self.writer.run, said).map_err(|error| error.to_string())
+            }
+            NoteTo::Lease(lease) => {
+                lease.say(said);
+                Ok(())
+            }
+            NoteTo::Store => Ok(()),
         }
     }
 
@@ -289,6 +386,9 @@ fn writer_by_hand(place: &Place, job: Job, token: u64) -> Result<Writer, Failure
 }
 
 fn open_payload(options: &PayloadOptions) -> Result<Box<dyn Read>, Failure> {
+    if let Some(data) = &options.data {
+        return Ok(Box::new(Cursor::new(data.clone())));
+    }
     match &options.from {
         None => Ok(Box::new(stdin())),
         Some(path) => File::open(path)
@@ -305,11 +405,12 @@ struct TargetUrl {
 }
 
 impl TargetUrl {
-    fn find(given: Option<&String>, name: &str, example: &str) -> Result<Self, Failure> {
+    fn find(given: Option<&String>, name: &str, example: &str, is_typed: bool) -> Result<Self, Failure> {
         let url = given.cloned().or_else(|| variable(name)).filter(|url| !url.is_empty());
         let missing = || format!("Where to? Give --url or set {name}, for example {example}.");
         let url = url.ok_or_else(|| Failure::Usage(missing()))?;
-        let shows_password = given.is_some() && redacted(&url.replacen("postgresql:", "postgres:", 1)).contains("***");
+        let shows_password =
+            is_typed && given.is_some() && redacted(&url.replacen("postgresql:", "postgres:", 1)).contains("***");
         let exposed = shows_password.then(|| {
             format!("The password in --url can be seen by everyone on this machine (ps): put the URL into {name}.")
         });

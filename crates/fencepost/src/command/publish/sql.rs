@@ -3,7 +3,7 @@
 use fencepost_guard::publish::sql::install::{Action, Installation};
 use fencepost_guard::publish::sql::{self, Database, STATEMENTS_BYTES_MAX};
 
-use super::{PublishDesk, TargetUrl, read_payload};
+use super::{PublishDesk, PublishEnd, TargetUrl, read_payload};
 use crate::args::Global;
 use crate::args::publish::SqlOptions;
 use crate::exit::{Code, Failure};
@@ -11,26 +11,30 @@ use crate::rehearsal;
 use crate::report::Voice;
 use crate::show;
 
-pub fn run(global: &Global, options: &SqlOptions) -> Result<Code, Failure> {
-    let example = "postgres://user@host/database or sqlite:PATH";
-    let url = TargetUrl::find(options.url.as_ref(), "FENCEPOST_SQL_URL", example)?;
+const EXAMPLE: &str = "postgres://user@host/database or sqlite:PATH";
+
+fn target(options: &SqlOptions, is_typed: bool) -> Result<(TargetUrl, Database), Failure> {
+    let url = TargetUrl::find(options.url.as_ref(), "FENCEPOST_SQL_URL", EXAMPLE, is_typed)?;
     let database = Database::parse(&url.url)?.with_limit(options.timeout);
-    match (options.install, options.uninstall) {
-        (false, false) => write(global, options, &database, url),
-        (true, _) => install(global, options, &database, Action::Install),
-        (_, true) => install(global, options, &database, Action::Uninstall),
-    }
+    Ok((url, database))
 }
 
-fn write(global: &Global, options: &SqlOptions, database: &Database, url: TargetUrl) -> Result<Code, Failure> {
+pub fn write(desk: &PublishDesk<'_>, options: &SqlOptions) -> Result<PublishEnd, Failure> {
+    let (url, database) = target(options, desk.is_typed())?;
     if !options.protect.is_empty() {
         return Err(Failure::Usage("--protect goes with --install or --uninstall.".to_string()));
     }
     let resource = options.common.resource.as_deref();
-    PublishDesk::open(global, &options.common)?.publish("sql", database.resource(), |request| {
+    desk.publish("sql", database.resource(), |request| {
         let statements = read_payload(&options.payload, STATEMENTS_BYTES_MAX)?;
-        url.warn(sql::publish(request, database, resource, &statements)?)
+        url.warn(sql::publish(request, &database, resource, &statements)?)
     })
+}
+
+/// Installs or removes the schema by which a database fences the transactions of programs.
+pub fn change_schema(global: &Global, options: &SqlOptions) -> Result<Code, Failure> {
+    let (_, database) = target(options, true)?;
+    install(global, options, &database, if options.install { Action::Install } else { Action::Uninstall })
 }
 
 fn install(global: &Global, options: &SqlOptions, database: &Database, action: Action) -> Result<Code, Failure> {

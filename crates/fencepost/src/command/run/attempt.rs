@@ -105,7 +105,8 @@ impl RunAttempt<'_> {
             }
         }
         if claimed.is_some_and(|claimed| retention::is_due(claimed.grants)) {
-            look_after(prepared.store.as_ref(), &self.job, self.voice(), self.global.verbose);
+            let voice = if self.global.verbose { self.voice() } else { Voice::Nothing };
+            look_after(prepared.store.as_ref(), &self.job, voice);
             registry::prune(&self.place.host);
         }
         Ok(self.outcome(prepared, summary, next))
@@ -314,14 +315,13 @@ fn is_interrupted(summary: &Summary) -> bool {
 }
 
 /// Removes old entries of the job's history. If this fails, a later run does it.
-fn look_after(store: &dyn Store, job: &Job, voice: Voice, aloud: bool) {
+pub fn look_after(store: &dyn Store, job: &Job, voice: Voice) {
     let pruned = look(store, job).and_then(|(record, clock)| {
         let here = clock::now().wall;
         let now = clock.map_or(here, |clock| clock.wall.min(here));
         record.map_or(Ok(0), |record| retention::prune(store, &record, now))
     });
     match pruned {
-        _ if !aloud => {}
         Ok(0) => {}
         Ok(count) => voice.tell(&format!("{job}: removed {count} old entries of its history.")),
         Err(error) => voice.tell(&format!("{job}: old entries of its history could not be removed: {error}")),

@@ -67,7 +67,7 @@ pub fn environment(place: &Place, settings: &Settings, job: &Job, run: RunId) ->
 }
 
 /// The idempotency key: the same for every attempt at one slot, on every machine.
-fn key(record: &Record, lease: &Lease) -> String {
+pub fn key(record: &Record, lease: &Lease) -> String {
     match record.job.is_once() {
         true => record.job.name.to_string(),
         false => format!("{}/{}", record.job, Zone::utc().show(lease.slot)),

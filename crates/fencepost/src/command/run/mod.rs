@@ -24,8 +24,9 @@ use fencepost_view::event::{RunEnd, RunEvent};
 use fencepost_view::summary::Summary;
 
 use self::again::Again;
-pub use self::attempt::{AttemptEnd, RunAttempt};
+pub use self::attempt::{AttemptEnd, RunAttempt, look_after};
 use self::environment::environment;
+pub use self::environment::key;
 use self::output::OutOfReach;
 use self::unguarded::Unguarded;
 use crate::args::{Global, RunOptions, Sink};
@@ -85,7 +86,7 @@ pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
     }
 }
 
-fn terms(settings: &Settings, job: Job, claim: Claim) -> Terms {
+pub fn terms(settings: &Settings, job: Job, claim: Claim) -> Terms {
     Terms {
         job,
         claim,
@@ -108,7 +109,7 @@ fn terms(settings: &Settings, job: Job, claim: Claim) -> Terms {
 }
 
 /// Checks upstreams and artifacts, if there are any.
-fn check(
+pub fn check(
     settings: &Settings,
     place: &Place,
     store: &Arc<dyn Store>,

@@ -1,0 +1,63 @@
+//! Turns failures and ends into answers.
+
+use fencepost_core::zone::Zone;
+use fencepost_view::ReasonCode;
+use fencepost_view::session::{ErrorReply, HaltedReply, PublishedReply, ReleasedReply, SessionAnswer, SkippedReply};
+use fencepost_view::summary::Summary;
+use fencepost_view::text::clean;
+use fencepost_view::time::LocalTime;
+
+use crate::command::publish::PublishEnd;
+use crate::exit::{Code, Failure};
+
+/// A request that is wrong.
+pub fn usage(message: &str) -> SessionAnswer {
+    error(Code::USAGE, ReasonCode::Usage, message)
+}
+
+pub fn error(code: Code, reason: ReasonCode, message: &str) -> SessionAnswer {
+    SessionAnswer::Error(ErrorReply::new(code.0, reason, clean(message)))
+}
+
+/// The lease is gone.
+pub fn lost(why: &str) -> SessionAnswer {
+    let message = format!("The lease is lost: {why}. Nothing was done.");
+    error(Code::LOST, ReasonCode::Lost, &message)
+}
+
+pub fn failed(failure: &Failure) -> SessionAnswer {
+    error(Code::of(failure, false), failure.reason(), failure.message())
+}
+
+/// A claim that was not granted.
+pub fn not_granted(summary: &Summary, zone: &Zone) -> SessionAnswer {
+    let message = clean(summary.message.as_deref().unwrap_or_default()).into_owned();
+    match summary.reason {
+        Some(reason) if reason.is_skip() => SessionAnswer::Skipped(SkippedReply {
+            status: summary.status,
+            reason,
+            message,
+            slot: summary.slot.map(|slot| LocalTime::new(slot, zone)),
+            exit_code: summary.exit_code,
+        }),
+        Some(reason @ ReasonCode::Halted) => SessionAnswer::Halted(HaltedReply { reason, message }),
+        reason => error(Code(summary.code).by_hand(), reason.unwrap_or(ReasonCode::Failed), &message),
+    }
+}
+
+/// The end of work that the program has ended.
+pub fn released(summary: &Summary) -> SessionAnswer {
+    let message = summary.message.as_ref().map(|message| clean(message).into_owned());
+    if summary.recorded.is_recorded() {
+        return SessionAnswer::Released(ReleasedReply { status: summary.status, reason: summary.reason, message });
+    }
+    let reason = summary.reason.unwrap_or(ReasonCode::Unrecorded);
+    error(Code(summary.code).by_hand(), reason, &message.unwrap_or_default())
+}
+
+pub fn published(end: PublishEnd) -> SessionAnswer {
+    match end.answer.error {
+        Some(detail) => error(end.code, detail.reason, &format!("{}: {}", end.answer.resource, detail.message)),
+        None => SessionAnswer::Published(PublishedReply::new(end.answer, end.remarks)),
+    }
+}
