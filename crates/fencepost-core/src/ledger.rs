@@ -1,5 +1,6 @@
 //! The ledger: the outcome of each run, and the ring of recent outcomes in a job's record.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -9,6 +10,7 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::{Artifact, Fingerprint};
+use crate::definition::DefinitionDigests;
 use crate::format::Unknown;
 use crate::said::Published;
 use crate::time::{Wall, as_millis_if_any};
@@ -81,6 +83,11 @@ impl Status {
     /// Whether this is the end of a command. A halt starts none, and the command of a lost run has an unknown end.
     fn is_of_a_command(self) -> bool {
         matches!(self, Self::Ok | Self::Empty) || self.is_failure()
+    }
+
+    /// Whether the job did what it should.
+    pub fn is_good(self) -> bool {
+        matches!(self, Self::Ok | Self::Empty)
     }
 
     /// Whether this is a failure of the command.
@@ -168,6 +175,8 @@ pub struct Ending {
     pub barred: Vec<Barred>,
     /// Publishes of the run, accepted or refused.
     pub published: Vec<Published>,
+    /// The job's definition, of a run that ended well.
+    pub definition: Option<Box<DefinitionDigests>>,
 }
 
 impl Ending {
@@ -184,6 +193,7 @@ impl Ending {
             upstreams: Vec::new(),
             barred: Vec::new(),
             published: Vec::new(),
+            definition: None,
         }
     }
 

@@ -21,6 +21,7 @@
 //! * [`record`]: the one record per job.
 //! * [`artifact`]: files that a run produced, by their bytes.
 //! * [`contract`]: what a run's exit code, its words and its files make of it.
+//! * [`definition`]: what a job's definition was at its last good run.
 //! * [`ledger`]: how runs end.
 //! * [`hex`]: bytes as hexadecimal digits.
 //! * [`history`]: what no longer fits into a record, under keys of its own.
@@ -42,6 +43,7 @@ pub mod agenda;
 pub mod artifact;
 pub mod barrier;
 pub mod contract;
+pub mod definition;
 pub mod duration;
 pub mod fence;
 pub mod format;

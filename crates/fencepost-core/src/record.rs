@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::artifact::Fingerprint;
+use crate::definition::GoodDefinition;
 use crate::fence::Fence;
 use crate::format::Unknown;
 use crate::history::Aside;
@@ -71,6 +72,9 @@ pub struct Record {
     /// When the job was forgotten, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forgotten: Option<Forgotten>,
+    /// The job's definition at its last good run, if that run knew it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<GoodDefinition>,
     /// The store that the job was moved to. Nothing is granted here any more, and nothing changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved_to: Option<String>,

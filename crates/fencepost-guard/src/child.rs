@@ -16,9 +16,10 @@ use nix::libc::{EACCES, ENOENT, SIGCONT, SIGINT, SIGTSTP, SIGTTIN, SIGTTOU};
 
 use self::phase::{ChildPhase, TreeState};
 use crate::checks::Checks;
+use crate::definition::JobDefinition;
 use crate::drive::{GuardedWork, Note};
 use crate::keeper::{self, Dismissed, Heard, Keeper, KeeperOrder, Report, Spawn, SpawnStep};
-use crate::registry::Registration;
+use crate::registry::{self, Registration};
 use crate::report_file::{self, JobReport};
 use crate::run_state::RunStateFile;
 use crate::terminal::{self, Terminal};
@@ -65,6 +66,8 @@ pub struct ChildPlan {
     pub registration: Option<Registration>,
     /// What hooks inside the run are told of it.
     pub state: Option<RunStateFile>,
+    /// What the job's record keeps of its definition, if the run is good.
+    pub definition: Option<JobDefinition>,
 }
 
 impl std::fmt::Debug for ChildPlan {
@@ -144,16 +147,16 @@ impl GuardedChild {
         }
     }
 
-    fn spawn(&mut self, grant: Option<&Grant>) -> Vec<Input> {
+    fn spawn(&mut self, grant: Option<&Grant>, tell: &mut dyn FnMut(Note)) -> Vec<Input> {
         let env = (self.plan.env)(grant, self.checks.inputs());
-        self.work(grant.map(|grant| grant.deadline), env)
+        self.work(grant.map(|grant| grant.deadline), env, tell)
     }
 
     /// Starts the `prepare` command. It does not get the terminal.
-    fn prepare(&mut self, grant: Option<&Grant>) -> Vec<Input> {
+    fn prepare(&mut self, grant: Option<&Grant>, tell: &mut dyn FnMut(Note)) -> Vec<Input> {
         let env = (self.plan.env)(grant, &[]);
         self.phase = ChildPhase::Preparing(TreeState::Running);
-        self.start(grant.map(|grant| grant.deadline), env)
+        self.start(grant.map(|grant| grant.deadline), env, tell)
     }
 
     /// Returns to the idle phase after the `prepare` command: the child is next.
@@ -163,18 +166,18 @@ impl GuardedChild {
     }
 
     /// Starts the child, in the terminal's foreground if this process owns the terminal.
-    fn work(&mut self, deadline: Option<Boot>, env: Variables) -> Vec<Input> {
+    fn work(&mut self, deadline: Option<Boot>, env: Variables, tell: &mut dyn FnMut(Note)) -> Vec<Input> {
         let foreground = self.terminal.as_ref().is_some_and(Terminal::is_for_reading);
         self.phase = ChildPhase::Working { tree: TreeState::Running, foreground };
-        self.start(deadline, env)
+        self.start(deadline, env, tell)
     }
 
     /// Orders the keeper to start the command of this phase.
-    fn start(&mut self, deadline: Option<Boot>, env: Variables) -> Vec<Input> {
+    fn start(&mut self, deadline: Option<Boot>, env: Variables, tell: &mut dyn FnMut(Note)) -> Vec<Input> {
         let is_preparing = self.phase.is_preparing();
-        if let Some(registration) = &self.plan.registration {
-            // Without an entry, commands inside the run go by their environment.
-            let _ = registration.write(&env);
+        if let Some(text) = self.register(&env, tell) {
+            self.phase = ChildPhase::Idle;
+            return vec![Input::NotSpawned(NotSpawned { not_found: false, text })];
         }
         self.plan.state.iter_mut().for_each(|state| state.begin(deadline));
         let spawn = Spawn {
@@ -195,6 +198,13 @@ impl GuardedChild {
             return self.start_without_keeper(&spawn);
         }
         self.order(KeeperOrder::Spawn(Box::new(spawn)))
+    }
+
+    /// Writes the entry by which commands inside the run find it. Returns why the run must not start without one.
+    fn register(&self, env: &Variables, tell: &mut dyn FnMut(Note)) -> Option<String> {
+        let error = self.plan.registration.as_ref()?.write(env).err()?;
+        let trouble = registry::judge_unwritten(&error, self.plan.observe);
+        trouble.map(|trouble| tell(Note::Unregistered(trouble))).err()
     }
 
     /// Kills the process tree that the kernel handed to this process when the keeper died.
@@ -329,7 +339,8 @@ impl GuardedChild {
         if !troubles.is_empty() {
             tell(Note::Untrusted(troubles));
         }
-        Input::Said { said, unreadable }
+        let definition = self.plan.definition.as_ref().map(|definition| Box::new(definition.digests()));
+        Input::Said { said, unreadable, definition }
     }
 
     /// Gives the terminal to a child that asks for it, if this process owns it. If ctrl-Z stopped the child, stops this
@@ -397,11 +408,11 @@ impl GuardedChild {
 }
 
 impl GuardedWork for GuardedChild {
-    fn perform(&mut self, output: Output, _tell: &mut dyn FnMut(Note)) -> Vec<Input> {
+    fn perform(&mut self, output: Output, tell: &mut dyn FnMut(Note)) -> Vec<Input> {
         match output {
-            Output::Prepare { grant } => self.prepare(grant.as_ref()),
+            Output::Prepare { grant } => self.prepare(grant.as_ref(), tell),
             Output::Inspect { grant } => self.checks.inspect(grant.as_ref()),
-            Output::Spawn { grant } => self.spawn(grant.as_ref()),
+            Output::Spawn { grant } => self.spawn(grant.as_ref(), tell),
             Output::Survey => self.checks.survey(),
             Output::Extend(deadline) => self.renew(deadline, KeeperOrder::Deadline(deadline)),
             Output::Thaw(deadline) => self.renew(deadline, KeeperOrder::Thaw(deadline)),

@@ -54,6 +54,8 @@ pub enum Note {
     LeftOvers(Vec<String>),
     /// Lines of the job's report file that cannot be trusted. They are ignored.
     Untrusted(Vec<String>),
+    /// Commands inside the run find it by their environment only.
+    Unregistered(String),
 }
 
 /// Drives a run to its end. Without `signals` the process's signals are not the run's business.

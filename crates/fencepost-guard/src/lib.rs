@@ -10,6 +10,7 @@
 //! * [`drive`]: the loop that performs what a run decides.
 //! * [`child`], [`hold`], [`program`]: the work that a lease guards: a command, a caller, or the program itself.
 //! * [`artifact`], [`pin`]: files as a run finds and leaves them, and copies of what it reads.
+//! * [`definition`]: scripts and prompts that a command names, by digest.
 //! * [`upstream_check`]: looks at upstreams and files while the lease is renewed.
 //! * [`once`]: an item of work that a program does once, itself.
 //! * [`unguarded`]: a command without a lease.
@@ -25,6 +26,7 @@ pub mod artifact;
 pub mod call;
 pub mod child;
 pub mod clock;
+pub mod definition;
 pub mod descriptor;
 pub mod drive;
 pub mod forget;

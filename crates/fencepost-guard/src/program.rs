@@ -194,7 +194,7 @@ impl ProgramWork {
 
     fn obey(&mut self, order: ProgramOrder) -> Vec<Input> {
         match order {
-            ProgramOrder::Said(said) => vec![Input::Said { said: vec![said], unreadable: None }],
+            ProgramOrder::Said(said) => vec![Input::Said { said: vec![said], unreadable: None, definition: None }],
             ProgramOrder::End(exit) => self.end(exit),
         }
     }

@@ -44,7 +44,8 @@ const ANCESTORS_MAX: usize = 1000;
 /// The entry of one wrapper. Dropping it removes the entry.
 #[derive(Debug)]
 pub struct Registration {
-    folder: Folder,
+    /// The directory of the entries, or why there is none that is private.
+    folder: Result<Folder, String>,
     names: Vec<String>,
     /// Variables besides those that the command gets.
     more: RunVariables,
@@ -53,8 +54,8 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Prepares the entry of this process and its keeper. Returns `None` if processes cannot be identified here or if
-    /// there is no private directory: commands then find the run by their environment only.
+    /// Prepares the entry of this process and its keeper. Returns `None` if processes cannot be identified here: commands
+    /// then find the run by their environment only.
     pub fn of_run(host: &Host, holder: &Holder, run: RunId, state: &Path) -> Option<Self> {
         let mut registration = Self::without_report(host, holder)?;
         registration.names.push(run.to_string());
@@ -67,7 +68,7 @@ impl Registration {
         let processes = holder.processes.as_ref()?;
         let marks = [Some(processes.wrapper), processes.keeper].into_iter().flatten().map(|process| host.mark(process));
         let names = marks.collect::<Option<Vec<_>>>()?;
-        let folder = places().into_iter().find_map(|place| private(&place, true).ok())?;
+        let folder = first_private();
         Some(Self { folder, names, more: RunVariables::new(), agent: None })
     }
 
@@ -79,7 +80,10 @@ impl Registration {
     }
 
     /// Writes the variables that the run's command gets.
+    ///
+    /// Fails if the entry cannot be written. Its commands then find the run by their environment only.
     pub fn write(&self, variables: &Variables) -> io::Result<()> {
+        let folder = self.folder.as_ref().map_err(|why| io::Error::other(why.clone()))?;
         let text = |text: &std::ffi::OsString| text.to_str().map(str::to_string);
         let kept: RunVariables = variables
             .iter()
@@ -88,45 +92,47 @@ impl Registration {
             .chain(self.more.clone())
             .collect();
         let Some((first, others)) = self.names.split_first() else { return Ok(()) };
-        let mut file = self.folder.overwrite(first, 0o600)?;
+        let mut file = folder.overwrite(first, 0o600)?;
         file.write_all(&serde_json::to_vec(&kept).unwrap_or_default())?;
         for name in others {
-            match self.folder.link(first, name) {
+            match folder.link(first, name) {
                 // An earlier command of the same attempt wrote the entry.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 linked => linked?,
             }
         }
-        self.agent.iter().try_for_each(|agent| self.link_agent(first, agent))
+        self.agent.iter().try_for_each(|agent| link_agent(folder, first, agent))
     }
+}
 
-    /// Names the entry by the agent's process. A second session of the same process makes it unclear whose commands its
-    /// descendants are: then they belong to no run.
-    fn link_agent(&self, first: &str, agent: &str) -> io::Result<()> {
-        match self.folder.link(first, agent) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            linked => return linked,
-        }
-        if self.is_own(first, agent)? {
-            return Ok(());
-        }
-        self.folder.unlink(agent)?;
-        self.folder.create(agent, OFlag::O_WRONLY | OFlag::O_EXCL, 0o600)?.write_all(b"{}")
+/// Names the entry by the agent's process. A second session of the same process makes it unclear whose commands its
+/// descendants are: then they belong to no run.
+fn link_agent(folder: &Folder, first: &str, agent: &str) -> io::Result<()> {
+    match folder.link(first, agent) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        linked => return linked,
     }
+    if is_same(folder, first, agent)? {
+        return Ok(());
+    }
+    folder.unlink(agent)?;
+    folder.create(agent, OFlag::O_WRONLY | OFlag::O_EXCL, 0o600)?.write_all(b"{}")
+}
 
-    fn is_own(&self, first: &str, name: &str) -> io::Result<bool> {
-        Ok(self.folder.metadata_of(first)?.ino() == self.folder.metadata_of(name)?.ino())
-    }
+fn is_same(folder: &Folder, first: &str, name: &str) -> io::Result<bool> {
+    Ok(folder.metadata_of(first)?.ino() == folder.metadata_of(name)?.ino())
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let own = |agent: &&String| self.names.first().is_some_and(|first| self.is_own(first, agent).unwrap_or(false));
+        let Ok(folder) = &self.folder else { return };
+        let own =
+            |agent: &&String| self.names.first().is_some_and(|first| is_same(folder, first, agent).unwrap_or(false));
         if let Some(agent) = self.agent.as_ref().filter(own) {
-            let _ = self.folder.unlink(agent);
+            let _ = folder.unlink(agent);
         }
         for name in &self.names {
-            let _ = self.folder.unlink(name);
+            let _ = folder.unlink(name);
         }
     }
 }
@@ -147,6 +153,20 @@ pub fn of_ancestors(host: &Host) -> Option<RunVariables> {
         pid = host::parent(pid)?;
     }
     None
+}
+
+/// What to say about a run whose entry could not be written: `Err` if it must not start. Inside another run, a command without
+/// variables would find that run, and write under its name.
+pub fn judge_unwritten(error: &io::Error, observe: bool) -> Result<String, String> {
+    let why = format!("the entry by which its commands find this run cannot be written: {error}.");
+    let next =
+        format!("look at the directories: ls -ld {}", places().map(|place| place.display().to_string()).join(" "));
+    match of_ancestors(&Host::this()) {
+        Some(_) if !observe => Err(format!(
+            "{why} It is inside another run, which its commands would find instead. Nothing was run. Make room, or {next}"
+        )),
+        _ => Ok(format!("{why} Commands whose variables an agent strips do not find it. Make room, or {next}")),
+    }
 }
 
 /// Whether the variables are those of an agent's session, or of several at once.
@@ -182,6 +202,18 @@ fn places() -> [PathBuf; 2] {
     [format!("/run/user/{user}/fencepost").into(), format!("/tmp/fencepost-{user}").into()]
 }
 
+/// Opens the first place that is private, or makes it.
+fn first_private() -> Result<Folder, String> {
+    let mut troubles = Vec::new();
+    for place in places() {
+        match private(&place, true) {
+            Ok(folder) => return Ok(folder),
+            Err(error) => troubles.push(format!("{}: {error}", place.display())),
+        }
+    }
+    Err(troubles.join("; "))
+}
+
 /// Opens the directory if it belongs to this user and to no one else.
 fn private(path: &Path, create: bool) -> io::Result<Folder> {
     if create
@@ -193,7 +225,7 @@ fn private(path: &Path, create: bool) -> io::Result<Folder> {
     let folder = Folder::open(path)?;
     let found = folder.metadata()?;
     let is_private = found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0;
-    if is_private { Ok(folder) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+    if is_private { Ok(folder) } else { Err(io::Error::other("others than its owner could use it")) }
 }
 
 /// Reads an entry. One that cannot be understood still ends the search: an outer run is another run.

@@ -101,6 +101,7 @@ mod tests {
             timing: None,
             paused: None,
             forgotten: None,
+            definition: None,
             params: None,
             fence: None,
             moved_to: None,

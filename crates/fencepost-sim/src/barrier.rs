@@ -388,6 +388,7 @@ fn upstream(attempts: &[Past], going: Option<OpenRun>, zone: &str, midnight: Wal
         timing: Default::default(),
         paused: Default::default(),
         forgotten: Default::default(),
+        definition: None,
         params: Default::default(),
         fence: None,
         moved_to: Default::default(),

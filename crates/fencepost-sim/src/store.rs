@@ -173,6 +173,7 @@ fn unused_record(store: StoreId, job: Job) -> Record {
         timing: None,
         paused: None,
         forgotten: None,
+        definition: None,
         params: None,
         fence: None,
         moved_to: None,

@@ -94,6 +94,10 @@ pub enum RunEvent {
     Untrusted {
         lines: Vec<String>,
     },
+    /// Commands inside the run find it by their environment only.
+    Unregistered {
+        message: String,
+    },
     /// The last event of every run.
     Ended(RunEnd),
     /// An event of a later version.

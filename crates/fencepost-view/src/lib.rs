@@ -15,6 +15,7 @@
 //! * [`waiting`]: which job waits for which.
 //! * [`board`]: the status, the runs, the graph and what is overdue, of one walk over the records.
 //! * [`attention`]: which jobs need attention, and why. [`digest`]: what happened since a moment.
+//! * [`drift`]: how a job differs from its definition, its settings on this host and its own past.
 //! * [`notice`]: which ends of runs are worth a notification.
 //! * [`output`]: the last lines that a command printed.
 //! * [`text`], [`moment`], [`time`], [`vocabulary`]: words, times and names.
@@ -25,6 +26,7 @@ pub mod archive;
 pub mod attention;
 pub mod board;
 pub mod digest;
+pub mod drift;
 pub mod event;
 pub mod gate;
 pub mod graph;

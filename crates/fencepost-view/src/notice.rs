@@ -102,10 +102,7 @@ impl EndedRun<'_> {
         let place = self.place();
         let slot = place.map(|place| ring[place].slot);
         let mut retries = self.retries;
-        let is_judged = |outcome: &&Outcome| {
-            outcome.status.is_of_a_run() && !matches!(outcome.status, Status::SkippedBarrier | Status::Running)
-        };
-        let before = ring[..place.unwrap_or(ring.len())].iter().rev().filter(is_judged);
+        let before = ring[..place.unwrap_or(ring.len())].iter().rev().filter(|outcome| is_judged(outcome));
         let before = before.skip_while(|outcome| {
             let is_retry = Some(outcome.slot) == slot && retries > 0;
             retries = retries.saturating_sub(1);
@@ -116,18 +113,30 @@ impl EndedRun<'_> {
 
     /// The failures in a row right before this run, newest first.
     fn streak_before(&self) -> Vec<&Outcome> {
-        self.before().into_iter().take_while(|outcome| !is_good(outcome.status)).collect()
+        self.before().into_iter().take_while(|outcome| !outcome.status.is_good()).collect()
     }
 
     fn since(&self, streak: &[&Outcome]) -> Option<TroubleSince> {
-        let oldest = streak.last()?;
-        let is_exact = self.ledger.given_up.is_none() || self.before().len() > streak.len();
-        Some(TroubleSince { at: oldest.ended(), is_exact })
+        since(self.ledger, streak, self.before().len())
     }
 }
 
-fn is_good(status: Status) -> bool {
-    matches!(status, Status::Ok | Status::Empty)
+/// The failures in a row up to now, if the last run failed: how the newest ended, how many there are, and since when.
+pub fn trouble(ledger: &Ledger) -> Option<(Status, usize, TroubleSince)> {
+    let judged: Vec<&Outcome> = ledger.ring.iter().rev().filter(|outcome| is_judged(outcome)).collect();
+    let streak: Vec<&Outcome> = judged.iter().copied().take_while(|outcome| !outcome.status.is_good()).collect();
+    Some((streak.first()?.status, streak.len(), since(ledger, &streak, judged.len())?))
+}
+
+/// Whether an outcome says something about the job. Missed slots and skips do not.
+fn is_judged(outcome: &Outcome) -> bool {
+    outcome.status.is_of_a_run() && !matches!(outcome.status, Status::SkippedBarrier | Status::Running)
+}
+
+/// When a streak began, newest first, of so many outcomes in the ring.
+fn since(ledger: &Ledger, streak: &[&Outcome], judged: usize) -> Option<TroubleSince> {
+    let is_exact = ledger.given_up.is_none() || judged > streak.len();
+    Some(TroubleSince { at: streak.last()?.ended(), is_exact })
 }
 
 /// Halts and errors have recipients of their own, so a streak may send one message of each.
@@ -191,7 +200,7 @@ mod tests {
                 retries: 0,
                 now: Wall(0),
             };
-            match is_good(*status) {
+            match status.is_good() {
                 true => run.recovery().map_or('.', |_| '+'),
                 false => match run.failure(*status, remind, Wall(0)) {
                     Telling::First => '!',

@@ -61,7 +61,7 @@ impl Recipient {
                 let suffix = match notification.event {
                     NotificationEvent::Error | NotificationEvent::Halted | NotificationEvent::Missed => "/fail",
                     NotificationEvent::Recovered => "",
-                    NotificationEvent::Skips | NotificationEvent::Test => "/log",
+                    NotificationEvent::Skips | NotificationEvent::Drift | NotificationEvent::Test => "/log",
                 };
                 ping(url, suffix, &readable)
             }
@@ -103,7 +103,7 @@ fn first(text: &str, chars_max: usize) -> String {
 fn ntfy_level(notification: &NotificationAnswer) -> (&'static str, &'static str) {
     match notification.event {
         NotificationEvent::Error | NotificationEvent::Halted | NotificationEvent::Missed => ("high", "rotating_light"),
-        NotificationEvent::Skips => ("default", "warning"),
+        NotificationEvent::Skips | NotificationEvent::Drift => ("default", "warning"),
         NotificationEvent::Recovered => ("default", "white_check_mark"),
         NotificationEvent::Test => ("low", "test_tube"),
     }

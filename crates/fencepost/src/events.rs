@@ -58,6 +58,7 @@ pub fn described(note: &Note) -> RunEvent {
         Note::Spawned { pid } => RunEvent::Spawned { pid: *pid },
         Note::LeftOvers(processes) => RunEvent::LeftOvers { processes: processes.clone() },
         Note::Untrusted(lines) => RunEvent::Untrusted { lines: lines.clone() },
+        Note::Unregistered(message) => RunEvent::Unregistered { message: message.clone() },
         Note::Event(event) => decided(event),
     }
 }

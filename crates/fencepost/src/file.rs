@@ -2,11 +2,12 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use fencepost_core::history::RETENTION;
 use fencepost_sys::flush;
+use serde::Serialize;
 
 use crate::exit::Failure;
 
@@ -23,6 +24,15 @@ pub fn replace(path: &Path, text: &str) -> Result<(), Failure> {
 /// Replaces a file by a whole new one that only its owner may read.
 pub fn replace_private(path: &Path, text: &str) -> Result<(), Failure> {
     replace_with_mode(path, text, PRIVATE_MODE)
+}
+
+/// Keeps a note as JSON in a private file, in a directory that only its owner may enter.
+pub fn keep_note(path: &Path, note: &impl Serialize) -> Result<(), Failure> {
+    if let Some(directory) = path.parent() {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        made.map_err(|error| Failure::Other(format!("Cannot make the directory {}: {error}.", directory.display())))?;
+    }
+    replace_private(path, &serde_json::to_string(note).unwrap_or_default())
 }
 
 fn replace_with_mode(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {

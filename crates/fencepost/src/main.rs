@@ -6,6 +6,7 @@ mod calendar;
 mod command;
 mod config;
 mod deliver;
+mod drift;
 mod events;
 mod exit;
 mod file;

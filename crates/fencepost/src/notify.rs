@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::args::Global;
 use crate::command::run::again;
 use crate::config::{Notice, Recipient};
+use crate::drift::DriftTerms;
 use crate::options::{Given, JobOptions};
 use crate::place::Place;
 use crate::report::Voice;
@@ -62,6 +63,9 @@ pub struct Brief {
     pub on_halt: Vec<Recipient>,
     pub on_recovered: Vec<Recipient>,
     pub on_missed: Vec<Recipient>,
+    pub on_drift: Vec<Recipient>,
+    /// What the job is compared with, for `on_drift`.
+    pub drift: Option<DriftTerms>,
     /// After how many skips in a row, and how.
     pub on_skips: Option<(u64, Vec<Recipient>)>,
     /// After how long a failure streak is told again; zero: never.
@@ -218,6 +222,10 @@ impl Brief {
             on_halt: recipients(options.on_halt.value()),
             on_recovered: recipients(options.on_recovered.value()),
             on_missed: recipients(options.on_missed.value()),
+            on_drift: recipients(options.on_drift.value()),
+            drift: config
+                .filter(|config| options.on_drift.is_some() && config.jobs.contains_key(&job.name))
+                .map(|config| DriftTerms::of(config, &job.name, clock::now().wall)),
             on_skips: options.on_skips.value().and_then(|on| {
                 let recipients = recipients(on.notify.or(options.on_error.value()));
                 (!recipients.is_empty()).then_some((u64::from(on.count), recipients))
@@ -233,6 +241,7 @@ impl Brief {
             ("on_halt", &self.on_halt),
             ("on_recovered", &self.on_recovered),
             ("on_missed", &self.on_missed),
+            ("on_drift", &self.on_drift),
         ];
         own.into_iter().chain(self.on_skips.iter().map(|(_, recipients)| ("on_skips", recipients)))
     }
@@ -246,13 +255,19 @@ impl Brief {
             Status::SkippedOverlap | Status::SkippedBarrier => self.on_skips.is_some(),
             Status::Missed | Status::SkippedDuplicate | Status::SkippedPaused | Status::Running => return false,
         };
-        own || self.ping.is_some()
+        let is_compared = status.is_of_a_run() && status != Status::SkippedBarrier && self.drift.is_some();
+        own || is_compared || self.ping.is_some()
     }
 
     /// The note about failures that no record holds ([`fencepost_view::notice::UnrecordedTrouble`]).
     pub fn unrecorded_path(&self) -> PathBuf {
         let key = Job::parse(&self.job).map(|job| Key::job(&job).as_str().replace('/', "_")).unwrap_or_default();
         self.state.join("notify").join(format!("{key}.json"))
+    }
+
+    /// What was told of the job's drift.
+    pub fn drift_path(&self) -> PathBuf {
+        self.unrecorded_path().with_extension("drift.json")
     }
 
     /// A notification without the fields that only some events have.
@@ -266,6 +281,7 @@ impl Brief {
             down_ms: None,
             in_a_row: None,
             missed: None,
+            drift: Vec::new(),
             last_output: Vec::new(),
             store: self.shown_store.clone(),
             config: self.config.as_ref().map(|config| config.display().to_string()),
@@ -352,6 +368,8 @@ mod tests {
             on_halt: recipients(),
             on_recovered: recipients(),
             on_missed: recipients(),
+            on_drift: recipients(),
+            drift: None,
             on_skips: Some((3, recipients())),
             remind: Duration::ZERO,
         };

@@ -61,6 +61,7 @@ impl Voice {
                 "{job}: what the job wrote about itself is not trusted in part: {}.",
                 lines.join("; ")
             )),
+            Note::Unregistered(message) => self.trouble(&format!("{job}: {message}")),
             Note::Event(event) => self.event(job, event, zone),
         }
     }

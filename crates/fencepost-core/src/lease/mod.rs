@@ -166,6 +166,7 @@ fn first_record(store: StoreId, context: &Context<'_>) -> Record {
         timing: None,
         paused: None,
         forgotten: None,
+        definition: None,
         params: None,
         fence: None,
         moved_to: None,

@@ -5,6 +5,7 @@
 use alloc::vec::Vec;
 
 use super::Rules;
+use crate::definition::GoodDefinition;
 use crate::ledger::{EndedBy, Ending, Outcome, Status, WHOLE_NOTE_BYTES_MAX, cut};
 use crate::plan::SlotState;
 use crate::record::{Lease, Record};
@@ -24,6 +25,10 @@ pub(super) fn end_run<R: Rules>(record: &mut Record, ending: Ending, finished: W
         return Vec::new();
     }
     let outcome = outcome_of(lease, record.token, &ending, finished);
+    if let Some(digests) = &ending.definition {
+        let (at, host, digests) = (outcome.ended(), outcome.host.clone(), digests.as_ref().clone());
+        record.definition = Some(GoodDefinition { at, host, digests, unknown: Default::default() });
+    }
     // A run accounts for its slot by ending well, or for all slots that it stands for, if none before is still open. The
     // ring alone would know it otherwise, and forgets.
     if let Some(timing) = record.timing.as_mut().filter(|_| SlotState::of(ending.status, true).is_done()) {

@@ -85,6 +85,7 @@ impl Turn {
             timing: None,
             paused: None,
             forgotten: None,
+            definition: None,
             params: None,
             fence: Some(self.fence),
             moved_to: None,

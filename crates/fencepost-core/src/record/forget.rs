@@ -36,6 +36,7 @@ impl Record {
         let unknown = core::mem::take(&mut self.ledger.unknown);
         self.ledger = Ledger { ring: kept, given_up, unknown, ..Ledger::default() };
         self.upstreams.clear();
+        self.definition = None;
         if is_once {
             self.params = None;
         }

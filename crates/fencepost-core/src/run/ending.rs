@@ -94,6 +94,7 @@ impl<R: Rules> Run<R> {
             upstreams: self.child.upstreams.clone(),
             barred: self.child.barred.clone(),
             published: self.child.published.clone(),
+            definition: self.child.definition.clone().filter(|_| ending.status.is_good()),
             ..ending
         }
     }

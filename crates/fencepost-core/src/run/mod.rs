@@ -4,11 +4,13 @@
 //! out at any time. The deadline is enforced by the keeper, which is told every new one; this machine only learns
 //! that it was reached. So a store that does not answer never delays it.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::contract::{Produced, Recorded};
+use crate::definition::DefinitionDigests;
 use crate::lease::{Honest, Intent, Me, Now, Refusal, Rules};
 use crate::ledger::{Barred, Consumed};
 use crate::register::StoreError;
@@ -113,6 +115,7 @@ struct ChildState {
     /// What the barrier decided, if it did not let the run through.
     halt: Option<bool>,
     produced: Vec<Produced>,
+    definition: Option<Box<DefinitionDigests>>,
     escaped: Vec<String>,
 }
 
@@ -168,7 +171,8 @@ impl<R: Rules> Run<R> {
                 self.complete(now, &mut out);
             }
             Input::Stale => self.stale(now, &mut out),
-            Input::Said { said, unreadable } => {
+            Input::Said { said, unreadable, definition } => {
+                self.child.definition = definition;
                 said.into_iter().for_each(|said| self.heard(said));
                 self.child.unreadable = self.child.unreadable.take().or(unreadable);
             }

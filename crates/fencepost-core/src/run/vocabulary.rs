@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::contract::{Judgement, Produced};
+use crate::definition::DefinitionDigests;
 use crate::lease::{Claim, Facts, Refusal};
 use crate::ledger::{Barred, Consumed, Covered, Status};
 use crate::name::Job;
@@ -84,6 +85,8 @@ pub enum Input {
         said: Vec<Said>,
         /// Why that may not be all, and the file's path.
         unreadable: Option<String>,
+        /// The job's definition as it is now, if it is configured.
+        definition: Option<Box<DefinitionDigests>>,
     },
     /// Nothing of the tree is left, except what is named.
     TreeEmpty {

@@ -145,7 +145,7 @@ fn interrupted_while_its_artifacts_are_looked_at_the_command_has_run() {
 fn a_command_whose_words_cannot_be_read_has_not_ended_well() {
     let mut bench = Bench::running(terms(2));
     bench.step(Input::ChildEnded(Exit::Code(0)));
-    bench.step(Input::Said { said: Vec::new(), unreadable: Some("it is a FIFO".to_string()) });
+    bench.step(Input::Said { said: Vec::new(), unreadable: Some("it is a FIFO".to_string()), definition: None });
     bench.step(Input::TreeEmpty { escaped: Vec::new() });
     bench.settle();
     let outcome = last(&bench);

@@ -219,6 +219,7 @@ fn plan(
         env: environment(request, task, granted),
         registration,
         state: None,
+        definition: None,
     }
 }
 

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{AnswerVersion, RunAnswer};
+use crate::drift::DriftDifference;
 use crate::text;
 use crate::time::LocalTime;
 use crate::vocabulary::WordSchema;
@@ -28,6 +29,9 @@ pub struct NotificationAnswer {
     /// How many triggers in a row were skipped.
     pub in_a_row: Option<u64>,
     pub missed: Option<MissedRange>,
+    /// How the job differs from what it was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub drift: Vec<DriftDifference>,
     /// The last lines that a failed command printed, if they were kept.
     pub last_output: Vec<String>,
     /// The store's URL without its password.
@@ -44,6 +48,7 @@ pub enum NotificationEvent {
     Recovered,
     Skips,
     Missed,
+    Drift,
     /// `notify --test` sent it.
     Test,
 }
@@ -56,6 +61,7 @@ impl NotificationEvent {
             Self::Recovered => "recovered",
             Self::Skips => "skips",
             Self::Missed => "missed",
+            Self::Drift => "drift",
             Self::Test => "test",
         }
     }
@@ -68,6 +74,7 @@ impl NotificationEvent {
             Self::Recovered => "works again",
             Self::Skips => "is skipped again and again",
             Self::Missed => "missed slots",
+            Self::Drift => "is not as it was",
             Self::Test => "test message",
         }
     }

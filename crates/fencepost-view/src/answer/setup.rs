@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use fencepost_core::ledger::Status;
+use fencepost_core::time::Wall;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{AnswerVersion, ErrorDetail};
+use crate::drift::DriftAnswer;
 use crate::text;
 use crate::time::LocalTime;
 use crate::vocabulary::WordSchema;
@@ -24,6 +26,9 @@ pub struct ValidateAnswer {
     /// What is installed otherwise than the configuration says, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub installed: Option<Vec<InstalledDifference>>,
+    /// How the jobs differ from what they were, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drift: Option<DriftAnswer>,
 }
 
 /// A trigger on this host that is not as the configuration says.
@@ -32,6 +37,12 @@ pub struct InstalledDifference {
     pub job: Option<String>,
     pub kind: &'static str,
     pub message: String,
+    /// The file that it is in, if it is a file's own.
+    #[serde(skip)]
+    pub place: Option<String>,
+    /// When it began, if that is known.
+    #[serde(skip)]
+    pub since: Option<Wall>,
 }
 
 /// A mistake in a configuration, and where it is.

@@ -17,6 +17,13 @@ pub struct ValidateOptions {
     /// Compare with the triggers that are installed here, and with what really ran; exit 1 if they differ
     #[arg(long)]
     pub installed: bool,
+    /// Compare each job with its definition at the last good run, with what is installed here, and with its own past runs; exit 1
+    /// if they differ, 125 if something cannot be read
+    #[arg(long)]
+    pub drift: bool,
+    /// Also tell the recipients of `on_drift`, each difference once
+    #[arg(long, requires = "drift")]
+    pub notify: bool,
 }
 
 #[derive(Debug, Args)]

@@ -6,12 +6,14 @@ mod crontab;
 mod diff;
 mod drift;
 mod launchd;
+mod mcp_settings;
 mod originals;
 mod systemd;
 mod units;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -20,7 +22,7 @@ use fencepost_core::schedule::Schedule;
 use fencepost_core::time::Wall;
 use fencepost_guard::clock;
 use fencepost_store::redacted;
-use fencepost_view::answer::{AnswerVersion, InstallAnswer, InstallChange};
+use fencepost_view::answer::{AnswerVersion, InstallAnswer, InstallChange, InstalledDifference};
 
 use crate::args::Global;
 use crate::args::operate::{InstallOptions, Target};
@@ -33,7 +35,7 @@ use crate::place::Place;
 use crate::report::Voice;
 use crate::show;
 
-pub use agents::{differences as hook_differences, remarks as hook_remarks};
+pub use agents::remarks as hook_remarks;
 pub use clockwork::{machine_zone, obeys_cron_tz};
 pub use crontab::listed as crontab_listed;
 pub use diff::unified;
@@ -299,6 +301,28 @@ impl InstallScope {
     fn names_any(&self, job: &str) -> bool {
         self.named.is_empty() || self.named.iter().any(|name| name.as_str() == job)
     }
+}
+
+/// What is wrong with the hooks and the MCP servers of agents, for this project and this user.
+pub fn settings_differences() -> Vec<InstalledDifference> {
+    [agents::differences(), mcp_settings::differences()].concat()
+}
+
+/// The settings of this user that cannot be read. It is not known what they hold.
+pub fn unread_settings() -> Vec<String> {
+    let unread = |path: PathBuf| match std::fs::read(&path) {
+        Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Some(format!("{} cannot be read: {error}.", path.display()))
+        }
+        _ => None,
+    };
+    let files = [agents::paths(), mcp_settings::paths()].concat().into_iter().filter_map(unread);
+    files.chain(crontab::unread()).collect()
+}
+
+fn is_in_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|place| place.join(program).is_file())
 }
 
 /// The scheduled jobs of a configuration.

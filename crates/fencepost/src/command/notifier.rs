@@ -1,7 +1,8 @@
 //! The notifier: reports how a run went. The run starts it in its own session and does not wait for it.
 
+mod drift;
+
 use std::io::BufRead;
-use std::os::unix::fs::DirBuilderExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ use crate::notify::{Brief, News, log};
 use crate::place;
 use crate::report;
 use crate::show;
+
+pub use self::drift::tell_drift;
 
 pub fn run() -> Result<Code, Failure> {
     let _ = setsid();
@@ -93,7 +96,10 @@ impl Notifier {
             }
             RunEvent::Missed { slot_from, slot_to, count } => self.missed(slot_from, slot_to, *count),
             RunEvent::Ended(_) if news.is_retried => self.ping("/log", "It failed and is tried again."),
-            RunEvent::Ended(end) => self.ended(end, news),
+            RunEvent::Ended(end) => {
+                self.ended(end, news);
+                self.look_for_drift();
+            }
             _ => {}
         }
     }
@@ -250,13 +256,8 @@ impl Notifier {
         let path = self.brief.unrecorded_path();
         let known = std::fs::read_to_string(&path).ok().and_then(|text| serde_json::from_str(&text).ok());
         let (telling, kept) = UnrecordedTrouble::next(known, now, remind);
-        if telling != Telling::Silent {
-            let directory =
-                path.parent().map(|path| std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path));
-            let text = serde_json::to_string(&kept).unwrap_or_default();
-            if !matches!(directory, Some(Ok(()))) || file::replace_private(&path, &text).is_err() {
-                log(&self.brief, &format!("{}: that it failed could not be noted", self.brief.job));
-            }
+        if telling != Telling::Silent && file::keep_note(&path, &kept).is_err() {
+            log(&self.brief, &format!("{}: that it failed could not be noted", self.brief.job));
         }
         telling
     }

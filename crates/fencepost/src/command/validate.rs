@@ -1,6 +1,7 @@
 //! `fencepost validate`: checks the configuration and shows what it means.
 
 mod commands;
+mod drift;
 mod freshness;
 
 use std::path::Path;
@@ -9,6 +10,7 @@ use fencepost_core::schedule::Schedule;
 use fencepost_core::time::Wall;
 use fencepost_guard::clock;
 use fencepost_view::answer::{AnswerVersion, InstalledDifference, ValidateAnswer, ValidatedJob};
+use fencepost_view::drift::DriftAnswer;
 use serde_json::{Map, Value};
 
 use crate::args::Global;
@@ -17,6 +19,7 @@ use crate::calendar::{self, YEAR};
 use crate::config::{self, Config, Mistake, Reading, SHOWN_MISTAKES_MAX, shown_count};
 use crate::exit::{Code, Failure};
 use crate::options::{JobOptions, OptionSet};
+use crate::place::Place;
 use crate::report::Voice;
 use crate::show;
 use fencepost_core::duration;
@@ -36,16 +39,24 @@ pub fn run(global: &Global, options: &ValidateOptions) -> Result<Code, Failure> 
     };
     // Jobs with mistakes are left out of the comparison; a mistake outside any job leaves no others.
     if options.installed && !verdict.mistakes.iter().any(Mistake::stops_all) {
-        let mut differences = super::install::drift(global, now)?;
-        differences.extend(super::install::hook_differences());
-        verdict.drift = Some(differences);
+        let place = Place::find(global)?;
+        let mut differences = super::install::drift(&place, &|| place.open_to_read().map(Some), now)?;
+        differences.extend(super::install::settings_differences());
+        verdict.installed = Some(differences);
+    }
+    if options.drift && !verdict.mistakes.iter().any(Mistake::stops_all) {
+        let answer = drift::look_at_all(global, now)?;
+        if options.notify {
+            drift::tell(global, &answer)?;
+        }
+        verdict.drift = Some(answer);
     }
     if global.json {
         verdict.print_json(path, now);
     } else if !global.quiet {
         verdict.print(path, Voice::of(global), now);
     }
-    Ok(if verdict.is_fine() { Code::DONE } else { Code::REFUSED })
+    Ok(verdict.code())
 }
 
 /// The result of checking a configuration.
@@ -56,7 +67,9 @@ struct ConfigVerdict {
     mistakes: Vec<Mistake>,
     warnings: Vec<Mistake>,
     /// How installed triggers and actual runs differ from it, if requested.
-    drift: Option<Vec<InstalledDifference>>,
+    installed: Option<Vec<InstalledDifference>>,
+    /// How the jobs differ from what they were, if requested.
+    drift: Option<DriftAnswer>,
 }
 
 impl ConfigVerdict {
@@ -66,16 +79,27 @@ impl ConfigVerdict {
         warnings.extend(commands::not_found(&config));
         warnings.extend(freshness::never_fresh(&config, now));
         warnings.sort_by_key(Mistake::order);
-        Self { config: Some(config), mistakes, warnings, drift: None }
+        Self { config: Some(config), mistakes, warnings, installed: None, drift: None }
     }
 
     fn refused(message: String) -> Self {
         let mistake = Mistake { at: None, message, hint: None, jobs: Vec::new() };
-        Self { config: None, mistakes: vec![mistake], warnings: Vec::new(), drift: None }
+        Self { config: None, mistakes: vec![mistake], warnings: Vec::new(), installed: None, drift: None }
     }
 
     fn is_fine(&self) -> bool {
-        self.mistakes.is_empty() && self.drift.as_ref().is_none_or(Vec::is_empty)
+        self.code() == Code::DONE
+    }
+
+    /// What could not be read is not fine either: it may differ.
+    fn code(&self) -> Code {
+        let is_drifting = self.drift.as_ref().is_some_and(|drift| !drift.differences.is_empty());
+        let is_installed = self.installed.as_ref().is_none_or(Vec::is_empty);
+        match self.drift.as_ref().is_none_or(|drift| drift.unknown.is_empty()) {
+            _ if !self.mistakes.is_empty() || is_drifting || !is_installed => Code::REFUSED,
+            true => Code::DONE,
+            false => Code::FAILED,
+        }
     }
 
     fn print(&self, path: &Path, voice: Voice, now: Wall) {
@@ -96,10 +120,11 @@ impl ConfigVerdict {
                 "Only the first {SHOWN_MISTAKES_MAX} mistakes and warnings are shown; --json lists all."
             ));
         }
-        for difference in self.drift.iter().flatten() {
+        for difference in self.installed.iter().flatten() {
             voice.warn(&format!("installed: {}", difference.message));
         }
-        if self.drift.is_some() {
+        self.drift.iter().for_each(|drift| print_drift(drift, voice));
+        if self.installed.is_some() || self.drift.is_some() {
             super::install::hook_remarks().iter().for_each(|remark| voice.warn(&format!("installed: {remark}")));
         }
         show::line(&self.summary());
@@ -124,8 +149,14 @@ impl ConfigVerdict {
         };
         let (mistakes, warnings) = (count(self.mistakes.len(), "mistake"), count(self.warnings.len(), "warning"));
         let verdict = if self.mistakes.is_empty() { "Fine" } else { "Refused" };
-        let drift = self.drift.as_ref().map(|drift| format!(" As installed: {}.", count(drift.len(), "difference")));
-        format!("{verdict}: {jobs}, {mistakes}, {warnings}.{broken}{}", drift.unwrap_or_default())
+        let installed = self.installed.as_ref();
+        let installed = installed.map(|found| format!(" As installed: {}.", count(found.len(), "difference")));
+        let drift = self.drift.as_ref().map(|drift| match drift.unknown.len() {
+            0 => format!(" Drift: {}.", count(drift.differences.len(), "difference")),
+            unknown => format!(" Drift: {}, {unknown} unknown.", count(drift.differences.len(), "difference")),
+        });
+        let (installed, drift) = (installed.unwrap_or_default(), drift.unwrap_or_default());
+        format!("{verdict}: {jobs}, {mistakes}, {warnings}.{broken}{installed}{drift}")
     }
 
     fn print_json(&self, path: &Path, now: Wall) {
@@ -136,7 +167,8 @@ impl ConfigVerdict {
             mistakes: self.mistakes.iter().map(Mistake::answer).collect(),
             warnings: self.warnings.iter().map(Mistake::answer).collect(),
             jobs: self.jobs().iter().map(|job| job.answer(now)).collect(),
-            installed: self.drift.clone(),
+            installed: self.installed.clone(),
+            drift: self.drift.clone(),
         });
     }
 
@@ -157,6 +189,19 @@ impl ConfigVerdict {
 
     fn broken(&self) -> usize {
         self.config.as_ref().map_or(0, |config| config.broken.len())
+    }
+}
+
+/// Prints each difference with the day since which it holds, and what could not be compared.
+fn print_drift(drift: &DriftAnswer, voice: Voice) {
+    for difference in &drift.differences {
+        voice.warn(&format!("{}: {}", difference.layer.as_str(), difference.sentence()));
+    }
+    for unknown in &drift.unknown {
+        voice.warn(&format!("{}: unknown: {}", unknown.layer.as_str(), unknown.message));
+    }
+    for job in &drift.no_good_run {
+        show::line(&format!("{job} has no good run yet that its definition could be compared with."));
     }
 }
 

@@ -362,6 +362,7 @@ const VERBS: &[VerbHelp] = &[
         examples: &[
             ("Mistakes, and when each job is due", "fencepost validate"),
             ("Also compare with the installed triggers", "fencepost validate --installed"),
+            ("What changed since jobs last ended well", "fencepost validate --drift"),
         ],
         ..PLAIN
     },

@@ -180,6 +180,9 @@ options! {
         on_recovered: Notice, shared: SharedTable::Notify, inside: "notify";
         /// Who is told when slots passed without a run and are recorded as missed
         on_missed: Notice, shared: SharedTable::Notify, inside: "notify";
+        /// Who is told when a job drifts from its definition or its past, once for each difference
+        on_drift: Notice, shared: SharedTable::Notify, inside: "notify",
+            detail: "After each run the job is compared as by `validate --drift`; failures are told by `on_error`.";
         /// After how long a failure streak that still lasts is told again; "0s": never
         remind: Length = Duration::from_secs(24 * 3600), shared: SharedTable::Notify, inside: "notify";
         /// What to call after so many skips in a row
@@ -414,13 +417,14 @@ impl JobOptions {
 
     /// Whether there is anything to call when a run ends.
     pub fn notifies(&self) -> bool {
-        let notices = [&self.on_error, &self.on_halt, &self.on_recovered, &self.on_missed];
+        let notices = [&self.on_error, &self.on_halt, &self.on_recovered, &self.on_missed, &self.on_drift];
         notices.into_iter().any(Option::is_some) || self.on_skips.is_some() || self.ping.is_some()
     }
 
     /// The commands that notifications run.
     pub fn notifiers(&self) -> impl Iterator<Item = &CommandLine> {
-        let notices = [&self.on_error, &self.on_halt, &self.on_recovered, &self.on_missed].into_iter().flatten();
+        let notices = [&self.on_error, &self.on_halt, &self.on_recovered, &self.on_missed, &self.on_drift];
+        let notices = notices.into_iter().flatten();
         let skips = self.on_skips.as_ref().and_then(|on| on.value.notify.as_ref());
         let recipients = notices.map(|notice| &notice.value).chain(skips).flat_map(|notice| &notice.0);
         recipients.filter_map(|recipient| match recipient {

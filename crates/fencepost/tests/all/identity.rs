@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 
-use crate::common::{BINARY, Said, Site};
+use crate::common::{BINARY, Said, Site, contains};
 use crate::fenced::fence;
 
 /// A shell of an agent that passes no variable but PATH.
@@ -145,4 +146,73 @@ fn once_in_a_stripped_environment_uses_the_store_of_its_run() {
     assert_eq!(run(&site, "agent", &script).code, 0);
     assert!(site.path("first").exists() && !site.path("second").exists());
     assert_eq!(site.json(&["once", "show", "charge/7"])["state"], "done");
+}
+
+/// A user of its own, whose registry no other test uses. Only root may be another user.
+struct OtherUser {
+    site: Site,
+    id: u32,
+    registry: PathBuf,
+}
+
+impl OtherUser {
+    fn new() -> Option<Self> {
+        if !nix::unistd::geteuid().is_root() {
+            println!("skipped: only root can be another user");
+            return None;
+        }
+        let (site, id) = (Site::new(), 200_000 + std::process::id());
+        let registry = PathBuf::from(format!("/tmp/fencepost-{id}"));
+        fs::create_dir(&registry).unwrap();
+        for path in [site.directory(), &registry] {
+            std::os::unix::fs::chown(path, Some(id), Some(id)).unwrap();
+        }
+        Some(Self { site, id, registry })
+    }
+
+    fn run(&self, script: &str) -> Said {
+        let script =
+            format!("B='{BINARY}'; D='{}'; R='{}'; {script}", self.site.directory().display(), self.registry.display());
+        Said::of(self.site.command(&["run", "outer", "-c", &script]).uid(self.id).gid(self.id).output().unwrap())
+    }
+}
+
+impl Drop for OtherUser {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.registry);
+    }
+}
+
+#[test]
+fn a_run_without_an_entry_says_so_and_does_not_start_inside_another() {
+    let Some(user) = OtherUser::new() else { return };
+    fs::set_permissions(&user.registry, fs::Permissions::from_mode(0o755)).unwrap();
+    let said = user.run("echo ran");
+    assert_eq!((said.code, said.stdout.as_str()), (0, "ran\n"), "{said:?}");
+    contains(
+        &said.stderr,
+        &[
+            "outer: the entry by which its commands find this run cannot be written",
+            "others than its owner could use it",
+            "ls -ld",
+        ],
+    );
+
+    // The outer run has an entry, the inner one gets none: its commands must not be taken for the outer run's.
+    fs::set_permissions(&user.registry, fs::Permissions::from_mode(0o700)).unwrap();
+    let inner = "chmod 500 $R; $B run inner OPTIONS -c \"touch $D/started; $B publish file $D/page --from $D/payload\"; echo $?; chmod 700 $R";
+    let said = user.run(&format!("echo x > $D/payload; {}", inner.replace("OPTIONS", "")));
+    assert_eq!((said.code, said.stdout.as_str()), (0, "126\n"), "{said:?}");
+    contains(&said.stderr, &["It is inside another run, which its commands would find instead. Nothing was run."]);
+    assert!(!user.site.path("page").exists() && !user.site.path("started").exists());
+    let said = user.run(&inner.replace("OPTIONS", "--rehearse"));
+    assert_eq!(said.stdout, "125\n", "{said:?}");
+    // A run that is only observed is not stopped; its command is not taken for the outer run's.
+    let said = user.run(&inner.replace("OPTIONS", "--observe"));
+    assert_eq!(said.stdout, "2\n", "{said:?}");
+    contains(
+        &said.stderr,
+        &["Commands whose variables an agent strips do not find it", "It is unclear which run this command belongs to"],
+    );
+    assert!(user.site.path("started").exists() && !user.site.path("page").exists());
 }

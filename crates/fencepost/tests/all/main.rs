@@ -12,6 +12,7 @@ mod config;
 mod demo;
 mod dependencies;
 mod desk;
+mod drift;
 mod fenced;
 mod foreign;
 mod forget;

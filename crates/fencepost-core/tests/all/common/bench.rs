@@ -183,7 +183,7 @@ impl Bench {
 }
 
 pub fn said(said: Vec<fencepost_core::said::Said>) -> Input {
-    Input::Said { said, unreadable: None }
+    Input::Said { said, unreadable: None, definition: None }
 }
 
 pub fn not_found() -> NotSpawned {

@@ -140,6 +140,7 @@ pub fn free(last: u64) -> Record {
         timing: None,
         paused: None,
         forgotten: None,
+        definition: None,
         params: None,
         fence: None,
         moved_to: None,

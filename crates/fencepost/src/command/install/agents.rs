@@ -12,6 +12,7 @@ use crate::args::Global;
 use crate::args::hook::Agent;
 use crate::args::operate::InstallOptions;
 use crate::command::hook::quoted;
+use crate::command::overdue::changed_at;
 use crate::exit::Failure;
 
 /// How long an agent waits for its hook.
@@ -236,10 +237,20 @@ fn input(value: &Value) -> CstInputValue {
     }
 }
 
+/// The agents' settings for this project and this user.
+fn all_settings() -> impl Iterator<Item = (Agent, PathBuf)> {
+    let places = Agent::ALL.into_iter().flat_map(|agent| [(agent, false), (agent, true)]);
+    places.filter_map(|(agent, user)| Some((agent, agent.settings_file(user).ok()?)))
+}
+
 /// What is wrong with the hooks that are installed for this project and this user.
 pub fn differences() -> Vec<InstalledDifference> {
-    let places = Agent::ALL.into_iter().flat_map(|agent| [(agent, false), (agent, true)]);
-    places.filter_map(|(agent, user)| check(agent, &agent.settings_file(user).ok()?)).collect()
+    all_settings().filter_map(|(agent, path)| check(agent, &path)).collect()
+}
+
+/// The files that may hold hooks.
+pub fn paths() -> Vec<PathBuf> {
+    all_settings().map(|(_, path)| path).collect()
 }
 
 /// What only a person can check of the hooks that are installed.
@@ -258,7 +269,13 @@ pub fn remarks() -> Vec<String> {
 fn check(agent: Agent, path: &Path) -> Option<InstalledDifference> {
     let text = std::fs::read_to_string(path).ok().filter(|text| text.contains("fencepost"))?;
     let difference = |message: String| {
-        Some(InstalledDifference { job: None, kind: "hook", message: format!("{}: {message}", path.display()) })
+        Some(InstalledDifference {
+            job: None,
+            kind: "hook",
+            message: format!("{}: {message}", path.display()),
+            place: Some(path.display().to_string()),
+            since: changed_at(path),
+        })
     };
     let root = match CstRootNode::parse(&text, &ParseOptions::default()) {
         Ok(root) => root.to_serde_value().unwrap_or_default(),

@@ -14,7 +14,7 @@ use fencepost_sys::flush;
 
 use super::clockwork::{Poll, field, is_within_minutes, machine_zone, obeys_cron_tz, plain};
 use super::originals::{self, Original};
-use super::{At, InstallScope, TriggerChange, TriggerSetting};
+use super::{At, InstallScope, TriggerChange, TriggerSetting, is_in_path};
 use crate::calendar::YEAR;
 use crate::config::Config;
 use crate::exit::Failure;
@@ -233,6 +233,12 @@ pub fn listed() -> Result<Option<String>, Failure> {
         Ok(text) => Ok(Some(text)),
         Err(_) => Err(Failure::Other("Your crontab is not UTF-8 text, and is left alone.".to_string())),
     }
+}
+
+/// Why the crontab cannot be read. Where there is no cron, there is no crontab.
+pub fn unread() -> Option<String> {
+    let listed = || listed().err().map(|failure| failure.message().to_string());
+    if is_in_path("crontab") { listed() } else { None }
 }
 
 /// Installs a new crontab and keeps a backup of the old one.

@@ -1,16 +1,18 @@
 //! Compares the installed triggers and the actual runs with the configuration.
 
+use std::sync::Arc;
+
 use fencepost_core::overdue::overdue;
 use fencepost_core::plan::{CatchUpMode, CatchUpTerms};
 use fencepost_core::schedule::Schedule;
 use fencepost_core::slot::LeaseState;
 use fencepost_core::time::Wall;
 use fencepost_guard::transact::look;
+use fencepost_store::Store;
 use fencepost_view::answer::InstalledDifference;
 
 use super::clockwork::machine_zone;
 use super::{crontab, launchd, originals, scheduled, systemd, units};
-use crate::args::Global;
 use crate::calendar;
 use crate::config::Config;
 use crate::exit::Failure;
@@ -41,8 +43,10 @@ enum TriggerTime {
     Unit(String),
 }
 
-pub fn drift(global: &Global, now: Wall) -> Result<Vec<InstalledDifference>, Failure> {
-    let place = Place::find(global)?;
+/// Opens the store, or returns none: then it is not known which jobs are idle.
+pub type OpenStore<'a> = &'a dyn Fn() -> Result<Option<Arc<dyn Store>>, Failure>;
+
+pub fn drift(place: &Place, open: OpenStore<'_>, now: Wall) -> Result<Vec<InstalledDifference>, Failure> {
     let Some(config) = &place.config else { return Ok(Vec::new()) };
     let triggers = found()?;
     let path = config.path.display().to_string();
@@ -55,6 +59,8 @@ pub fn drift(global: &Global, now: Wall) -> Result<Vec<InstalledDifference>, Fai
             job: Some(name.to_string()),
             kind,
             message: format!("{name}{message}"),
+            place: None,
+            since: None,
         };
         let of_job = triggers.iter().filter(|trigger| trigger.job.as_deref().is_none_or(|job| job == name));
         let (mine, others): (Vec<&InstalledTrigger>, Vec<&InstalledTrigger>) =
@@ -86,7 +92,9 @@ pub fn drift(global: &Global, now: Wall) -> Result<Vec<InstalledDifference>, Fai
                 format!(" is due by {text:?}, but {} says otherwise.", places.join(", ")),
             ));
         }
-        differences.extend(idle(&place, config, name, schedule, now)?);
+        if let Some(store) = open()? {
+            differences.extend(idle((place, store.as_ref()), config, name, schedule, now)?);
+        }
     }
     Ok(differences)
 }
@@ -105,7 +113,8 @@ fn gone(config: &Config, triggers: &[InstalledTrigger], path: &str) -> Vec<Insta
             Some(_) => return None,
         };
         let message = format!("{name} {why}, but {} starts it.", trigger.place);
-        Some(InstalledDifference { job: Some(name), kind: "gone", message })
+        let since = crate::command::overdue::written_at(config);
+        Some(InstalledDifference { job: Some(name), kind: "gone", message, place: None, since })
     });
     judged.collect()
 }
@@ -123,13 +132,15 @@ fn unguarded(config: &Config) -> Result<Vec<InstalledDifference>, Failure> {
         ),
         job: Some(line.job.to_string()),
         kind: "unguarded",
+        place: None,
+        since: None,
     };
     Ok(originals::find(&text, config)?.into_iter().map(of_line).collect())
 }
 
 /// Finds a job that has a trigger and still does not run.
 fn idle(
-    place: &Place,
+    (place, store): (&Place, &dyn Store),
     config: &Config,
     name: &str,
     schedule: &Schedule,
@@ -137,10 +148,9 @@ fn idle(
 ) -> Result<Option<InstalledDifference>, Failure> {
     let Some((name, _)) = config.jobs.iter().find(|(known, _)| known.as_str() == name) else { return Ok(None) };
     let job = crate::command::job(name, false, place)?;
-    let store = place.open_to_read()?;
-    let (record, clock) = look(store.as_ref(), &job)?;
-    let record = record.map(|record| place.ask(store.as_ref(), |view| view.current(record)));
-    let is_over = |record| place.ask(store.as_ref(), |view| view.is_over(record, clock.as_ref()));
+    let (record, clock) = look(store, &job)?;
+    let record = record.map(|record| place.ask(store, |view| view.current(record)));
+    let is_over = |record| place.ask(store, |view| view.is_over(record, clock.as_ref()));
     let is_over = record.as_ref().is_some_and(is_over);
     let is_paused = record.as_ref().is_some_and(|record| record.paused.is_some());
     let standing = if is_over { LeaseState::Over } else { LeaseState::Stands };
@@ -153,6 +163,8 @@ fn idle(
     Ok(gap.map(|gap| InstalledDifference {
         job: Some(name.to_string()),
         kind: "idle",
+        place: None,
+        since: Some(gap.from),
         message: format!(
             "{name} has a trigger, but {} of its slots passed since anything was recorded: {last}.",
             gap.count

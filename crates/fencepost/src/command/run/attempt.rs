@@ -15,6 +15,7 @@ use fencepost_core::slot::{Choice, LeaseState};
 use fencepost_core::token::RunId;
 use fencepost_core::waiting::WaitingRun;
 use fencepost_guard::child::{ChildPlan, GuardedChild};
+use fencepost_guard::definition::JobDefinition;
 use fencepost_guard::drive::{Note, drive};
 use fencepost_guard::keeper::Keeper;
 use fencepost_guard::pin::Pins;
@@ -38,6 +39,7 @@ use super::{check, opened, terms};
 use crate::args::Global;
 use crate::command::hook::{GUARD_COMMANDS, session};
 use crate::config;
+use crate::drift;
 use crate::events::Events;
 use crate::exit::{Code, Failure};
 use crate::inside;
@@ -173,8 +175,17 @@ impl RunAttempt<'_> {
             said: place.said(*run),
             env: environment(place, settings, job, *run),
             registration: self.registration(holder),
+            definition: self.definition(),
             state: Some(RunStateFile::beside(&place.said(*run), *run, settings.grace, tool_rules(settings))),
         })
+    }
+
+    /// The definition of a job of the configuration. A session has no command.
+    fn definition(&self) -> Option<JobDefinition> {
+        let Self { settings, place, job, .. } = self;
+        let config = place.config.as_ref().filter(|_| settings.is_configured && settings.session.is_none())?;
+        let command: Vec<String> = settings.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        Some(drift::definition(config, &job.name, &command))
     }
 
     /// Where commands inside the run find it. The commands of a session are descendants of its agent, not of this run.

@@ -14,7 +14,7 @@ use fencepost_core::said::Said;
 use fencepost_core::token::{RunId, StoreId};
 use fencepost_guard::child::Variables;
 use fencepost_guard::clock;
-use fencepost_guard::registry::Registration;
+use fencepost_guard::registry::{self, Registration};
 use fencepost_guard::report_file::{self, JobReport};
 use fencepost_guard::run_state::RunStateFile;
 use fencepost_guard::transact::look;
@@ -36,8 +36,10 @@ pub fn run(global: &Global, place: &Place, job: &Job, settings: &Settings) -> Re
     let variables = variables(place, settings, job, run)?;
     let holder = place.host.holder(std::process::id().cast_signed(), None);
     let registration = Registration::of_run(&place.host, &holder, run, &place.state);
-    if let Some(registration) = &registration {
-        let _ = registration.write(&variables);
+    if let Some(Err(error)) = registration.as_ref().map(|registration| registration.write(&variables)) {
+        let trouble =
+            registry::judge_unwritten(&error, false).map_err(|why| Failure::Other(format!("{job}: {why}")))?;
+        Voice::of(global).warn(&format!("{job}: {trouble}"));
     }
     let mut state = RunStateFile::beside(&said, run, settings.grace, tool_rules(settings));
     state.begin(None);
