@@ -33,6 +33,18 @@ pub fn find() {
     let _ = Inside::find();
 }
 
+/// Refuses a verb that changes the store and cannot be rehearsed: its caller needs its result.
+pub fn refuse(verb: &str) -> Result<(), Failure> {
+    find();
+    match is_on() {
+        false => Ok(()),
+        true => Err(Failure::Usage(format!(
+            "fencepost {verb} is not done in a rehearsal: it would be real. Nothing was changed. Leave it out of the command that is \
+             rehearsed, or run the job without --rehearse."
+        ))),
+    }
+}
+
 /// Says what would have been done, and keeps it for the end of the rehearsal.
 pub fn tell(global: &Global, what: &str, digest: Option<&str>, diff: Option<String>) {
     let rehearsed = Rehearsed { what: what.to_string(), digest: digest.map(str::to_string), diff };

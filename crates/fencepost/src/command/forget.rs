@@ -14,6 +14,7 @@ use crate::args::Global;
 use crate::args::operate::ForgetOptions;
 use crate::exit::{Code, Failure};
 use crate::place::Place;
+use crate::rehearsal;
 use crate::report::{self, Voice};
 use crate::show;
 
@@ -60,6 +61,7 @@ pub(super) struct Forgettable<'a> {
 impl Forgettable<'_> {
     /// Asks, and forgets it. Returns the exit code and the number of deleted entries; `None` if the answer was no.
     pub fn forget(&self, is_certain: bool, question: &str) -> Result<Option<(Code, usize)>, Failure> {
+        rehearsal::refuse("forget")?;
         let store = self.place.open()?;
         let (record, clock) = look(store.as_ref(), self.job)?;
         let is_over = |record| self.place.ask(store.as_ref(), |view| view.is_over(record, clock.as_ref()));

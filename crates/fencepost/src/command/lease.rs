@@ -25,6 +25,7 @@ use crate::calendar;
 use crate::exit::{Code, Failure};
 use crate::options::Given;
 use crate::place::Place;
+use crate::rehearsal;
 use crate::report::{self, Voice};
 use crate::show;
 
@@ -32,6 +33,9 @@ use crate::show;
 const PAUSE: Duration = Duration::from_millis(250);
 
 pub fn run(global: &Global, verb: &LeaseVerb) -> Result<Code, Failure> {
+    if !matches!(verb, LeaseVerb::Show { .. }) {
+        rehearsal::refuse("lease")?;
+    }
     let place = Place::find(global)?;
     match verb {
         LeaseVerb::Acquire { job, typed } => {

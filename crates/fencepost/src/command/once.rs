@@ -1,18 +1,20 @@
 //! `fencepost once`: the idempotency guard. It does an item of work once, however often it is requested.
 
 use std::process::Command;
+use std::time::Duration;
 
 use fencepost_core::artifact::Fingerprint;
-use fencepost_core::lease::{Claim, Intent};
+use fencepost_core::lease::{Claim, Honest, Intent};
 use fencepost_core::ledger::{EndedBy, Ending, Status, Trigger};
 use fencepost_core::name::Job;
 use fencepost_core::run::Exit;
-use fencepost_core::slot::{Choice, OnUnknown};
+use fencepost_core::slot::{Choice, LeaseState, NotNow, OnUnknown};
+use fencepost_guard::clock;
 use fencepost_guard::transact::{TransactError, look, transact};
 use fencepost_guard::unguarded::run_unguarded;
-use fencepost_view::ReasonCode;
 use fencepost_view::answer::{AnswerVersion, OnceAnswer, OnceState};
 use fencepost_view::summary::Summary;
+use fencepost_view::{ReasonCode, remaining};
 
 use super::once_items;
 use super::run::again::{self, Again};
@@ -41,12 +43,10 @@ pub fn run(global: &Global, options: &OnceOptions) -> Result<Code, Failure> {
     }
     // An agent may have stripped the variables that name the store of the run around this.
     Inside::find()?;
-    if rehearsal::is_on() {
-        let what = options.argv.first().or(options.shell.as_ref()).map(|word| word.display().to_string());
-        rehearsal::tell(global, &format!("run {:?} once for {}", what.unwrap_or_default(), options.key), None, None);
-        return Ok(Code::DONE);
-    }
     let on_unknown = Choose::parse(&options.on_unknown)?;
+    if rehearsal::is_on() {
+        return rehearse(global, options, &on_unknown);
+    }
     let looked_at = again::looked_at();
     let params = options.params.as_ref().map(|path| fingerprint(path)).transpose()?;
     let first = match (&on_unknown, looked_at) {
@@ -65,6 +65,47 @@ pub fn run(global: &Global, options: &OnceOptions) -> Result<Code, Failure> {
             Ok(code(&outcome.summary))
         }
     }
+}
+
+/// Says what would be done, with the exit code that it would have: an item that is done is not done again.
+fn rehearse(global: &Global, options: &OnceOptions, on_unknown: &Choose) -> Result<Code, Failure> {
+    let (place, key) = (Place::find(global)?, &options.key);
+    let params = options.params.as_ref().map(|path| fingerprint(path)).transpose()?;
+    let (record, clock) = match place.is_new()? {
+        true => (None, None),
+        false => look(place.open_to_read()?.as_ref(), &Job::once(key.clone()))?,
+    };
+    let word = options.argv.first().or(options.shell.as_ref()).map(|word| word.display().to_string());
+    let command = word.unwrap_or_default();
+    let is_held = record.as_ref().is_some_and(|record| {
+        let lease = record.lease.as_ref().filter(|lease| !place.host.knows_dead(&lease.holder));
+        lease.is_some() && remaining(record, clock.as_ref()) != Some(Duration::ZERO)
+    });
+    if is_held {
+        rehearsal::tell(global, &format!("not run {command:?} for {key}: another process is doing it"), None, None);
+        print(global, options, OnceState::InProgress, None, false);
+        return Ok(Code::HELD);
+    }
+    let retry = matches!(on_unknown, Choose::Retry);
+    let choice = Choice::Once { params, on_unknown: if retry { OnUnknown::Retry } else { OnUnknown::Halt } };
+    let Err(why) = choice.choose::<Honest>(record.as_ref(), LeaseState::Over, clock::now().wall) else {
+        rehearsal::tell(global, &format!("run {command:?} once for {key}"), None, None);
+        return Ok(Code::DONE);
+    };
+    let what = match (&why, on_unknown) {
+        (NotNow::Lost { .. }, Choose::Verify(verify)) => format!("ask {verify:?} whether {key} was done"),
+        _ => format!("not run {command:?} for {key}: {}", why.words().trim_end_matches('.')),
+    };
+    rehearsal::tell(global, &what, None, None);
+    Ok(match why {
+        NotNow::Duplicate { exit_code, .. } => {
+            print(global, options, OnceState::Done, exit_code, true);
+            Code::of_child(exit_code.unwrap_or(0))
+        }
+        NotNow::Failed { exit_code, .. } => Code::of_child(exit_code),
+        NotNow::Lost { .. } => Code::UNKNOWN.under_run(),
+        _ => Code::FAILED,
+    })
 }
 
 /// Returns the exit code. If the command exits 0 and the run still ends as an error, it is unknown whether the effect

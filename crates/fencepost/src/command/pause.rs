@@ -17,11 +17,16 @@ use crate::args::operate::{JobsArgument, PauseOptions};
 use crate::calendar;
 use crate::exit::{Code, Failure};
 use crate::place::Place;
+use crate::rehearsal;
 use crate::report::Voice;
 use crate::show;
 
 pub fn pause(global: &Global, options: &PauseOptions) -> Result<Code, Failure> {
+    rehearsal::find();
     let place = Place::find(global)?;
+    if rehearsal::is_on() {
+        return rehearse(global, &Selected::of(&place, &options.jobs)?, "pause");
+    }
     let intent = Intent::Pause {
         paused: Paused {
             since: clock::now().wall,
@@ -52,8 +57,12 @@ pub fn pause(global: &Global, options: &PauseOptions) -> Result<Code, Failure> {
 }
 
 pub fn resume(global: &Global, options: &JobsArgument) -> Result<Code, Failure> {
+    rehearsal::find();
     let place = Place::find(global)?;
     let selected = Selected::of(&place, options)?;
+    if rehearsal::is_on() {
+        return rehearse(global, &selected, "resume");
+    }
     let store = place.open()?;
     let mut resumed = Vec::new();
     for job in &selected.jobs {
@@ -67,6 +76,14 @@ pub fn resume(global: &Global, options: &JobsArgument) -> Result<Code, Failure> 
         resumed.push(PauseChange { job: job.to_string(), paused: false, until: None });
     }
     Ok(selected.told(global, resumed))
+}
+
+/// Says what would be done.
+fn rehearse(global: &Global, selected: &Selected, verb: &str) -> Result<Code, Failure> {
+    for job in &selected.jobs {
+        rehearsal::tell(global, &format!("{verb} {job}"), None, None);
+    }
+    Ok(Code::DONE)
 }
 
 /// The jobs that are paused or resumed.

@@ -5,7 +5,7 @@ use std::fs;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::common::{BINARY, Said, Site, contains};
+use crate::common::{BINARY, Holder, Said, Site, contains};
 
 /// Every key, version and value of the store.
 fn everything(site: &Site) -> Vec<(String, Vec<u8>, Vec<u8>)> {
@@ -107,4 +107,50 @@ fn the_hook_redirects_in_a_rehearsal_and_needs_no_lease() {
     contains(&said.stdout, &["publish git"]);
     assert_eq!(said.stdout.matches("deny").count(), 1, "{said:?}");
     contains(&said.stderr, &["the hook refused git push"]);
+}
+
+#[test]
+fn once_in_a_rehearsal_looks_whether_the_item_is_done() {
+    let site = published();
+    assert_eq!(site.say(&["once", "charge/7", "--", "true"]).code, 0);
+    let holder = Holder::start(site.command(&["once", "charge/9", "-c", "echo begun; exec cat >/dev/null"]));
+    let before = everything(&site);
+    let said = rehearse(
+        &site,
+        "for item in 7 8 9; do $B once charge/$item -- touch charged; echo $?; done; $B once charge/7 --json -- touch charged",
+    );
+    contains(&said.stdout, &["0\n0\n11\n", "\"state\":\"done\""]);
+    contains(
+        &said.stderr,
+        &[
+            "would not run \"touch\" for charge/7: the slot is done already: ok",
+            "would run \"touch\" once for charge/8",
+            "would not run \"touch\" for charge/9: another process is doing it",
+        ],
+    );
+    assert_eq!(before, everything(&site));
+    assert!(!site.path("charged").exists());
+    assert_eq!(holder.finish().code, 0);
+}
+
+#[test]
+fn leases_pauses_and_inner_runs_are_not_real_in_a_rehearsal() {
+    let site = published();
+    let before = everything(&site);
+    for verb in ["lease acquire other", "lease release agent --force", "forget agent --yes", "up"] {
+        let said = rehearse(&site, &format!("$B {verb}; echo $?; env -i $B {verb}; echo $?"));
+        assert_eq!(said.stdout, "2\n2\n", "{verb}: {said:?}");
+        contains(&said.stderr, &["is not done in a rehearsal: it would be real. Nothing was changed."]);
+    }
+    let said = rehearse(
+        &site,
+        "$B pause agent && env -i $B resume agent && $B lease show agent && $B run inner -c 'touch inside'",
+    );
+    assert_eq!(said.code, 0, "{said:?}");
+    contains(
+        &said.stderr,
+        &["agent would pause agent.", "agent would resume agent.", "inner rehearsed: its command exited 0"],
+    );
+    assert_eq!(before, everything(&site));
+    assert!(site.path("inside").exists());
 }

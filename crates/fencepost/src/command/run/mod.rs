@@ -36,6 +36,7 @@ use crate::inside;
 use crate::notify::Teller;
 use crate::options::{Given, OnStoreError};
 use crate::place::Place;
+use crate::rehearsal;
 use crate::report::Voice;
 use crate::settings::Settings;
 use crate::upstreams;
@@ -50,7 +51,8 @@ pub fn run(global: &Global, options: &RunOptions) -> Result<Code, Failure> {
     if options.dry_run {
         return dry::run(global, &place, &job, &settings);
     }
-    if options.rehearse {
+    // Inside a rehearsal a run is one too.
+    if options.rehearse || rehearsal::is_on() {
         return rehearse::run(global, &place, &job, &settings);
     }
     let again = Again::from_environment(&settings);

@@ -33,6 +33,7 @@ use crate::args::{Global, UpOptions};
 use crate::config::{EXCERPT_VARIABLE, FOUND_VARIABLE};
 use crate::duration;
 use crate::exit::{Code, Failure};
+use crate::rehearsal;
 use crate::show;
 
 /// Default time to wait for running jobs when `up` is stopped.
@@ -42,6 +43,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(60);
 const WATCH_EVERY: Duration = Duration::from_secs(2);
 
 pub fn run(global: &Global, options: &UpOptions) -> Result<Code, Failure> {
+    rehearsal::refuse("up")?;
     let cannot = |what: &str, error: io::Error| Failure::Other(format!("Cannot {what}: {error}"));
     let program = Program::load(global, &options.jobs)?;
     // Signals are handled before there is a thread that could receive one.
