@@ -13,6 +13,7 @@ mod outcome;
 mod rules;
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -25,6 +26,7 @@ use crate::record::{FORMAT, Record, Seal};
 use crate::slot::NotNow;
 use crate::time::{Boot, Reference, Wall};
 use crate::token::{Nonce, RunId, StoreId, Token};
+use crate::zone::Zone;
 
 pub use claim::Claim;
 pub use fenced::NoTurn;
@@ -101,9 +103,11 @@ pub enum Refusal {
         account: bool,
     },
     #[error(
-        "the store's clock and this host's are more than 24 hours apart (store {store_ms}, here {here_ms}, in \
-         milliseconds since 1970), so no token can be trusted and none was granted. Compare both clocks (here: date -u; the \
-         store's: fencepost store check), set the wrong one, then try again."
+        "the store's clock and this host's are more than 24 hours apart (store {}, here {}), so no token can be trusted and \
+         none was granted. Compare both clocks (here: date -u; the store's: fencepost store check), set the wrong one, then \
+         try again.",
+        date(*store_ms),
+        date(*here_ms)
     )]
     ClocksApart { store_ms: i64, here_ms: i64 },
     #[error("there is no token left below 2^53")]
@@ -125,6 +129,10 @@ impl Refusal {
     pub fn accounts(&self) -> bool {
         matches!(self, Self::NotNow { account: true, .. })
     }
+}
+
+fn date(at_ms: i64) -> String {
+    Zone::utc().show(Wall(at_ms - at_ms.rem_euclid(1000)))
 }
 
 /// The date for a token: the store's where it has a clock, and only if it can be true.

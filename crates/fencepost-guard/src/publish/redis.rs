@@ -296,7 +296,14 @@ fn eval(
 }
 
 fn failed(what: &str, server: &RedisDestination, error: &RedisError) -> PublishError {
-    PublishError::Failed(format!("Cannot {what} {} ({}); nothing was changed.", server.shown(), words(error)))
+    let is_shut = error.kind() == redis::ErrorKind::AuthenticationFailed || error.to_string().contains("authenticat");
+    let next = match is_shut {
+        true => {
+            " User and password do not fit. Try them by redis-cli, then put the URL with both into FENCEPOST_REDIS_URL."
+        }
+        false => "",
+    };
+    PublishError::Failed(format!("Cannot {what} {} ({}); nothing was changed.{next}", server.shown(), words(error)))
 }
 
 /// Describes the error. The system's own text for a timeout is "Resource temporarily unavailable".

@@ -68,7 +68,9 @@ impl PostgresFailure {
             Self::Connect(error) => {
                 let (trouble, step) = connecting(error.as_ref(), store);
                 let why = error.as_ref().map_or_else(String::new, |error| format!(" ({})", explained(error)));
-                (trouble, format!("could not be reached{why}"), step)
+                let is_shut = error.as_ref().is_some_and(|error| entry(error) != Entry::Other);
+                let what = if is_shut { "does not let us in" } else { "could not be reached" };
+                (trouble, format!("{what}{why}"), step)
             }
             Self::Said(error) => {
                 let (trouble, step) = meaning(error, store);
@@ -154,12 +156,36 @@ fn is_rolled_back(error: &Error) -> bool {
     is_error && known
 }
 
+/// Why a server let no one in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Entry {
+    /// It asked for a password, and none was given.
+    NoPassword,
+    Refused,
+    Other,
+}
+
+fn entry(error: &Error) -> Entry {
+    match error.as_db_error() {
+        Some(db) if db.code().code().starts_with("28") => Entry::Refused,
+        // The driver has no error kind for this.
+        None if explained(error).contains("password missing") => Entry::NoPassword,
+        _ => Entry::Other,
+    }
+}
+
 fn connecting(error: Option<&Error>, store: &PostgresStore) -> (Trouble, String) {
     let db = error.and_then(Error::as_db_error);
-    // The driver has no error kind for this: the server asked for a password, and none was given.
-    let asked_in_vain = error.is_some_and(|error| db.is_none() && explained(error).contains("password missing"));
-    if asked_in_vain || db.is_some_and(|db| db.code().code().starts_with("28")) {
-        let mut step = "Put the password into a file with mode 0600 and name it: FENCEPOST_STORE_PASSWORD_FILE=/path/to/file, or store_password_file in fencepost.toml; or use .pgpass.".to_string();
+    let entry = error.map_or(Entry::Other, entry);
+    if entry != Entry::Other {
+        let mut step = match entry {
+            Entry::Refused => {
+                "User and password do not fit, or pg_hba.conf refuses them. Try them by psql, then put the password"
+            }
+            _ => "Put the password",
+        }
+        .to_string();
+        step.push_str(" into a file with mode 0600 and name it: FENCEPOST_STORE_PASSWORD_FILE=/path/to/file, or store_password_file in fencepost.toml; or use .pgpass.");
         for remark in store.server.remarks() {
             step.push(' ');
             step.push_str(remark);

@@ -76,6 +76,10 @@ impl RedisFailure {
                 let step = "Is it running, and does the URL name it?".to_string();
                 (Trouble::Unavailable, format!("could not be reached ({error})"), step)
             }
+            Self::Said(error) if code(error) == "NOAUTH" => {
+                let (trouble, step) = meaning(error);
+                (trouble, format!("asks for a password, and none was given ({error})"), step)
+            }
             Self::Said(error) => {
                 let (trouble, step) = meaning(error);
                 (trouble, format!("refused the call ({error})"), step)
@@ -133,6 +137,13 @@ impl RedisStore {
     }
 }
 
+/// How to give a password.
+const PASSWORD_STEP: &str = "Put the password into a file with mode 0600 and name it: FENCEPOST_STORE_PASSWORD_FILE=/path/to/file, or \
+                             store_password_file in fencepost.toml.";
+
+const WRONG_PASSWORD_STEP: &str = "User and password do not fit. Try them by redis-cli, then put the password into a file with mode 0600 and \
+                                   name it: FENCEPOST_STORE_PASSWORD_FILE=/path/to/file, or store_password_file in fencepost.toml.";
+
 /// Returns the first word of an error. For a long command the error about a missing password has no code.
 fn code(error: &RedisError) -> &str {
     let code = error.code().unwrap_or_default();
@@ -147,10 +158,8 @@ fn meaning(error: &RedisError) -> (Trouble, String) {
     }
     let (trouble, step) = match code(error) {
         "READONLY" => (Trouble::Refused, "It is a replica: give the URL of the primary."),
-        "NOAUTH" | "WRONGPASS" => (
-            Trouble::Refused,
-            "Put the password into a file with mode 0600 and name it: FENCEPOST_STORE_PASSWORD_FILE=/path/to/file, or store_password_file in fencepost.toml.",
-        ),
+        "NOAUTH" => (Trouble::Refused, PASSWORD_STEP),
+        "WRONGPASS" => (Trouble::Refused, WRONG_PASSWORD_STEP),
         "NOPERM" => (
             Trouble::Refused,
             "The user needs ~{fencepost}* +@read +@write +@scripting +time, and +info to find replicas.",
@@ -160,10 +169,7 @@ fn meaning(error: &RedisError) -> (Trouble, String) {
         "WRONGTYPE" => (Trouble::Corrupt, "A key that begins with {fencepost} is not fencepost's: remove it by hand."),
         "LOADING" | "BUSY" | "NOREPLICAS" | "CLUSTERDOWN" | "TRYAGAIN" | "MASTERDOWN" => (Trouble::Unavailable, ""),
         // The error about a wrong password while connecting has no code.
-        "" => (
-            Trouble::Refused,
-            "Put the password into a file with mode 0600 and name it: FENCEPOST_STORE_PASSWORD_FILE=/path/to/file, or store_password_file in fencepost.toml.",
-        ),
+        "" => (Trouble::Refused, WRONG_PASSWORD_STEP),
         _ => (Trouble::Unavailable, ""),
     };
     (trouble, step.to_string())

@@ -79,14 +79,18 @@ fn meaning(error: &rusqlite::Error) -> (Trouble, &'static str) {
         ErrorCode::OutOfMemory | ErrorCode::OperationInterrupted | ErrorCode::OperationAborted => {
             (Trouble::Unavailable, "Try again.")
         }
-        ErrorCode::DiskFull => (Trouble::Refused, "Make room on the disk and try again."),
+        ErrorCode::DiskFull => {
+            (Trouble::Refused, "Make room on the disk (df -h shows which is full), then run the command again.")
+        }
         ErrorCode::ReadOnly
         | ErrorCode::PermissionDenied
         | ErrorCode::AuthorizationForStatementDenied
         | ErrorCode::CannotOpen
-        | ErrorCode::NoLargeFileSupport => {
-            (Trouble::Refused, "Both the file and its directory must be writable for the user that runs fencepost.")
-        }
+        | ErrorCode::NoLargeFileSupport => (
+            Trouble::Refused,
+            "Both the file and its directory must be writable for the user that runs fencepost: ls -ld shows their owners, findmnt -T whether \
+             the disk is mounted read-only.",
+        ),
         _ => FOREIGN,
     }
 }
@@ -97,6 +101,13 @@ mod tests {
 
     fn sqlite(code: i32) -> rusqlite::Error {
         rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)
+    }
+
+    #[test]
+    fn a_full_and_a_read_only_disk_name_the_next_command() {
+        let next = |code| meaning(&sqlite(code)).1;
+        assert!(next(ffi::SQLITE_FULL).contains("Make room on the disk (df -h"));
+        assert!(next(ffi::SQLITE_READONLY).contains("ls -ld") && next(ffi::SQLITE_READONLY).contains("findmnt -T"));
     }
 
     #[test]

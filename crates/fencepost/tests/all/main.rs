@@ -13,6 +13,7 @@ mod demo;
 mod dependencies;
 mod desk;
 mod drift;
+mod errors;
 mod fenced;
 mod foreign;
 mod forget;

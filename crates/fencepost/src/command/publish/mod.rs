@@ -269,8 +269,10 @@ impl<'a> PublishDesk<'a> {
         why: &str,
     ) -> PublishEnd {
         self.note(kind, resource, level, seen, Some(why.to_string()));
+        let job = &self.writer.job;
         let message = format!(
-            "{resource}: refused: {why}. Nothing was changed. What each reason means: docs/reference/reasons.md#{reason}"
+            "{resource}: refused: {why}. Nothing was changed. Who has the job: fencepost status {job}. What each reason means: \
+             docs/reference/reasons.md#{reason}"
         );
         let json = PublishAnswer { level, seen: seen.number(), ..self.json(kind, resource) };
         let error = ErrorDetail { code: Code::FENCED.0, reason, message: why.to_string(), key: None };

@@ -16,8 +16,8 @@ use std::process::Command;
 use crate::common::{Said, Site};
 
 /// What PostgreSQL and Redis need to keep what they acknowledge.
-const POSTGRES: &[&str] = &["fsync=on", "max_connections=200"];
-const REDIS: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
+pub const POSTGRES: &[&str] = &["fsync=on", "max_connections=200"];
+pub const REDIS: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 
 /// A command of one of several hosts, each with a state of its own.
 fn on_host(site: &Site, host: &str, arguments: &[&str]) -> Command {

@@ -50,7 +50,10 @@ fn every_way_in(url: &str) {
     };
     let said = run(&|_| {});
     assert_eq!(said.code, 125, "{said:?}");
-    contains(&said.stderr, &["FENCEPOST_STORE_PASSWORD"]);
+    contains(
+        &said.stderr,
+        &["password", "nothing was changed. Put the password into a file", "FENCEPOST_STORE_PASSWORD_FILE="],
+    );
     let said = run(&|command| {
         command.env("FENCEPOST_STORE_PASSWORD", PASSWORD);
     });
@@ -70,6 +73,10 @@ fn every_way_in(url: &str) {
     });
     assert_eq!(said.code, 125, "{said:?}");
     assert!(!said.stderr.contains("wr0ng"), "{said:?}");
+    contains(
+        &said.stderr,
+        &["does not let us in (", "nothing was changed. User and password do not fit", "Try them by"],
+    );
 
     // The configuration's file goes with the configuration's store, and with no other.
     let config = private(&site, "fencepost.toml", &format!("store = \"{url}\"\nstore_password_file = \"password\"\n"));

@@ -57,7 +57,13 @@ impl PostgresDestination {
         };
         connected.map_err(|error| {
             let why = store::explained(&error);
-            let remedy = self.server.remedy(&why).map_or(String::new(), |remedy| format!(" {remedy}"));
+            let is_shut = why.starts_with("28") || why.contains("password missing");
+            let password = " User and password do not fit. Try them by psql, then put the password into ~/.pgpass (mode 0600) or PGPASSWORD.";
+            let remedy = match self.server.remedy(&why) {
+                Some(remedy) => format!(" {remedy}"),
+                None if is_shut => password.to_string(),
+                None => String::new(),
+            };
             PublishError::Failed(format!("Cannot connect to {} ({why}); nothing was changed.{remedy}", self.shown()))
         })
     }
