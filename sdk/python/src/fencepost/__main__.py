@@ -3,7 +3,8 @@
 import os
 import sys
 
-from fencepost._binary import NotFound, own_path
+from fencepost._binary import own_path
+from fencepost._errors import NotFound
 
 
 def main() -> None:
