@@ -25,9 +25,12 @@ TAGS = {
 def _project():
     """Reads the few keys of pyproject.toml that the metadata needs; Python before 3.11 has no parser for it."""
     text = (HERE / "pyproject.toml").read_text(encoding="utf-8")
-    value = lambda key: re.search(rf'^{key} = "(.*)"$', text, re.MULTILINE).group(1)
+
+    def value(key):
+        return re.search(rf'^{key} = "(.*)"$', text, re.MULTILINE).group(1)
+
     classifiers = re.search(r"^classifiers = \[(.*?)\]", text, re.MULTILINE | re.DOTALL).group(1)
-    scripts = text.split("[project.scripts]\n", 1)[1]
+    scripts = text.split("[project.scripts]\n", 1)[1].split("\n[", 1)[0]
     return {
         "name": value("name"),
         "version": value("version"),

@@ -13,7 +13,7 @@ from typing import Any, Dict, Generic, Iterator, Mapping, Optional, Tuple, Type,
 
 from fencepost import _answers, _session, _terms
 from fencepost._answers import Grant, Result
-from fencepost._errors import Error, Halted, LeaseLost, NotGranted, Skipped, StoreError, UsageError, error_of
+from fencepost._errors import Error, Halted, LeaseLost, NotGranted, Skipped, StaleToken, StoreError, UsageError, error_of
 from fencepost._session import Answer, Asked
 from fencepost._signal import Signal
 
@@ -244,6 +244,8 @@ class Lease(Generic[S]):
         self._result = Result(answer["status"], answer.get("reason"), answer.get("message"), slot=self.slot)
         if error is None and self._result.reason is not None and self._result.status not in ("ok", "empty"):
             message = self._result.message or f"The run of {self.job} ended as {self._result.status}."
+            if self._result.status == "fenced":
+                raise StaleToken(message, reason=self._result.reason)
             raise Error(message, code=1, reason=self._result.reason)
 
     def _check_tested(self, error: Optional[BaseException]) -> None:
