@@ -186,7 +186,7 @@ class Calls(Case):
     def test_a_declared_file_that_was_not_written_is_an_error(self) -> None:
         with self.assertRaises(fencepost.Error) as caught, fencepost.run("nightly", produces=["out.txt"]):
             pass
-        self.assertEqual(caught.exception.reason, "no_output")
+        self.assertEqual((caught.exception.code, caught.exception.reason), (18, "no_output"))
 
     def test_a_run_is_for_one_block(self) -> None:
         run = fencepost.run("nightly")

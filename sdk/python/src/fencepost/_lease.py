@@ -13,7 +13,7 @@ from typing import Any, Dict, Generic, Iterator, Mapping, Optional, Tuple, Type,
 
 from fencepost import _answers, _session, _terms
 from fencepost._answers import Grant, Result
-from fencepost._errors import Error, Halted, LeaseLost, NotGranted, Skipped, StaleToken, StoreError, UsageError, error_of
+from fencepost._errors import Halted, LeaseLost, NotGranted, Skipped, StoreError, UsageError, error_of
 from fencepost._session import Answer, Asked
 from fencepost._signal import Signal
 
@@ -24,6 +24,9 @@ INLINE_BYTES_MAX = 256 * 1024
 
 # The exit codes of `fencepost once`: 1 says that there was no effect, and above 128 that it is not known.
 NO_EFFECT, UNKNOWN_EFFECT = 1, 255
+
+# The exit codes of runs that did not end as the program said, by their reason.
+CODES = {"lost": 12, "fenced": 13, "no_output": 18, "timeout": 124}
 
 
 class Claim:
@@ -244,9 +247,7 @@ class Lease(Generic[S]):
         self._result = Result(answer["status"], answer.get("reason"), answer.get("message"), slot=self.slot)
         if error is None and self._result.reason is not None and self._result.status not in ("ok", "empty"):
             message = self._result.message or f"The run of {self.job} ended as {self._result.status}."
-            if self._result.status == "fenced":
-                raise StaleToken(message, reason=self._result.reason)
-            raise Error(message, code=1, reason=self._result.reason)
+            raise error_of({"code": CODES.get(self._result.reason, 1), "reason": self._result.reason, "message": message})
 
     def _check_tested(self, error: Optional[BaseException]) -> None:
         """A block that was left as if its work were done, without a lease."""

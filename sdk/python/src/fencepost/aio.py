@@ -12,7 +12,7 @@ import asyncio
 import dataclasses
 import functools
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Awaitable, Callable, Optional, Sequence, Tuple, Type, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, Coroutine, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 from fencepost import _answers, _session, _sql, _terms
 from fencepost._answers import Gate, Published, Result
@@ -208,11 +208,11 @@ def once(
 
 def job(
     name: str, *, cancel_on_loss: bool = False, **terms: Unpack[_terms.Terms]
-) -> Callable[[Callable[Concatenate[Run, P], Awaitable[T]]], Callable[P, Awaitable[Result[T]]]]:
+) -> Callable[[Callable[Concatenate[Run, P], Awaitable[T]]], Callable[P, Coroutine[Any, Any, Result[T]]]]:
     """Makes a coroutine function a job. As `fencepost.job`."""
     _terms.checked("job", _terms.Terms, terms)
 
-    def decorate(function: Callable[Concatenate[Run, P], Awaitable[T]]) -> Callable[P, Awaitable[Result[T]]]:
+    def decorate(function: Callable[Concatenate[Run, P], Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, Result[T]]]:
         @functools.wraps(function)
         async def call(*args: P.args, **kwargs: P.kwargs) -> Result[T]:
             async with run(name, cancel_on_loss=cancel_on_loss, **terms) as granted:
