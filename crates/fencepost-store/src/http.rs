@@ -5,6 +5,7 @@
 
 mod answer;
 mod failure;
+mod pinned;
 mod place;
 
 use std::fmt;
@@ -44,7 +45,11 @@ impl HttpStore {
     /// Parses the URL. Sends nothing before the first call.
     pub fn open(url: &str, password: Option<&Secret>) -> Result<Self, OpenError> {
         let place = HttpPlace::parse(url, password)?;
-        let agent = store_agent(place.is_tls()).build().new_agent();
+        let agent = match place.pin() {
+            // The system's roots are not read: they count for nothing here.
+            Some(pin) => pinned::agent(store_agent(false).build(), pin),
+            None => store_agent(place.is_tls()).build().new_agent(),
+        };
         Ok(Self { place, agent })
     }
 

@@ -47,7 +47,7 @@ pub use open::backends::redis;
 #[cfg(feature = "s3")]
 pub use open::backends::s3;
 #[cfg(feature = "sqlite")]
-pub use open::backends::sqlite::SqliteStore;
+pub use open::backends::sqlite::{SharedStore, SqliteStore};
 pub use open::{OpenError, Properties, absolute, bare, canonical, must_name_a_store, properties, redacted, schemes};
 pub use redact::redacted_text;
 pub use user::User;

@@ -9,6 +9,7 @@
 mod failure;
 mod place;
 mod setup;
+mod shared;
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ use crate::{
 };
 use failure::{SqliteStage, failure, foreign_content};
 use place::{FileId, file_id};
+pub use shared::SharedStore;
 
 /// How long a call waits for other processes before it fails. It holds no lock meanwhile.
 const WAIT: Duration = Duration::from_secs(5);
@@ -60,8 +62,12 @@ impl SqliteStore {
     /// Opens the database at `path`, creating it and its directory if missing. A file that fencepost did not write is
     /// refused and left as it is.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
+        Self::open_as(path, setup::DatabaseKind::Embedded)
+    }
+
+    fn open_as(path: &Path, kind: setup::DatabaseKind) -> Result<Self, StoreError> {
         let path = place::prepare(path)?;
-        let connection = setup::connect(&path)?;
+        let connection = setup::connect(&path, kind)?;
         let log_path = place::log_path(&path);
         let opened = OpenedFiles::at(&path, &log_path).ok_or_else(|| place::replaced(&path))?;
         if setup::has_moved(&connection, &path)? {

@@ -8,7 +8,7 @@
 //! * [`answer`]: the answers of the other verbs, and the pieces that several answers share.
 //! * [`status`], [`runs`], [`why`], [`plan`], [`overdue`], [`advise`], [`gate`], [`graph`], [`items`]: a module per question.
 //! * [`event`], [`summary`], [`up`]: what happens in a run, how it ends, and what `up` prints.
-//! * [`prometheus`]: the status as metrics.
+//! * [`prometheus`]: the status as metrics. [`durations`]: how long runs took, as histograms.
 //! * [`schema`]: the JSON Schema of every answer.
 //! * [`unread`]: records that cannot be read, which are part of an answer.
 //! * [`archive`]: the history of a job, newest first.
@@ -27,6 +27,7 @@ pub mod attention;
 pub mod board;
 pub mod digest;
 pub mod drift;
+pub mod durations;
 pub mod event;
 pub mod gate;
 pub mod graph;

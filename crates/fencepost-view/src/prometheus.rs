@@ -1,16 +1,51 @@
-//! The status as Prometheus reads it: the text exposition format, version 0.0.4.
+//! The status as Prometheus reads it: the text exposition format, version 0.0.4, or OpenMetrics 1.0.
 
 use std::fmt::Write as _;
 
 use fencepost_core::ledger::Status;
 
+use crate::board::Board;
+use crate::durations::{BUCKETS_SECONDS, RunDurations};
 use crate::status::{JobStatus, StatusAnswer, UpstreamGauge};
 use crate::text;
 
+/// How metrics are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricsFormat {
+    /// The text exposition format, version 0.0.4.
+    Text,
+    OpenMetrics,
+}
+
+/// What only a server knows.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerMetrics<'a> {
+    pub board: &'a Board,
+    pub durations: &'a RunDurations,
+    pub version: &'a str,
+    /// Whether the store could be read at the last look.
+    pub is_store_up: bool,
+}
+
 /// The status of all jobs as metrics. A counter is exposed at zero before its first event, so that a rate sees that event.
 pub fn exposition(status: &StatusAnswer) -> String {
+    families(status).iter().map(|family| family.text(MetricsFormat::Text)).collect()
+}
+
+/// The same, and what a server knows besides.
+pub fn server_exposition(metrics: &ServerMetrics<'_>, format: MetricsFormat) -> String {
+    let mut all = families(&metrics.board.status);
+    all.extend(server_families(metrics));
+    let mut text: String = all.iter().map(|family| family.text(format)).collect();
+    if format == MetricsFormat::OpenMetrics {
+        text.push_str("# EOF\n");
+    }
+    text
+}
+
+fn families(status: &StatusAnswer) -> Vec<Family> {
     let jobs = &status.jobs;
-    let families = [
+    vec![
         Family::counter("fencepost_runs_total", "Runs of a job by the status they ended in.").fill(jobs, runs),
         Family::gauge("fencepost_streak", "How many runs in a row, up to the newest, ended in this status.")
             .fill(jobs, |job| {
@@ -36,8 +71,53 @@ pub fn exposition(status: &StatusAnswer) -> String {
         )
         .fill(jobs, |job| upstreams(job, |gauge| gauge.skips)),
         unreadable(status),
-    ];
-    families.iter().map(Family::text).collect()
+    ]
+}
+
+fn server_families(metrics: &ServerMetrics<'_>) -> Vec<Family> {
+    let Board { status, overdue, .. } = metrics.board;
+    let jobs = &status.jobs;
+    let overdue_slots =
+        |job: &JobStatus| overdue.overdue.iter().find(|late| late.job == job.job).map_or(0, |late| late.count);
+    let mut build = Family::gauge("fencepost_build_info", "The version of the server; always 1.");
+    build.push("", vec![("version", metrics.version.to_string())], 1.0);
+    let mut up = Family::gauge("fencepost_store_up", "Whether the store could be read at the last look.");
+    up.push("", Vec::new(), if metrics.is_store_up { 1.0 } else { 0.0 });
+    let mut tokens = Family::gauge("fencepost_fence_token", "The highest token that a target has accepted.");
+    for fence in &status.resources {
+        let labels = vec![("resource", fence.resource.clone()), ("kind", fence.kind.clone())];
+        tokens.push("", named(&fence.job, labels), fence.token as f64);
+    }
+    vec![
+        Family::gauge("fencepost_needs_attention", "Whether a job needs attention.")
+            .fill(jobs, |job| [(Vec::new(), if job.needs_attention { 1.0 } else { 0.0 })]),
+        Family::gauge("fencepost_overdue_slots", "Slots of a job that passed with nothing recorded.")
+            .fill(jobs, |job| [(Vec::new(), overdue_slots(job) as f64)]),
+        Family::gauge("fencepost_next_slot_timestamp_seconds", "When a job is due next.")
+            .fill(jobs, |job| job.next_slot.as_ref().map(|next| (Vec::new(), next.at.0 as f64 / 1000.0))),
+        durations(metrics.durations),
+        tokens,
+        build,
+        up,
+    ]
+}
+
+fn durations(durations: &RunDurations) -> Family {
+    let mut family = Family {
+        name: "fencepost_run_duration_seconds",
+        help: "How long runs of a job took, of those that the server has seen.",
+        kind: "histogram",
+        samples: Vec::new(),
+    };
+    for (job, histogram) in durations.jobs() {
+        for (count, bound) in histogram.counts.iter().zip(BUCKETS_SECONDS) {
+            family.push("_bucket", named(job, vec![("le", format!("{bound}.0"))]), *count as f64);
+        }
+        family.push("_bucket", named(job, vec![("le", "+Inf".to_string())]), histogram.count as f64);
+        family.push("_sum", named(job, Vec::new()), histogram.sum_ms as f64 / 1000.0);
+        family.push("_count", named(job, Vec::new()), histogram.count as f64);
+    }
+    family
 }
 
 type Labels = Vec<(&'static str, String)>;
@@ -65,14 +145,14 @@ fn refused(status: &StatusAnswer) -> Family {
         .resources
         .iter()
         .map(|fence| (named(&fence.job, vec![("resource", fence.resource.clone())]), fence.refused as f64));
-    family.samples.extend(samples);
+    samples.for_each(|(labels, value)| family.push("", labels, value));
     family
 }
 
 fn unreadable(status: &StatusAnswer) -> Family {
     let mut family = Family::gauge("fencepost_unreadable_records", "Records of the store that cannot be read.");
     if !status.jobs.is_empty() || !status.errors.is_empty() {
-        family.samples.push((Vec::new(), status.errors.len() as f64));
+        family.push("", Vec::new(), status.errors.len() as f64);
     }
     family
 }
@@ -87,7 +167,8 @@ struct Family {
     name: &'static str,
     help: &'static str,
     kind: &'static str,
-    samples: Vec<(Labels, f64)>,
+    /// What follows the name, the labels and the value.
+    samples: Vec<(&'static str, Labels, f64)>,
 }
 
 impl Family {
@@ -101,22 +182,30 @@ impl Family {
 
     fn fill<S: IntoIterator<Item = (Labels, f64)>>(mut self, jobs: &[JobStatus], of: impl Fn(&JobStatus) -> S) -> Self {
         for job in jobs {
-            self.samples.extend(of(job).into_iter().map(|(labels, value)| (named(&job.job, labels), value)));
+            of(job).into_iter().for_each(|(labels, value)| self.push("", named(&job.job, labels), value));
         }
         self
     }
 
-    /// A metric without samples is left out.
-    fn text(&self) -> String {
+    fn push(&mut self, suffix: &'static str, labels: Labels, value: f64) {
+        self.samples.push((suffix, labels, value));
+    }
+
+    /// A metric without samples is left out. OpenMetrics names a counter without its suffix.
+    fn text(&self, format: MetricsFormat) -> String {
         let Self { name, help, kind, samples } = self;
         if samples.is_empty() {
             return String::new();
         }
-        let mut text = format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
-        for (labels, value) in samples {
+        let described = match format {
+            MetricsFormat::Text => name,
+            MetricsFormat::OpenMetrics => name.strip_suffix("_total").unwrap_or(name),
+        };
+        let mut text = format!("# HELP {described} {help}\n# TYPE {described} {kind}\n");
+        for (suffix, labels, value) in samples {
             let labels: Vec<_> =
                 labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
-            let _ = writeln!(text, "{name}{{{}}} {value}", labels.join(","));
+            let _ = writeln!(text, "{name}{suffix}{{{}}} {value}", labels.join(","));
         }
         text
     }
@@ -134,12 +223,15 @@ mod tests {
     #[test]
     fn values_of_labels_are_escaped() {
         let mut family = Family::gauge("m", "What it is.");
-        family.samples.push((vec![("a", "x\"y\\z\nw\té".to_string()), ("b", String::new())], 1.5));
-        family.samples.push((Vec::new(), 1_700_000_000_123.0 / 1000.0));
+        family.push("", vec![("a", "x\"y\\z\nw\té".to_string()), ("b", String::new())], 1.5);
+        family.push("", Vec::new(), 1_700_000_000_123.0 / 1000.0);
         assert_eq!(
-            family.text(),
+            family.text(MetricsFormat::Text),
             "# HELP m What it is.\n# TYPE m gauge\nm{a=\"x\\\"y\\\\z\\nw\té\",b=\"\"} 1.5\nm{} 1700000000.123\n"
         );
-        assert_eq!(Family::gauge("m", "Nothing.").text(), "");
+        assert_eq!(Family::gauge("m", "Nothing.").text(MetricsFormat::Text), "");
+        let mut counter = Family::counter("m_total", "Events.");
+        counter.push("", Vec::new(), 2.0);
+        assert_eq!(counter.text(MetricsFormat::OpenMetrics), "# HELP m Events.\n# TYPE m counter\nm_total{} 2\n");
     }
 }

@@ -87,6 +87,7 @@ fn obey() -> Code {
         Verb::Notifier => command::notifier::run(),
         Verb::Advise(options) => command::advise::run(&arguments.global, options),
         Verb::Mcp(options) => command::mcp::run(&arguments.global, options),
+        Verb::Serve(options) => command::serve::run(&arguments.global, options),
         Verb::Demo(options) => command::demo::run(&arguments.global, options),
         Verb::Completions { shell } => command::completions::script(*shell),
         Verb::Man { directory } => command::completions::manual(directory.as_deref()),

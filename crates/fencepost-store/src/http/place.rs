@@ -3,6 +3,7 @@
 use std::fmt;
 use ureq::http::Uri;
 
+use super::pinned::Pin;
 use crate::http_client::Addressed;
 use crate::transport::{Transport, is_loopback, refusal, refused};
 use crate::{OpenError, Secret, percent, redacted};
@@ -14,6 +15,7 @@ pub(super) struct HttpPlace {
     shown: String,
     token: Option<Secret>,
     transport: Transport,
+    pin: Option<Pin>,
 }
 
 impl fmt::Debug for HttpPlace {
@@ -57,18 +59,25 @@ impl HttpPlace {
             _ if is_loopback(name) => Transport::Local,
             _ => Transport::Plain,
         };
+        let pin = query.strip_prefix("pin=").map(|pin| {
+            let is_tls = scheme == "https";
+            let pin = percent::decode(pin).and_then(|pin| Pin::parse(&pin)).filter(|_| is_tls);
+            pin.ok_or_else(|| wrong("pin= is for https:// and takes sha256: and 64 hexadecimal digits"))
+        });
+        let pin = pin.transpose()?;
         let is_insecure = match query {
             "" => false,
+            _ if pin.is_some() => false,
             "insecure=1" if scheme == "http" => true,
             "insecure=1" => return Err(wrong("insecure=1 is for http:// and makes no https:// less secure")),
-            _ => return Err(wrong("the only option after its ? is insecure=1")),
+            _ => return Err(wrong("the only options after its ? are insecure=1 and pin=sha256:…")),
         };
         let token = token(user, password).map_err(|why| wrong(&why))?;
         if transport == Transport::Plain && !is_insecure {
             let remedy = "Write https://; or add ?insecure=1 to the URL, if you trust every host on the way.";
             return Err(refused(refusal(&shown, name, remedy)));
         }
-        Ok(Self { base, shown, token, transport })
+        Ok(Self { base, shown, token, transport, pin })
     }
 
     /// Returns the base URL, to which paths are appended.
@@ -82,6 +91,11 @@ impl HttpPlace {
 
     pub(super) fn is_tls(&self) -> bool {
         self.base.starts_with("https:")
+    }
+
+    /// The certificate that the server must have, if the URL names one.
+    pub(super) fn pin(&self) -> Option<Pin> {
+        self.pin
     }
 
     pub(super) fn transport(&self) -> Transport {
@@ -156,7 +170,10 @@ mod tests {
             ("http://127.0.0.1.example.org", "not encrypted"),
             ("http://127.0.0.1@example.org", "not encrypted"),
             ("https://host?insecure=1", "makes no https:// less secure"),
-            ("https://host?token=t0ken", "the only option"),
+            ("https://host?token=t0ken", "the only options"),
+            ("https://host?pin=sha256:12", "64 hexadecimal digits"),
+            ("https://host?pin=md5:12", "64 hexadecimal digits"),
+            ("http://localhost?pin=sha256:12", "is for https://"),
             ("https://t0/ken@host", "%2F"),
             ("https://t0ken@", "names no host"),
             ("https://", "names no host"),

@@ -25,6 +25,40 @@ const LAYOUT: i32 = 1;
 const CREATE: &str = "CREATE TABLE entries (key TEXT NOT NULL PRIMARY KEY, version BLOB NOT NULL, value BLOB NOT NULL) \
                       STRICT, WITHOUT ROWID; PRAGMA application_id = 0x66707374; PRAGMA user_version = 1;";
 
+/// "fpsh" in ASCII: the database of `serve --share`, which no other process may open.
+const SHARED_APPLICATION_ID: i32 = 0x6670_7368;
+
+/// The shared database has one more row: its clock.
+const CREATE_SHARED: &str = "CREATE TABLE entries (key TEXT NOT NULL PRIMARY KEY, version BLOB NOT NULL, value BLOB NOT NULL) STRICT, WITHOUT ROWID; \
+     CREATE TABLE clock (era TEXT NOT NULL, boot TEXT NOT NULL, ahead_ms INTEGER NOT NULL, reserved_ms INTEGER NOT NULL) STRICT; \
+     PRAGMA application_id = 0x66707368; PRAGMA user_version = 1;";
+
+/// Which program may open a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DatabaseKind {
+    /// Every process of this machine.
+    Embedded,
+    /// `serve --share` alone. It has a clock of its own, by which an embedded store would end other machines' leases.
+    Shared,
+}
+
+impl DatabaseKind {
+    fn header(self) -> SqliteHeader {
+        let application_id = match self {
+            Self::Embedded => APPLICATION_ID,
+            Self::Shared => SHARED_APPLICATION_ID,
+        };
+        SqliteHeader { application_id, layout: LAYOUT }
+    }
+
+    fn create(self) -> &'static str {
+        match self {
+            Self::Embedded => CREATE,
+            Self::Shared => CREATE_SHARED,
+        }
+    }
+}
+
 /// The numbers in the header by which a database declares its application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SqliteHeader {
@@ -32,20 +66,18 @@ struct SqliteHeader {
     layout: i32,
 }
 
-const OURS: SqliteHeader = SqliteHeader { application_id: APPLICATION_ID, layout: LAYOUT };
-
 /// Connects to the file at `path`, which must exist, and creates a store in it if it is empty.
-pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
+pub(super) fn connect(path: &Path, kind: DatabaseKind) -> Result<Connection, StoreError> {
     refuse_old_sqlite()?;
     let failed = |error| failure(path, SqliteStage::Open, &error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     settle(&connection).map_err(failed)?;
     // Both numbers are written in one transaction, so readings of two moments cannot combine to ours.
-    if header(&connection).map_err(failed)? != OURS {
+    if header(&connection).map_err(failed)? != kind.header() {
         let header = settled_header(&mut connection).map_err(failed)?;
-        if header != OURS {
-            make_store(&mut connection, path, header)?;
+        if header != kind.header() {
+            make_store(&mut connection, path, header, kind)?;
         }
     }
     refuse_triggers(&connection, path)?;
@@ -121,21 +153,26 @@ fn header(connection: &Connection) -> rusqlite::Result<SqliteHeader> {
 
 /// Creates a store in an empty file, in one transaction: of several processes at once one creates it and the others
 /// find it. A file that is not empty belongs to another program, and is refused.
-fn make_store(connection: &mut Connection, path: &Path, found: SqliteHeader) -> Result<(), StoreError> {
+fn make_store(
+    connection: &mut Connection,
+    path: &Path,
+    found: SqliteHeader,
+    kind: DatabaseKind,
+) -> Result<(), StoreError> {
     let failed = |error| failure(path, SqliteStage::Open, &error);
     if !is_empty(path) && found != (SqliteHeader { application_id: 0, layout: 0 }) {
         return Err(foreign(path, found));
     }
     let transaction = Transaction::new(connection, TransactionBehavior::Immediate).map_err(failed)?;
     let found = header(&transaction).map_err(failed)?;
-    if found == OURS {
+    if found == kind.header() {
         return Ok(());
     }
     // This transaction holds the write lock, so the length is final.
     if !is_empty(path) {
         return Err(foreign(path, found));
     }
-    transaction.execute_batch(CREATE).map_err(failed)?;
+    transaction.execute_batch(kind.create()).map_err(failed)?;
     transaction.commit().map_err(failed)
 }
 
@@ -152,6 +189,14 @@ fn foreign(path: &Path, found: SqliteHeader) -> StoreError {
             path.display()
         );
         return StoreError::not_done(Trouble::Corrupt, detail);
+    }
+    if application_id == SHARED_APPLICATION_ID {
+        let detail = format!(
+            "{} is the database of `fencepost serve --share`, whose clock only that server has. Nothing was changed. Use \
+             the server's URL, on this machine too.",
+            path.display()
+        );
+        return StoreError::not_done(Trouble::Refused, detail);
     }
     let what = format!(
         "it holds something that fencepost did not write (SQLite application id {application_id:#x}, version {layout})"

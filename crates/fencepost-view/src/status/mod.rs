@@ -66,6 +66,28 @@ pub struct StatusAnswer {
     pub errors: Vec<ErrorDetail>,
 }
 
+impl StatusAnswer {
+    /// The part about one job: `NAME`, on this host and on others, or `NAME@HOST`.
+    pub fn only(&self, job: &str) -> Self {
+        let is_it = |known: &str| known == job || known.split_once('@').is_some_and(|(name, _)| name == job);
+        let is_about = |about: &Option<String>| about.as_deref().is_some_and(is_it);
+        Self {
+            v: AnswerVersion,
+            store: self.store.clone(),
+            config: self.config.clone(),
+            sealed: self.sealed.clone(),
+            broken: self.broken.iter().filter(|broken| is_it(&broken.job)).cloned().collect(),
+            attention: self.attention.iter().filter(|attention| is_about(&attention.job)).cloned().collect(),
+            waiting: self.waiting.iter().filter(|wait| is_it(&wait.job) || is_it(&wait.waits_for)).cloned().collect(),
+            digest: None,
+            jobs: self.jobs.iter().filter(|known| is_it(&known.job)).cloned().collect(),
+            resources: self.resources.iter().filter(|fence| is_it(&fence.job)).cloned().collect(),
+            unreadable: self.unreadable.clone(),
+            errors: self.errors.clone(),
+        }
+    }
+}
+
 /// Stands in the schema for the core's `Seal`.
 #[derive(JsonSchema)]
 #[schemars(rename_all = "snake_case", rename = "Seal")]

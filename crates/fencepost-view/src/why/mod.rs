@@ -48,6 +48,19 @@ pub struct WhyAnswer {
     pub last_output: Vec<String>,
 }
 
+/// The subject of a sentence that shows what a run printed, or where that is kept.
+pub const OUTPUT: &str = "output";
+
+impl WhyAnswer {
+    /// Removes what jobs printed.
+    pub fn withhold_output(&mut self) {
+        if !self.last_output.is_empty() {
+            self.last_output.clear();
+            self.sentences.retain(|sentence| sentence.about != OUTPUT);
+        }
+    }
+}
+
 /// One step of the explanation, and its subject.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Sentence {

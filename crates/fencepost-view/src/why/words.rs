@@ -332,7 +332,7 @@ fn printed(case: &Case) -> Option<Sentence> {
         [] => return None,
         lines => format!("The last lines that it printed ({logs}):\n    {}", lines.join("\n    ")),
     };
-    Some(Sentence::new("output", text))
+    Some(Sentence::new(super::OUTPUT, text))
 }
 
 /// What follows from how it ended.

@@ -5,6 +5,7 @@ pub mod hook;
 pub mod operate;
 pub mod publish;
 mod run;
+pub mod serve;
 pub mod store;
 
 use std::ffi::OsString;
@@ -131,6 +132,8 @@ pub enum Verb {
     Session,
     /// Answer an AI agent's questions about jobs, as an MCP server on standard input and output
     Mcp(operate::McpOptions),
+    /// Show your jobs in the browser and over HTTP, and be a store for other machines
+    Serve(Box<serve::ServeOptions>),
     /// Show five incidents live on this machine: what breaks without fencepost, and that it prevents them
     Demo(demo::DemoOptions),
     /// Print the JSON Schema of every --json answer and of the events

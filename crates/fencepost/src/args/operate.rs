@@ -74,6 +74,12 @@ pub struct InstallOptions {
     /// A trigger for each job that calls `run JOB`, instead of one for `up`; a crontab always has that
     #[arg(long)]
     pub per_job: bool,
+    /// A server instead of triggers; the options of `fencepost serve` follow `--`
+    #[arg(long, conflicts_with_all = ["jobs", "per_job"])]
+    pub serve: bool,
+    /// The options of `fencepost serve`
+    #[arg(last = true, requires = "serve", value_name = "OPTION")]
+    pub serve_options: Vec<OsString>,
     /// Write it to its place (default: print it); lines of the crontab that the jobs replace are commented out
     #[arg(long, conflicts_with = "remove")]
     pub write: bool,

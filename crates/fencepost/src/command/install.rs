@@ -8,6 +8,7 @@ mod drift;
 mod launchd;
 mod mcp_settings;
 mod originals;
+mod server;
 mod systemd;
 mod units;
 
@@ -45,6 +46,9 @@ pub use originals::is_replaced;
 /// Variables that decide where a job's lease is kept. A trigger without them would use another store.
 const PLACES: [&str; 2] = ["FENCEPOST_STATE_DIR", "FENCEPOST_STORE"];
 
+/// How long `up` waits for running jobs, unless the configuration says so.
+const STOP_WITHIN: std::time::Duration = std::time::Duration::from_secs(300);
+
 pub fn run(global: &Global, options: &InstallOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     if let Some(agent) = options.target.agent() {
@@ -52,6 +56,9 @@ pub fn run(global: &Global, options: &InstallOptions) -> Result<Code, Failure> {
         return apply(global, options, &place, &[agents::change(global, options, agent)?]);
     }
     refuse_hook_options(options)?;
+    if options.serve {
+        return apply(global, options, &place, &[server::change(global, options, &place)?]);
+    }
     let Some(config) = &place.config else {
         return Err(Failure::Usage(
             "There is no configuration: nothing to install. Write one: fencepost init".to_string(),
@@ -134,6 +141,7 @@ fn refuse_hook_options(options: &InstallOptions) -> Result<(), Failure> {
 /// What every trigger needs to start fencepost.
 pub struct TriggerSetting {
     pub program: String,
+    /// Empty for a server without one.
     pub config: String,
     /// The store given on the command line.
     pub store: Option<String>,
@@ -145,12 +153,18 @@ pub struct TriggerSetting {
 
 impl TriggerSetting {
     fn of(global: &Global, config: &Config) -> Result<Self, Failure> {
+        let mut setting = Self::without_configuration(global)?;
+        setting.config = text(config.path.clone().into(), "the path of the configuration")?;
+        setting.stop_within = config.up.stop_within.value().unwrap_or(STOP_WITHIN);
+        Ok(setting)
+    }
+
+    fn without_configuration(global: &Global) -> Result<Self, Failure> {
         let program = called_by()?;
         if let Some(store) = global.store.as_ref().filter(|store| redacted(store) != **store) {
             return Err(Failure::Usage(format!(
-                "--store {} has a password in it, which would stand in the open. Write store = … in {}.",
-                redacted(store),
-                config.path.display()
+                "--store {} has a password in it, which would stand in the open. Write store = … in fencepost.toml.",
+                redacted(store)
             )));
         }
         let mut environment = vec![("PATH".to_string(), search_path()?)];
@@ -159,8 +173,7 @@ impl TriggerSetting {
                 let value = text(value, name)?;
                 if redacted(&value) != value {
                     return Err(Failure::Usage(format!(
-                        "{name} has a password in it, which would stand in the open. Write store = … in {}.",
-                        config.path.display()
+                        "{name} has a password in it, which would stand in the open. Write store = … in fencepost.toml."
                     )));
                 }
                 environment.push((name.to_string(), value));
@@ -168,17 +181,20 @@ impl TriggerSetting {
         }
         Ok(Self {
             program: text(program.into(), "the path of this program")?,
-            config: text(config.path.clone().into(), "the path of the configuration")?,
+            config: String::new(),
             store: global.store.clone(),
             environment,
             now: clock::now().wall,
-            stop_within: config.up.stop_within.value().unwrap_or(std::time::Duration::from_secs(300)),
+            stop_within: STOP_WITHIN,
         })
     }
 
-    /// Returns the command that runs a job, or `up`.
+    /// Returns the command that runs a job, `up` or a server.
     pub fn argv(&self, verb: &[&str]) -> Vec<String> {
-        let mut argv = vec![self.program.clone(), "--config".to_string(), self.config.clone()];
+        let mut argv = vec![self.program.clone()];
+        if !self.config.is_empty() {
+            argv.extend(["--config".to_string(), self.config.clone()]);
+        }
         if let Some(store) = &self.store {
             argv.extend(["--store".to_string(), store.clone()]);
         }

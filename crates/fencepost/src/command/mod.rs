@@ -24,6 +24,7 @@ pub mod record;
 pub mod run;
 pub mod runs;
 pub mod schema;
+pub mod serve;
 pub mod session;
 pub mod status;
 pub mod store;

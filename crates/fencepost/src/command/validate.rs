@@ -205,6 +205,14 @@ fn print_drift(drift: &DriftAnswer, voice: Voice) {
     }
 }
 
+/// One job as the configuration has it, with every key; secrets are left out.
+pub fn job(config: &Config, name: &str, now: Wall) -> Option<ValidatedJob> {
+    let sound = config.jobs.iter().find(|(known, _)| known.as_str() == name).map(|(_, job)| (job.as_ref(), 0));
+    let broken = || config.broken.get(name).map(|broken| (&broken.options, broken.mistakes.len()));
+    let (job, mistakes) = sound.or_else(broken)?;
+    Some(CheckedJob { config, name, job, mistakes }.answer(now))
+}
+
 /// A job as the configuration has it.
 struct CheckedJob<'c> {
     config: &'c Config,

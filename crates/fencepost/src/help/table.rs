@@ -198,6 +198,25 @@ const VERBS: &[VerbHelp] = &[
         notes: "",
     },
     VerbHelp {
+        verb: "serve",
+        group: SEE,
+        page: "docs/SERVE.md",
+        other_words: &["web", "browser", "dashboard", "ui", "http", "api", "server", "page"],
+        common: &[],
+        examples: &[
+            ("See your jobs in the browser, on http://127.0.0.1:7333", "fencepost serve"),
+            (
+                "With run now, pause, resume and release; each needs a token of the file",
+                "fencepost serve --allow-actions --token-file ~/.config/fencepost/tokens",
+            ),
+            (
+                "Be the store of two laptops, on a small server",
+                "fencepost serve --listen 0.0.0.0:7333 --tls-self-signed --token-file /etc/fencepost/tokens --share",
+            ),
+        ],
+        notes: "On a loopback address reading needs no token. Any other address needs TLS and a token.",
+    },
+    VerbHelp {
         verb: "hook",
         group: INSIDE,
         page: "docs/HOOKS.md",

@@ -57,6 +57,7 @@ mod rehearse;
 mod run;
 mod runs;
 mod schema;
+mod serve;
 mod session;
 mod slots;
 mod start;

@@ -15,6 +15,7 @@ const TIMES_MAX: usize = 96;
 
 const UP: &str = "fencepost.up";
 const JOB: &str = "fencepost.job.";
+const SERVE: &str = "fencepost.serve";
 
 /// Returns the agents' files before and after.
 pub fn changes(setting: &TriggerSetting, scope: &InstallScope) -> Result<Vec<TriggerChange>, Failure> {
@@ -40,6 +41,25 @@ pub fn kind(is_for: &dyn Fn(&str) -> bool) -> Result<TriggerFiles<'_>, Failure> 
         is_for,
         job: job_of,
     })
+}
+
+/// The agent of the server, before and after.
+pub fn server(setting: &TriggerSetting, words: &[String], here: &str, remove: bool) -> Result<TriggerChange, Failure> {
+    let argv: Vec<&str> = words.iter().map(String::as_str).collect();
+    let logs = text(home()?.join("Library/Logs").into_os_string(), "the path of your home directory")?;
+    let keys = format!(
+        "\t<key>RunAtLoad</key>\n\t<true/>\n\t<key>KeepAlive</key>\n\t<true/>\n\t<key>WorkingDirectory</key>\n\
+         \t<string>{}</string>\n",
+        escaped(here)
+    );
+    let plist = agent(setting, &logs, SERVE, &argv, &keys);
+    let kind = TriggerFiles {
+        directory: home()?.join("Library/LaunchAgents"),
+        is_ours: |_, text| text.contains(&format!("<string>{SERVE}</string>")),
+        is_for: &|_| true,
+        job: job_of,
+    };
+    kind.single(&format!("{SERVE}.plist"), (!remove).then_some(plist))
 }
 
 /// The commands that the user still has to run. launchd keeps the old text of a loaded agent until `bootout`.

@@ -18,6 +18,10 @@ use crate::report::Voice;
 /// The unit of `up`.
 pub const UP: &str = "fencepost.service";
 
+/// The unit of a server.
+const SERVE: &str = "fencepost-serve.service";
+const OF_SERVER: &str = "a server";
+
 const MARK: &str = "# Written by `fencepost install` for ";
 
 /// Prefix of a job's units.
@@ -65,7 +69,7 @@ fn directory() -> Result<PathBuf, Failure> {
 
 /// Whether a unit is enabled and started by name. Timers start the services of jobs.
 pub fn is_started(name: &str) -> bool {
-    name.ends_with(".timer") || name == UP
+    name.ends_with(".timer") || [UP, SERVE].contains(&name)
 }
 
 /// Stops and disables a unit before its file is removed. Otherwise systemd would keep starting the loaded unit.
@@ -87,6 +91,21 @@ pub fn disable(change: &TriggerChange, voice: Voice) {
         "{name} could not be stopped by systemctl: {why}. Its file is removed all the same. If it is still running: \
          systemctl --user stop '{name}'"
     ));
+}
+
+/// The unit of the server, before and after.
+pub fn server(setting: &TriggerSetting, words: &[String], here: &str, remove: bool) -> Result<TriggerChange, Failure> {
+    let argv: Vec<&str> = words.iter().map(String::as_str).collect();
+    let unit = format!(
+        "{MARK}{OF_SERVER}\n[Unit]\nDescription=fencepost: the server\n\n[Service]\nType=exec\nExecStart={command}\n\
+         {environment}WorkingDirectory={here}\nRestart=on-failure\nRestartSec=5\n\
+         # Jobs that it was asked to run go on without it.\nKillMode=process\n\n[Install]\nWantedBy=default.target\n",
+        command = command(&setting.argv(&argv)),
+        environment = environment(setting),
+        here = specifiers(here),
+    );
+    let mark = format!("{MARK}{OF_SERVER}\n");
+    kind(&|text| text.starts_with(&mark))?.single(SERVE, (!remove).then_some(unit))
 }
 
 fn up(setting: &TriggerSetting) -> String {

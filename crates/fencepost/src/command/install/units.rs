@@ -49,6 +49,16 @@ impl TriggerFiles<'_> {
         Ok(changes)
     }
 
+    /// One file of its own, besides those of jobs.
+    pub fn single(&self, name: &str, new: Option<String>) -> Result<TriggerChange, Failure> {
+        let path = self.directory.join(name);
+        let old = std::fs::read_to_string(&path).ok();
+        if old.as_ref().is_some_and(|old| !(self.is_ours)(name, old) || !(self.is_for)(old)) {
+            return Err(Failure::Usage(format!("{} was not written by fencepost. Remove it first.", path.display())));
+        }
+        Ok(self.change(name, old, new))
+    }
+
     fn change(&self, name: &str, old: Option<String>, new: Option<String>) -> TriggerChange {
         let path = self.directory.join(name);
         let shown = new.as_ref().map(|new| match name.ends_with(".plist") {

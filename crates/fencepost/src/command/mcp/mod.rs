@@ -10,15 +10,15 @@
 //!
 //! It decides nothing: each tool is a verb, and its answer is the verb's `--json`.
 
-mod arguments;
+pub mod arguments;
 mod message;
-mod order;
+pub mod order;
 mod protocol;
-mod question;
+pub mod question;
 mod resources;
-mod run_now;
+pub mod run_now;
 mod server;
-mod tools;
+pub mod tools;
 
 use crate::args::Global;
 use crate::args::operate::McpOptions;

@@ -20,6 +20,7 @@ use super::question::{ToolReply, value as json};
 use super::tools::Tool;
 use crate::args::Global;
 use crate::command::mint_run;
+use crate::command::serve::tokens;
 use crate::duration;
 use crate::exit::Failure;
 
@@ -61,25 +62,34 @@ pub fn give(global: &Global, tool: &Tool, given: &Map<String, Value>) -> Result<
     }
     let made = Order::start(global, &words, payload.unwrap_or_default()).and_then(|order| order.outcome(wait));
     Ok(match made {
-        Ok(Outcome::Ended(ended)) => ended.reply(tool),
         Ok(Outcome::Going(child)) if tool.name == "once" => {
             reap(child);
             in_progress(text(given, "key").unwrap_or_default())
         }
+        made => settled(tool.name, made),
+    })
+}
+
+/// Carries out a verb that writes, and ends by itself.
+pub fn carry_out(global: &Global, words: &[String]) -> ToolReply {
+    let verb = words.first().map(String::as_str).unwrap_or_default();
+    settled(verb, Order::start(global, words, "").and_then(|order| order.outcome(PATIENCE)))
+}
+
+/// The reply to a write that has ended, or that is stopped now.
+fn settled(name: &str, made: io::Result<Outcome>) -> ToolReply {
+    match made {
+        Ok(Outcome::Ended(ended)) => ended.reply(name),
         Ok(Outcome::Going(mut child)) => {
             let _ = child.kill();
             reap(child);
             ToolReply::failed(&Failure::Other(format!(
-                "{} did not end within {} and was stopped. It may have taken effect. Look before you repeat it: status, runs",
-                tool.name,
+                "{name} did not end within {} and was stopped. It may have taken effect. Look before you repeat it: status, runs",
                 duration::show(PATIENCE)
             )))
         }
-        Err(error) => ToolReply::failed(&Failure::Other(format!(
-            "Cannot start {}: {error}. Nothing was changed.",
-            tool.verb.join(" ")
-        ))),
-    })
+        Err(error) => ToolReply::failed(&Failure::Other(format!("Cannot start {name}: {error}. Nothing was changed."))),
+    }
 }
 
 /// How long a call waits for a command to end.
@@ -90,6 +100,7 @@ pub fn waits(given: &Map<String, Value>) -> Duration {
 /// This program with the options that the server was started with.
 pub fn command(global: &Global) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
+    command.env_remove(tokens::VARIABLE);
     if let Some(config) = &global.config {
         command.arg("--config").arg(config);
     }
@@ -159,15 +170,15 @@ impl Order {
 }
 
 impl Ended {
-    fn reply(self, tool: &Tool) -> ToolReply {
+    fn reply(self, name: &str) -> ToolReply {
         let said = told(&self.stderr);
         let Some((answer, printed)) = typed(&self.stdout) else {
-            let message = said.unwrap_or_else(|| format!("{} ended with {} and said nothing.", tool.name, self.status));
+            let message = said.unwrap_or_else(|| format!("{name} ended with {} and said nothing.", self.status));
             return ToolReply::failed(&Failure::Other(message));
         };
         let is_error = !self.status.success();
         // What a command printed is an answer only of `once`.
-        let printed = Some(printed.trim_end()).filter(|printed| !printed.is_empty() && tool.name == "once");
+        let printed = Some(printed.trim_end()).filter(|printed| !printed.is_empty() && name == "once");
         let text: Vec<&str> = said.as_deref().into_iter().chain(printed).collect();
         ToolReply { answer, text: Some(text.join("\n")).filter(|text| !text.is_empty()), is_error }
     }

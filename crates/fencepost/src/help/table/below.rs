@@ -1,8 +1,20 @@
-//! The verbs below `publish`, `lease` and `store`.
+//! The verbs below `serve`, `publish`, `lease` and `store`.
 
-use super::{INSIDE, PLAIN, SET_UP, VerbHelp};
+use super::{INSIDE, PLAIN, SEE, SET_UP, VerbHelp};
 
 pub const VERBS: &[VerbHelp] = &[
+    VerbHelp {
+        verb: "serve token",
+        group: SEE,
+        page: "docs/SERVE.md",
+        other_words: &["password", "login"],
+        examples: &[(
+            "A token for a laptop; it is printed once",
+            "fencepost serve token laptop --token-file /etc/fencepost/tokens",
+        )],
+        notes: "The file holds a digest of each token. Remove a line to revoke its token: the server reads the file again.",
+        ..PLAIN
+    },
     VerbHelp {
         verb: "publish file",
         group: INSIDE,

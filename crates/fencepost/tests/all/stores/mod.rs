@@ -9,7 +9,7 @@ mod outage;
 mod password;
 mod refused;
 mod stopped;
-mod storm;
+pub mod storm;
 
 use std::process::Command;
 
@@ -20,13 +20,13 @@ pub const POSTGRES: &[&str] = &["fsync=on", "max_connections=200"];
 pub const REDIS: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 
 /// A command of one of several hosts, each with a state of its own.
-fn on_host(site: &Site, host: &str, arguments: &[&str]) -> Command {
+pub fn on_host(site: &Site, host: &str, arguments: &[&str]) -> Command {
     let mut command = site.command(arguments);
     command.env("FENCEPOST_TEST_HOST", host).env("FENCEPOST_STATE_DIR", site.path(&format!("state-{host}")));
     command.env("FENCEPOST_TEST_TTL_MIN", "1s");
     command
 }
 
-fn say(mut command: Command) -> Said {
+pub fn say(mut command: Command) -> Said {
     Said::of(command.output().unwrap())
 }

@@ -23,7 +23,7 @@ const RUNS_MIN: u64 = 5;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Each of these fills the machine by itself.
-static MACHINE: Mutex<()> = Mutex::new(());
+pub static MACHINE: Mutex<()> = Mutex::new(());
 
 fn length() -> Duration {
     let asked = std::env::var("FENCEPOST_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
@@ -41,7 +41,7 @@ pub fn skew(command: &mut Command, seconds: &str) -> bool {
 }
 
 /// What a run of the job does: says that it begins, writes under its token, says that it ends.
-const SCRIPT: &str = r#"echo "$FENCEPOST_TOKEN $FENCEPOST_RUN begin" >>"$LOG"
+pub const SCRIPT: &str = r#"echo "$FENCEPOST_TOKEN $FENCEPOST_RUN begin" >>"$LOG"
 echo "$FENCEPOST_TOKEN" | "$BINARY" publish file "$OUT" || exit 9
 echo "$FENCEPOST_TOKEN $FENCEPOST_RUN end" >>"$LOG""#;
 
@@ -97,7 +97,7 @@ fn storm(url: &str, password: &str, ttl: &str) {
 }
 
 /// P2: what is published never goes back.
-fn watch(out: &Path, going: &AtomicBool) {
+pub fn watch(out: &Path, going: &AtomicBool) {
     let mut last = 0;
     while going.load(Ordering::Relaxed) {
         if let Ok(text) = fs::read_to_string(out) {
@@ -109,9 +109,9 @@ fn watch(out: &Path, going: &AtomicBool) {
     }
 }
 
-fn judge(url: &str, log: &str, runs: &[serde_json::Value], ran: u64) {
-    // P1 and P5: in the order in which they began, tokens increase, and no run begins before the previous one has
-    // ended.
+/// P1 and P5: in the order in which they began, tokens increase, and no run begins before the previous one has ended.
+/// Returns the token of each run.
+pub fn in_order(url: &str, log: &str) -> BTreeMap<String, u64> {
     let mut last = (0, "end");
     let mut begun = BTreeMap::new();
     for line in log.lines() {
@@ -128,6 +128,11 @@ fn judge(url: &str, log: &str, runs: &[serde_json::Value], ran: u64) {
         }
         last = (token, if what == "begin" { "begin" } else { "end" });
     }
+    begun
+}
+
+fn judge(url: &str, log: &str, runs: &[serde_json::Value], ran: u64) {
+    let begun = in_order(url, log);
     // P3: every run has one outcome, and it is the one that its wrapper ended with.
     let mut recorded = BTreeMap::new();
     for run in runs {

@@ -1,0 +1,144 @@
+//! What changes something: run now, pause, resume, release. Each is this program as a child, with the verb's own rules.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+
+use fencepost_guard::clock;
+use fencepost_view::ReasonCode;
+use fencepost_view::time::UtcTime;
+use hyper::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::Server;
+use super::question::{Parameters, failed};
+use super::reply::{self, ServeReply};
+use super::tokens::Client;
+use crate::args::Global;
+use crate::command::mcp::question::ToolReply;
+use crate::command::mcp::{order, run_now};
+use crate::state::state_directory;
+use crate::{report, show};
+
+/// How long a request waits for a run that it started, in seconds. The run goes on.
+const RUN_WAIT_SECONDS: u64 = 2;
+
+/// The file in the state directory that names every action.
+const RECORD: &str = "serve-actions.jsonl";
+
+/// The longest note of a pause.
+const NOTE_CHARACTERS_MAX: usize = 500;
+
+/// What a client may do with a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServeAction {
+    RunNow,
+    Pause,
+    Resume,
+    Release,
+}
+
+impl ServeAction {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RunNow => "run_now",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Release => "release",
+        }
+    }
+
+    /// The names of its answers in the schema.
+    pub fn answer(self) -> &'static str {
+        match self {
+            Self::RunNow => "run_now",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Release => "lease",
+        }
+    }
+
+    /// The fields that its form may have.
+    pub fn fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Pause => &["for", "note"],
+            Self::RunNow | Self::Resume | Self::Release => &[],
+        }
+    }
+
+    /// The words after `fencepost`.
+    fn words(self, job: &str, client: &str, form: &Parameters) -> Vec<String> {
+        // A job of another host is named with it; the verbs take the name and act on this host's own.
+        let job = job.to_string();
+        match self {
+            Self::RunNow => vec!["run".to_string(), job],
+            Self::Pause => {
+                let note: String = form.text("note").unwrap_or_default().chars().take(NOTE_CHARACTERS_MAX).collect();
+                let note = if note.is_empty() { format!("by {client}") } else { format!("{note} (by {client})") };
+                let length = form.text("for").filter(|length| !length.is_empty());
+                let length = length.map(|length| format!("--for={length}"));
+                [vec!["pause".to_string(), format!("--note={note}")], length.into_iter().collect(), vec![job]].concat()
+            }
+            Self::Resume => vec!["resume".to_string(), job],
+            Self::Release => ["lease", "release", "--force"].map(String::from).into_iter().chain([job]).collect(),
+        }
+    }
+}
+
+/// Carries out an action on a job that is known.
+pub async fn act(server: &Server, action: ServeAction, job: &str, client: &Client, form: &Parameters) -> ServeReply {
+    if let Err(why) = record(action, job, client) {
+        return reply::error(
+            StatusCode::SERVICE_UNAVAILABLE,
+            ReasonCode::Failed,
+            &format!("The action cannot be recorded ({why}), so nothing was done."),
+        );
+    }
+    let (global, words) = (server.global.clone(), action.words(job, &client.name, form));
+    let name = job.to_string();
+    let carried_out = tokio::task::spawn_blocking(move || carry_out(&global, action, &name, &words)).await;
+    server.poller.look_soon();
+    let Ok(told) = carried_out else {
+        return reply::unavailable("The action may have been taken. BoardLook at the job before you repeat it.");
+    };
+    match (told.is_error, reason(&told.answer)) {
+        (_, Some(ReasonCode::Held | ReasonCode::Running)) => reply::json(StatusCode::CONFLICT, &told.answer),
+        (false, _) => reply::json(StatusCode::OK, &told.answer),
+        (true, _) if told.answer["state"].is_string() => reply::json(StatusCode::OK, &told.answer),
+        // A job that this server cannot start: the form itself has nothing that could be wrong.
+        (true, Some(ReasonCode::Usage)) if action == ServeAction::RunNow => {
+            reply::json(StatusCode::FORBIDDEN, &told.answer)
+        }
+        (true, _) => failed(&told),
+    }
+}
+
+fn carry_out(global: &Global, action: ServeAction, job: &str, words: &[String]) -> ToolReply {
+    match action {
+        ServeAction::RunNow => {
+            let given: Map<String, Value> =
+                [("job".to_string(), json!(job)), ("wait_seconds".to_string(), json!(RUN_WAIT_SECONDS))]
+                    .into_iter()
+                    .collect();
+            run_now::call(global, &given)
+        }
+        _ => order::carry_out(global, words),
+    }
+}
+
+/// Why an answer came to nothing.
+fn reason(answer: &Value) -> Option<ReasonCode> {
+    let word = answer["error"]["reason"].as_str().or_else(|| answer["end"]["reason"].as_str())?;
+    ReasonCode::ALL.iter().copied().find(|reason| reason.as_str() == word)
+}
+
+/// Writes down who asks for what, and when, before it is done.
+fn record(action: ServeAction, job: &str, client: &Client) -> std::io::Result<()> {
+    let at = UtcTime(clock::now().wall);
+    let line = json!({ "at": at, "client": client.name, "action": action.as_str(), "job": job });
+    let state = state_directory().map_err(|failure| std::io::Error::other(failure.message().to_string()))?;
+    let mut file = File::options().append(true).create(true).mode(0o600).open(state.join(RECORD))?;
+    file.write_all(format!("{}\n", show::escaped(line.to_string())).as_bytes())?;
+    report::say(&show::flat(&format!("{at}: {} asks for {} of {job}.", client.name, action.as_str())));
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! What a client may not do: send too much, send nothing, read nothing, come too often.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+
+use fencepost_testkit::eventually;
+
+use super::{FORM, Reply, Served, add_token, request, token_file};
+use crate::common::Site;
+
+#[test]
+fn a_body_that_is_too_long_is_refused() {
+    let site = Site::new();
+    site.say(&["run", "j", "--", "true"]);
+    let token = add_token(&site, "laptop");
+    let served = Served::of(&site, &["--token-file", &token_file(&site), "--allow-actions"]);
+    let long = format!("note={}", "x".repeat(9_000));
+    assert_eq!(served.post_as(&token, "/api/v1/jobs/j/pause", &long).status, 413);
+    assert_eq!(served.ask("POST", "/login", &[FORM], &long).status, 413);
+    let bearer = format!("Bearer {token}");
+    let headers = [("Authorization", bearer.as_str()), ("Content-Type", "text/plain")];
+    assert_eq!(served.ask("POST", "/api/v1/jobs/j/pause", &headers, "x=1").status, 415);
+    let path = format!("/api/v1/status?{}", "a=b&".repeat(20_000));
+    let mut stream = served.connect();
+    let _ = stream.write_all(request(served.port, "GET", &path, &[], "").as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    assert!(answer.is_empty() || [400, 414, 431].contains(&Reply::parse(&answer).status));
+    assert_eq!(served.get("/healthz").status, 200);
+    assert_eq!(site.job("j")["state"], "free");
+}
+
+#[test]
+fn a_client_that_sends_nothing_is_closed_and_delays_no_other() {
+    let served = Served::of(&Site::new(), &[]);
+    let mut idle: Vec<TcpStream> = (0..50).map(|_| served.connect()).collect();
+    idle.iter_mut().for_each(|stream| stream.write_all(b"GET / HTTP/1.1\r\nHost: ").unwrap());
+    assert_eq!(served.get("/healthz").status, 200);
+    // The server gives up after a while, without an answer that matters.
+    for stream in &mut idle {
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert!(!String::from_utf8_lossy(&answer).contains(" 200 "));
+    }
+}
+
+#[test]
+fn five_hundred_viewers_get_every_event_and_one_that_does_not_read_is_cut_off() {
+    let site = Site::new();
+    site.say(&["run", "j", "--", "true"]);
+    let served = Served::of(&site, &[]);
+    let open = || {
+        let mut stream = served.connect();
+        stream.write_all(request(served.port, "GET", "/api/v1/events", &[], "").as_bytes()).unwrap();
+        let mut reader = BufReader::new(stream);
+        until(&mut reader, "id: ");
+        reader
+    };
+    let mut viewers: Vec<BufReader<TcpStream>> = (0..500).map(|_| open()).collect();
+    assert_eq!(served.get("/api/v1/status").status, 200, "there is room for others");
+    site.say(&["run", "j", "-c", "exit 7"]);
+    let ids: Vec<String> = viewers.iter_mut().map(|viewer| until(viewer, "event: job")).collect();
+    assert!(ids.iter().all(|id| id == &ids[0]), "every viewer sees the same events");
+    drop(viewers);
+    eventually("their places are free again", || {
+        let mut some: Vec<_> = (0..300).map(|_| open()).collect();
+        some.pop().is_some()
+    });
+    // It comes back and gets what it missed.
+    let last = [("Last-Event-ID", ids[0].as_str())];
+    site.say(&["run", "j", "--", "true"]);
+    assert_eq!(served.get("/api/v1/jobs/j").json()["jobs"][0]["last"]["status"], "ok");
+    let mut stream = served.connect();
+    stream.write_all(request(served.port, "GET", "/api/v1/events", &last, "").as_bytes()).unwrap();
+    let mut reader = BufReader::new(stream);
+    let missed = until(&mut reader, "event: job");
+    assert_ne!(missed, ids[0]);
+    let mut data = String::new();
+    reader.read_line(&mut data).unwrap();
+    assert!(data.contains("\"last\":{") && data.contains("\"job\":\"j\""), "{data}");
+    let mut stream = served.connect();
+    let foreign = [("Last-Event-ID", "0000-7")];
+    stream.write_all(request(served.port, "GET", "/api/v1/events", &foreign, "").as_bytes()).unwrap();
+    until(&mut BufReader::new(stream), "event: reset");
+}
+
+/// Reads up to a line that begins so, and returns the id before it.
+fn until(reader: &mut BufReader<TcpStream>, wanted: &str) -> String {
+    let mut id = String::new();
+    loop {
+        let mut line = String::new();
+        assert_ne!(reader.read_line(&mut line).unwrap(), 0, "the stream ended before {wanted}");
+        if let Some(found) = line.strip_prefix("id: ") {
+            id = found.trim().to_string();
+        }
+        if line.starts_with(wanted) {
+            return id;
+        }
+    }
+}
