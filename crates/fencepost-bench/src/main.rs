@@ -7,6 +7,7 @@ mod file;
 mod ledger;
 mod measure;
 mod memory;
+mod stores;
 mod up;
 
 use std::path::{Path, PathBuf};
@@ -25,13 +26,18 @@ const ALLOWANCE_MS_PLAIN: u64 = 3;
 const PSS_KIB_MAX: u64 = 6 * 1024;
 
 const PARTS: [&str; 5] = ["true", "memory", "file", "ledger", "up"];
-const USAGE: &str = "usage: fencepost-bench FENCEPOST [ROUNDS [true|memory|file|ledger|up]…]";
+/// Measured only if it is named: it starts the servers of the tests.
+const STORES: &str = "stores";
+const USAGE: &str = "usage: fencepost-bench FENCEPOST [ROUNDS [true|memory|file|ledger|up|stores]…]";
 
 fn main() {
     let fencepost = PathBuf::from(std::env::args_os().nth(1).expect(USAGE));
     let rounds = std::env::args().nth(2).map_or(200, |rounds| rounds.parse().expect("ROUNDS is a number"));
     let asked: Vec<String> = std::env::args().skip(3).collect();
-    assert!(asked.iter().all(|part| PARTS.contains(&part.as_str())), "{USAGE}");
+    assert!(asked.iter().all(|part| PARTS.contains(&part.as_str()) || part == STORES), "{USAGE}");
+    if asked.iter().any(|part| part == STORES) {
+        stores::report();
+    }
     let directory = tempfile::tempdir().expect("a directory to work in");
     let fencepost = installed(&fencepost, directory.path());
     for part in PARTS.into_iter().filter(|part| asked.is_empty() || asked.iter().any(|asked| asked == part)) {

@@ -41,7 +41,7 @@ pub fn millis(length: Duration) -> f64 {
     length.as_secs_f64() * 1e3
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
+pub fn median(mut times: Vec<Duration>) -> Duration {
     times.sort();
     times[times.len() / 2]
 }

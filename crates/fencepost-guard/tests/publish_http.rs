@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use fencepost_core::fence::{Level, Reason, WriteMode};
 use fencepost_core::token::{RunId, StoreId};
-use fencepost_guard::publish::http::{BearerToken, Endpoint, EndpointUrl, Payload, publish};
+use fencepost_guard::publish::http::{BearerToken, Endpoint, EndpointUrl, publish};
+use fencepost_guard::publish::payload::Payload;
 use fencepost_guard::publish::{PublishError, Receipt, WriteRequest};
 use fencepost_testkit::fenced::{failure, request, server_in};
 use fencepost_testkit::fenced_server::{self, Fault, Server};

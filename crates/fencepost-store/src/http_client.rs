@@ -159,10 +159,10 @@ impl HttpFailure {
                 step: "Its name or its authority is not known here; SSL_CERT_FILE names authorities of your own.",
                 ..Self::unsent(format!("has no certificate that is good for its name ({error})"))
             },
-            ureq::Error::Timeout(_) => lost(format!("did not answer within {} s", CALL_PATIENCE.as_secs())),
+            ureq::Error::Timeout(_) => lost("did not answer in time".to_string()),
             // A socket reports its timeout as "resource temporarily unavailable" (os error 11).
             ureq::Error::Io(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
-                lost(format!("did not answer within {} s", CALL_PATIENCE.as_secs()))
+                lost("did not answer in time".to_string())
             }
             ureq::Error::Io(error) => lost(format!("did not answer ({error})")),
             ureq::Error::Protocol(_) | ureq::Error::LargeResponseHeader(..) => {

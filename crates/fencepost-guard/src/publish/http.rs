@@ -6,7 +6,6 @@
 
 mod answer;
 mod headers;
-mod payload;
 
 use std::fmt;
 use std::thread::sleep;
@@ -17,9 +16,9 @@ use fencepost_store::http_agent;
 use ureq::http::{Method, Request as HttpRequest, Uri};
 use ureq::{Agent, AsSendBody, SendBody, Timeout};
 
+use super::payload::Payload;
 use super::{PublishError, Receipt, Remembered, WriteRequest, WriteTarget, Written};
 use answer::{Accepted, Meaning, WriteAnswer};
-pub use payload::Payload;
 
 /// The most times that a request is sent.
 const TRIES_MAX: u32 = 6;

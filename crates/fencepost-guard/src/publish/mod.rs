@@ -12,9 +12,13 @@ pub mod git;
 #[cfg(feature = "http")]
 pub mod http;
 mod lock;
+#[cfg(any(feature = "http", feature = "s3"))]
+pub mod payload;
 mod place;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(feature = "s3")]
+pub mod s3;
 #[cfg(feature = "sql")]
 pub mod sql;
 mod target;

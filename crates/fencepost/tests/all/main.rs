@@ -47,6 +47,7 @@ mod publish_file;
 mod publish_git;
 mod publish_http;
 mod publish_redis;
+mod publish_s3;
 mod publish_sql;
 mod publish_tree;
 mod publish_trust;

@@ -1,12 +1,10 @@
 //! `fencepost publish http URL`: a fenced HTTP request.
 
-use std::fs::{self, File};
-use std::io::stdin;
+use std::fs;
 
-use fencepost_guard::publish::PublishError;
-use fencepost_guard::publish::http::{self, BearerToken, Endpoint, EndpointUrl, Payload};
+use fencepost_guard::publish::http::{self, BearerToken, Endpoint, EndpointUrl};
 
-use super::{PublishDesk, PublishEnd};
+use super::{PublishDesk, PublishEnd, whole_payload};
 use crate::args::publish::http::HttpOptions;
 use crate::exit::Failure;
 use crate::inside::variable;
@@ -24,7 +22,7 @@ pub fn write(desk: &PublishDesk<'_>, options: &HttpOptions) -> Result<PublishEnd
         slot: desk.slot.clone(),
         timeout: options.timeout,
     };
-    desk.publish("http", resource, |request| http::publish(request, &endpoint, &payload(options)?))
+    desk.publish("http", resource, |request| http::publish(request, &endpoint, &whole_payload(&options.payload)?))
 }
 
 /// Reads the secret from a file or the environment, never from the command line.
@@ -37,15 +35,6 @@ fn bearer(options: &HttpOptions) -> Result<Option<BearerToken>, Failure> {
         (None, text) => text,
     };
     text.map(|text| Ok(BearerToken::new(&text)?)).transpose()
-}
-
-fn payload(options: &HttpOptions) -> Result<Payload, PublishError> {
-    let (place, payload) = match (&options.payload.data, &options.payload.from) {
-        (Some(data), _) => ("the request".to_string(), Payload::of_stream(&mut data.as_slice())),
-        (None, None) => ("standard input".to_string(), Payload::of_stream(&mut stdin())),
-        (None, Some(path)) => (path.display().to_string(), File::open(path).and_then(Payload::of_file)),
-    };
-    payload.map_err(|error| PublishError::Usage(format!("Cannot read the payload from {place}: {error}")))
 }
 
 fn split(header: &str) -> Result<(String, String), Failure> {

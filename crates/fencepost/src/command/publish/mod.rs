@@ -4,6 +4,8 @@ mod exec;
 mod git;
 mod http;
 mod redis;
+#[cfg(feature = "s3")]
+mod s3;
 mod sql;
 
 use std::cell::RefCell;
@@ -17,6 +19,7 @@ use fencepost_core::name::Job;
 use fencepost_core::said::{Published, Said};
 use fencepost_core::token::{RunId, StoreId, Token};
 use fencepost_guard::program::ProgramHandle;
+use fencepost_guard::publish::payload::Payload;
 use fencepost_guard::publish::{PublishError, Receipt, WriteRequest, Writer, file, tree};
 use fencepost_guard::transact::{look, transact};
 use fencepost_guard::{clock, report_file};
@@ -64,11 +67,23 @@ pub fn write(desk: &PublishDesk<'_>, verb: &PublishVerb) -> Result<PublishEnd, F
         PublishVerb::Http(options) => http::write(desk, options),
         PublishVerb::Sql(options) => sql::write(desk, options),
         PublishVerb::Redis(options) => redis::write(desk, options),
+        #[cfg(feature = "s3")]
+        PublishVerb::S3(options) => s3::write(desk, options),
         PublishVerb::Exec(_) => Err(Failure::Usage(
             "A command under a fence needs a process of its own: fencepost publish exec --job JOB --token T"
                 .to_string(),
         )),
     }
+}
+
+/// Reads the payload, to be sent more than once.
+fn whole_payload(options: &PayloadOptions) -> Result<Payload, PublishError> {
+    let (place, payload) = match (&options.data, &options.from) {
+        (Some(data), _) => ("the request".to_string(), Payload::of_stream(&mut data.as_slice())),
+        (None, None) => ("standard input".to_string(), Payload::of_stream(&mut stdin())),
+        (None, Some(path)) => (path.display().to_string(), File::open(path).and_then(Payload::of_file)),
+    };
+    payload.map_err(|error| PublishError::Usage(format!("Cannot read the payload from {place}: {error}")))
 }
 
 /// The result of a fenced write, accepted or refused.

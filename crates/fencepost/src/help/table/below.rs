@@ -86,6 +86,18 @@ pub const VERBS: &[VerbHelp] = &[
         )],
         ..PLAIN
     },
+    #[cfg(feature = "s3")]
+    VerbHelp {
+        verb: "publish s3",
+        group: INSIDE,
+        page: "docs/publish/s3.md",
+        other_words: &["bucket", "object", "upload", "r2", "minio"],
+        examples: &[(
+            "Inside a run: write an object",
+            "./prices.sh | fencepost publish s3 's3://my-bucket/prices.json?region=eu-west-1' --content-type application/json",
+        )],
+        ..PLAIN
+    },
     VerbHelp {
         verb: "publish http",
         group: INSIDE,

@@ -1,6 +1,7 @@
 //! The stores from the command line: proved, chosen, moved and recovered, with passwords, under storms and outages.
 
 mod check;
+mod clockless;
 mod lost;
 mod moving;
 mod naming;

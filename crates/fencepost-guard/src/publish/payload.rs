@@ -36,7 +36,7 @@ impl Payload {
     }
 
     /// Reads the payload from its beginning, and no further than it was hashed.
-    pub(super) fn reader(&self) -> io::Result<Take<&File>> {
+    pub(crate) fn reader(&self) -> io::Result<Take<&File>> {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0))?;
         Ok(file.take(self.length))

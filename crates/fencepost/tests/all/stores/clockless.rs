@@ -1,0 +1,74 @@
+//! etcd and buckets from the command line: proved, refused where they do not compare, and moved to and from.
+
+use fencepost_testkit::eventually;
+use fencepost_testkit::servers::{Etcd, S3_PASSWORD, S3Server};
+
+use crate::common::{Said, Site, contains};
+use crate::stores::say;
+
+/// Runs a command with the credentials of the buckets.
+fn with_keys(site: &Site, arguments: &[&str]) -> Said {
+    let (id, secret) = S3_PASSWORD.split_once(':').unwrap();
+    let mut command = site.command(arguments);
+    command.env("AWS_ACCESS_KEY_ID", id).env("AWS_SECRET_ACCESS_KEY", secret);
+    say(command)
+}
+
+#[test]
+fn sound_ones_are_proved() {
+    let site = Site::new();
+    let etcd = Etcd::start();
+    let said = with_keys(&site, &["store", "check", &etcd.url()]);
+    assert_eq!(said.code, 0, "{said:?}");
+    contains(&said.stdout, &["One member", "The store has no clock", "ok: it may be used."]);
+    let bucket = S3Server::good();
+    let said = with_keys(&site, &["store", "check", &bucket.url()]);
+    assert_eq!(said.code, 0, "{said:?}");
+    contains(&said.stdout, &["tried by races", "The store has no clock", "ok: it may be used."]);
+    assert!(!said.stdout.contains(S3_PASSWORD.split_once(':').unwrap().1));
+}
+
+/// s3s-fs lets several creators win nearly every time. A check that misses it, or during which it cuts a connection, is made
+/// again.
+#[test]
+fn a_bucket_that_checks_and_then_writes_is_refused() {
+    let site = Site::new();
+    let bucket = S3Server::s3s();
+    let mut last = None;
+    eventually("the check refuses it", || {
+        let said = with_keys(&site, &["store", "check", &bucket.url()]);
+        let is_refused = said.code == 1 && said.stdout.contains("NOT KEPT");
+        last = Some(said);
+        is_refused
+    });
+    let said = last.expect("a check");
+    contains(&said.stdout, &["FAILED", "NOT KEPT", "refused: it must not be used."]);
+}
+
+#[test]
+fn jobs_move_to_etcd_to_a_bucket_and_back() {
+    let site = Site::new();
+    let (etcd, bucket) = (Etcd::start(), S3Server::good());
+    let places = [
+        format!("sqlite:{}", site.database().display()),
+        etcd.url(),
+        bucket.url(),
+        format!("dir:{}", site.path("shared").display()),
+    ];
+    let mut last = 0;
+    for (at, place) in places.iter().enumerate() {
+        if at > 0 {
+            let said = with_keys(&site, &["store", "move", &places[at - 1], place]);
+            assert_eq!(said.code, 0, "{said:?}");
+            contains(&said.stdout, &["1 jobs", "sealed"]);
+            let said = with_keys(&site, &["--store", &places[at - 1], "run", "a", "--", "true"]);
+            assert_eq!(said.code, 125, "{said:?}");
+        }
+        let said = with_keys(&site, &["--store", place, "run", "a", "-c", "echo $FENCEPOST_TOKEN"]);
+        let token: u64 = said.stdout.trim().parse().unwrap_or_else(|_| panic!("{said:?}"));
+        assert!(token > last, "{place}: {token} after {last}");
+        last = token;
+    }
+    let said = with_keys(&site, &["--store", &places[3], "runs", "--json"]);
+    assert_eq!(said.stdout.lines().count(), 4, "every run came along: {said:?}");
+}
