@@ -41,11 +41,12 @@ class Examples(Case):
         os.mkdir("hours")
         # A new job waits for its next slot, at most for a moment.
         first = self.example("bounded-catch-up.py", "hours", "every 1s").communicate()[0]
-        time.sleep(6)
+        time.sleep(8)
         said = self.example("bounded-catch-up.py", "hours", "every 1s").communicate()[0]
         self.assertEqual((first + said).count(" done "), hours(), said)
-        # Six slots have passed. The newest three count, and the last of them may still be on time.
-        self.assertIn(said.count("catch_up"), (2, 3), said)
+        # Eight slots have passed. The newest three count: the last of them may still be on time, and on a busy machine further ones
+        # pass meanwhile.
+        self.assertIn(said.count("catch_up"), (2, 3, 4, 5), said)
         self.assertIn("missed", [run["status"] for run in self.runs("rollup")])
 
     def test_two_machines_in_python(self) -> None:

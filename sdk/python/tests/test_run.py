@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import pickle
 import subprocess
@@ -94,6 +95,7 @@ class OnEmbedded(Case):
         result = nightly("a", times=2)
         self.assertEqual((result.status, result.value, calls), ("ok", "aa", ["a"]))
         self.assertEqual((nightly.__name__, nightly.__doc__), ("nightly", "Greets."))
+        self.assertEqual(list(inspect.signature(nightly).parameters), ["name", "times"])
 
     def test_needs_halt_skip_or_hand_over_the_input(self) -> None:
         with fencepost.run("report", needs=["reference,artifact=reference.csv"]) as run:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import tempfile
 import traceback
 from concurrent.futures import Future
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Dict, Generic, Iterator, Mapping, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Callable, Dict, Generic, Iterator, Mapping, Optional, Tuple, Type, TypeVar, Union
 
 from fencepost import _answers, _session, _terms
 from fencepost._answers import Grant, Result
@@ -273,6 +274,12 @@ class Lease(Generic[S]):
             f"The lease of {self.job} is lost: {self._lost.message}.",
             next_step="Stop what you do under this lease, and claim it again.",
         )
+
+
+def without_run(function: Callable[..., object]) -> inspect.Signature:
+    """The signature that callers of a job see. Schedulers and command line libraries look at it."""
+    signature = inspect.signature(function)
+    return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 def last_line(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Tuple, Type
 
 from fencepost import _answers, _session, _sql, _terms
 from fencepost._answers import Gate, Published, Result
-from fencepost._lease import Claim, Lease, content
+from fencepost._lease import Claim, Lease, content, without_run
 from fencepost._session import answer_of
 from fencepost._signal import Signal
 from fencepost._terms import AnyPath
@@ -130,6 +130,7 @@ def job(name: str, **terms: Unpack[_terms.Terms]) -> Callable[[Callable[Concaten
                 value = function(granted, *args, **kwargs)
             return dataclasses.replace(granted.result, value=value)
 
+        call.__signature__ = without_run(function)  # type: ignore[attr-defined]
         return call
 
     return decorate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Callable, List, Optional
 
@@ -58,4 +59,6 @@ class Signal:
             self._call(callback)
 
     def _call(self, callback: Callback) -> None:
-        threading.Thread(target=callback, args=(self,), name=f"fencepost-{self._name}", daemon=True).start()
+        # From Python 3.12 on no thread can be started while the interpreter ends.
+        with contextlib.suppress(RuntimeError):
+            threading.Thread(target=callback, args=(self,), name=f"fencepost-{self._name}", daemon=True).start()

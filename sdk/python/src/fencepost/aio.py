@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 from types import TracebackType
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Awaitable, Callable, Coroutine, Optional,
 
 from fencepost import _answers, _session, _sql, _terms
 from fencepost._answers import Gate, Published, Result
-from fencepost._lease import Claim, Lease, content
+from fencepost._lease import Claim, Lease, content, without_run
 from fencepost._session import Answer, unless_error
 from fencepost._signal import Callback
 from fencepost._signal import Signal as _BlockingSignal
@@ -51,7 +52,8 @@ class Signal(_BlockingSignal):
             return self.is_set()
 
     def _call(self, callback: Callback) -> None:
-        if not self._loop.is_closed():
+        # A loop that is closed calls nothing any more.
+        with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback, self)
 
 
@@ -221,6 +223,7 @@ def job(
                 value = await function(granted, *args, **kwargs)
             return dataclasses.replace(granted.result, value=value)
 
+        call.__signature__ = without_run(function)  # type: ignore[attr-defined]
         return call
 
     return decorate
