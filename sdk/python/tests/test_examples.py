@@ -44,8 +44,8 @@ class Examples(Case):
         time.sleep(8)
         said = self.example("bounded-catch-up.py", "hours", "every 1s").communicate()[0]
         self.assertEqual((first + said).count(" done "), hours(), said)
-        # Eight slots have passed. The newest three count: the last of them may still be on time, and on a busy machine further ones
-        # pass meanwhile.
+        # Eight slots have passed. The newest three count: the last of them may still be on time, and on a busy machine
+        # further ones pass meanwhile.
         self.assertIn(said.count("catch_up"), (2, 3, 4, 5), said)
         self.assertIn("missed", [run["status"] for run in self.runs("rollup")])
 
