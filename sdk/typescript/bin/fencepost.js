@@ -1,28 +1,40 @@
 #!/usr/bin/env node
-"use strict";
 // Runs the program with this process's arguments and streams. Signals and the exit status pass through.
-const { spawn } = require("child_process");
-const os = require("os");
-const { ownPath } = require("../lib/binary.js");
+import { spawn } from "node:child_process";
+import { constants } from "node:os";
+import { isatty } from "node:tty";
+import { ownPath } from "../dist/binary.js";
 
 // What fencepost answers when it failed itself.
 const FAILED = 125;
 
-let program;
-try {
-  program = ownPath();
-} catch (error) {
-  console.error(error.message);
+/** @param {unknown} error @returns {never} */
+function fail(error) {
+  console.error(error instanceof Error ? error.message : error);
   process.exit(FAILED);
 }
 
+function program() {
+  try {
+    return ownPath();
+  } catch (error) {
+    return fail(error);
+  }
+}
+
+const path = program();
+
 // On a terminal the kernel sends these to the whole process group, the program included: sent twice, the second one would
 // end jobs at once.
-const isOnTerminal = [0, 1, 2].some((fd) => require("tty").isatty(fd));
+const isOnTerminal = [0, 1, 2].some((fd) => isatty(fd));
+/** @type {NodeJS.Signals[]} */
 const fromTerminal = ["SIGINT", "SIGQUIT"];
+/** @type {NodeJS.Signals[]} */
 const passed = ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", ...fromTerminal];
 
+/** @type {import("node:child_process").ChildProcess | undefined} */
 let child;
+/** @type {NodeJS.Signals[]} */
 const early = [];
 for (const signal of passed) {
   process.on(signal, () => {
@@ -31,16 +43,13 @@ for (const signal of passed) {
     else early.push(signal);
   });
 }
-child = spawn(program, process.argv.slice(2), { stdio: "inherit" });
-early.forEach((signal) => child.kill(signal));
-child.on("error", (error) => {
-  console.error(`fencepost: ${program} cannot be executed: ${error.message}`);
-  process.exit(FAILED);
-});
+child = spawn(path, process.argv.slice(2), { stdio: "inherit" });
+for (const signal of early) child.kill(signal);
+child.on("error", (error) => fail(new Error(`fencepost: ${path} cannot be executed: ${error.message}`)));
 child.on("exit", (code, signal) => {
-  if (signal === null) process.exit(code);
+  if (signal === null) process.exit(code ?? FAILED);
   // Ends by the same signal; where that is not possible, by the status that a shell would give.
-  passed.forEach((name) => process.removeAllListeners(name));
+  for (const name of passed) process.removeAllListeners(name);
   process.kill(process.pid, signal);
-  setTimeout(() => process.exit(128 + os.constants.signals[signal]), 1000);
+  setTimeout(() => process.exit(128 + constants.signals[signal]), 1000);
 });
