@@ -18,18 +18,7 @@ pub struct Face {
 impl Face {
     /// What became of a slot. The symbols are those of `status`.
     pub fn of_status(status: Status) -> Self {
-        let class = match status {
-            Status::Ok => "ok",
-            Status::Empty => "empty",
-            Status::Error | Status::Timeout | Status::Lost => "bad",
-            Status::Fenced => "fenced",
-            Status::Halted => "halted",
-            Status::Missed => "missed",
-            Status::Running => "running",
-            Status::SkippedOverlap | Status::SkippedBarrier | Status::SkippedDuplicate | Status::SkippedPaused => {
-                "skipped"
-            }
-        };
+        let class = class_of(status);
         let word = if class == "skipped" { class } else { status.as_str() };
         Self { class, symbol: StatusSymbol::of(status).unicode, word }
     }
@@ -82,5 +71,19 @@ impl Face {
     /// Symbol and word.
     pub fn whole(self) -> Markup {
         html! { span.face { (self.dot()) " " (self.text()) } }
+    }
+}
+
+/// The class that colours a status.
+pub fn class_of(status: Status) -> &'static str {
+    match status {
+        Status::Ok => "ok",
+        Status::Empty => "empty",
+        Status::Error | Status::Timeout | Status::Lost => "bad",
+        Status::Fenced => "fenced",
+        Status::Halted => "halted",
+        Status::Missed => "missed",
+        Status::Running => "running",
+        Status::SkippedOverlap | Status::SkippedBarrier | Status::SkippedDuplicate | Status::SkippedPaused => "skipped",
     }
 }

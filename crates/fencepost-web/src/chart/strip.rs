@@ -6,7 +6,7 @@ use fencepost_core::ledger::Status;
 use fencepost_view::answer::RunAnswer;
 use maud::{Markup, html};
 
-use crate::face::Face;
+use crate::face::class_of;
 use crate::words::counted;
 
 /// The most slots of a strip.
@@ -52,42 +52,38 @@ pub fn cells(runs: &[RunAnswer]) -> Vec<Status> {
 
 /// The strip: one path for each class, in which neighbouring slots are one line that the style sheet dashes.
 pub fn strip(cells: &[Status]) -> Markup {
+    let classes: Vec<_> = cells.iter().map(|status| class_of(*status)).collect();
     let first = SLOTS_MAX - cells.len().min(SLOTS_MAX);
-    let paths = ROWS.map(|(class, middle)| (class, path(cells, class, middle, first)));
     html! {
         svg.strip viewBox="0 0 400 18" preserveAspectRatio="none" role="img" {
-            title { (summary(cells)) }
-            @for (class, path) in paths.iter().filter(|(_, path)| !path.is_empty()) { path class=(class) d=(path) {} }
+            title { (summary(&classes)) }
+            @for (class, middle) in ROWS {
+                @if classes.contains(&class) { path class=(class) d=(path(&classes, class, middle, first)) {} }
+            }
         }
     }
 }
 
-fn path(cells: &[Status], class: &str, middle: &str, first: usize) -> String {
-    let mut path = String::new();
-    let mut rest = cells.iter().enumerate().peekable();
-    while let Some((start, cell)) = rest.next() {
-        if Face::of_status(*cell).class != class {
-            continue;
+/// A line for each stretch of slots of a class.
+fn path(classes: &[&str], class: &str, middle: &str, first: usize) -> String {
+    let (mut path, mut at) = (String::new(), first);
+    for stretch in classes.chunk_by(|a, b| a == b) {
+        if stretch[0] == class {
+            _ = write!(path, "M{} {middle}h{}", at * CELL, stretch.len() * CELL);
         }
-        let mut end = start;
-        while let Some((next, _)) = rest.next_if(|(_, cell)| Face::of_status(**cell).class == class) {
-            end = next;
-        }
-        _ = write!(path, "M{} {middle}h{}", (first + start) * CELL, (end + 1 - start) * CELL);
+        at += stretch.len();
     }
     path
 }
 
-/// `48 slots: 46 ok, 1 error, 1 missed`.
-fn summary(cells: &[Status]) -> String {
-    let of_class = |class: &str| cells.iter().filter(|cell| Face::of_status(**cell).class == class).count();
-    let word = |class| if class == "bad" { "failed" } else { class };
-    let counts = ROWS.map(|(class, _)| (word(class), of_class(class)));
+/// `48 slots: 46 ok, 1 failed, 1 missed`.
+fn summary(classes: &[&str]) -> String {
+    let counts = ROWS.map(|(class, _)| (class, classes.iter().filter(|known| **known == class).count()));
+    let counts = counts.iter().filter(|(_, count)| *count > 0);
     let counts: Vec<_> =
-        counts.iter().filter(|(_, count)| *count > 0).map(|(word, count)| format!("{count} {word}")).collect();
-    if counts.is_empty() {
-        "No slots yet".to_string()
-    } else {
-        format!("{}: {}", counted(cells.len(), "slot"), counts.join(", "))
+        counts.map(|(class, count)| format!("{count} {}", if *class == "bad" { "failed" } else { class })).collect();
+    match counts.is_empty() {
+        true => "No slots yet".to_string(),
+        false => format!("{}: {}", counted(classes.len(), "slot"), counts.join(", ")),
     }
 }

@@ -83,7 +83,7 @@ pub fn drawing(board: &Board, night: &Night, jobs: &[&JobStatus], now: Wall) -> 
                 @for job in jobs { (row::row(board, night, &axis, &hosts, job, now)) }
             }
         }
-        (hosts.legend())
+        (hosts.legend(jobs.iter().any(|job| night.unlisted_until(board, job).is_some())))
     }
 }
 
@@ -102,7 +102,7 @@ impl<'b> Hosts<'b> {
         self.0.get(host).copied().unwrap_or(0)
     }
 
-    fn legend(&self) -> Markup {
+    fn legend(&self, is_cut: bool) -> Markup {
         html! {
             ul.legend {
                 @for (host, colour) in &self.0 { li { (swatch(&format!("bar host-{colour}"))) (host) } }
@@ -110,6 +110,7 @@ impl<'b> Hosts<'b> {
                 li { (swatch("gap")) "missed" }
                 li { (swatch("pass")) "lease passed on" }
                 li { (swatch("slot")) "slot" }
+                @if is_cut { li { (swatch("unlisted")) "older than the record" } }
             }
         }
     }

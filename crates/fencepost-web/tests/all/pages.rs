@@ -171,7 +171,7 @@ fn the_timeline_shows_a_lease_that_passed_on_and_what_the_records_do_not_hold() 
     let elements = read("timeline", &page);
     // One in the legend.
     assert_eq!(elements.iter().filter(|element| element.has_class("pass")).count(), 2);
-    assert_eq!(elements.iter().filter(|element| element.has_class("unlisted")).count(), 1);
+    assert_eq!(elements.iter().filter(|element| element.has_class("unlisted")).count(), 2);
     let of_host = |colour: &str| elements.iter().filter(|element| element.has_class(colour)).count();
     assert!(of_host("host-0") > 30 && of_host("host-1") > 20);
     assert_eq!(elements.iter().filter(|element| element.has_class("gap")).count(), 2);
