@@ -51,14 +51,14 @@ function bash(sandbox: Sandbox, name: string, words: string[], env: Record<strin
 
 test("lease lock and publish gate", TIMEOUT, async () => {
   using sandbox = new Sandbox();
-  const first = typescript(sandbox, "publish-gate", ["article.md"]);
+  const first = typescript(sandbox, "publish-gate", ["article.md"], { DRAFT_MS: "4000" });
   await until(() => first.stdout.includes("drafting"));
   const [code, said] = await typescript(sandbox, "publish-gate", ["article.md"]).end();
   assert.equal(code, 0);
   assert.match(said, /^article skipped: /);
   assert.deepEqual(await first.end(), [0, "drafting\npublished article.md\n"]);
 
-  const zombie = typescript(sandbox, "publish-gate", ["article.md"], { TTL: "2s" });
+  const zombie = typescript(sandbox, "publish-gate", ["article.md"], { TTL: "2s", DRAFT_MS: "60000" });
   await until(() => zombie.stdout.includes("drafting"));
   zombie.signalAll("SIGSTOP");
   await until(async () => {
@@ -99,7 +99,7 @@ test("overlap and idempotency", TIMEOUT, async () => {
   using sandbox = new Sandbox();
   symlinkSync(BINARY, sandbox.path("fencepost"));
   writeFileSync(sandbox.path("invoices.txt"), "alice 10\nbob 20\n");
-  const first = bash(sandbox, "overlap-and-idempotency", ["invoices.txt"], { CHARGE_SECONDS: "1" });
+  const first = bash(sandbox, "overlap-and-idempotency", ["invoices.txt"], { CHARGE_SECONDS: "3" });
   await until(() => sandbox.exists("charged.log"));
   const second = bash(sandbox, "overlap-and-idempotency", ["invoices.txt"]);
   assert.equal((await second.end())[0], 0);

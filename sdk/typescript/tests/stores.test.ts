@@ -47,8 +47,8 @@ for (const kind of ["embedded", "redis", "postgres"]) {
       using sandbox = new Sandbox(store());
       await using session = sandbox.session();
       await using other = sandbox.session();
-      const first = await session.run("lease", { ttl: "2s", onSkip: "throw" });
-      await new Promise((resolve) => setTimeout(resolve, 2500));
+      const first = await session.run("lease", { ttl: "3s", onSkip: "throw" });
+      await new Promise((resolve) => setTimeout(resolve, 3500));
       const skipped = await other.run("lease");
       assert.equal(skipped.granted, false);
       assert.equal(skipped.result.status, "skipped_overlap");
