@@ -7,10 +7,12 @@
 //! any more, it is told to read everything anew.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fencepost_view::board::Board;
+use fencepost_view::status::JobStatus;
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use serde_json::{Value, json};
@@ -50,8 +52,8 @@ struct HubState {
     kept: VecDeque<Bytes>,
     kept_bytes: usize,
     viewers: Vec<mpsc::Sender<Bytes>>,
-    /// What was last told of each job.
-    jobs: Option<BTreeMap<String, Value>>,
+    /// A digest of what was last told of each job.
+    jobs: Option<BTreeMap<String, u64>>,
     trouble: Option<String>,
     beaten: std::time::Instant,
     is_closed: bool,
@@ -74,25 +76,24 @@ impl Hub {
 
     /// Tells what changed since the last look.
     pub fn note(&self, board: &Board) {
-        let jobs: BTreeMap<String, Value> = board.status.jobs.iter().map(|job| (job.job.clone(), json!(job))).collect();
+        let digests: BTreeMap<String, u64> =
+            board.status.jobs.iter().map(|job| (job.job.clone(), digest(job))).collect();
         let mut state = self.state();
         // A store that answers again is a change, too.
         let mut is_changed = state.trouble.take().is_some();
-        let before = state.jobs.replace(jobs.clone());
-        if let Some(before) = before {
-            for (job, status) in &jobs {
-                if before.get(job).is_none_or(|known| is_different(known, status)) {
-                    state.tell("job", status);
-                    is_changed = true;
-                }
+        if let Some(before) = state.jobs.take() {
+            for job in board.status.jobs.iter().filter(|job| before.get(&job.job) != digests.get(&job.job)) {
+                state.tell("job", &json!(job));
+                is_changed = true;
             }
-            for job in before.keys().filter(|job| !jobs.contains_key(*job)) {
+            for job in before.keys().filter(|job| !digests.contains_key(*job)) {
                 state.tell("gone", &json!({ "job": job }));
                 is_changed = true;
             }
         }
+        state.jobs = Some(digests);
         if is_changed {
-            state.tell("board", &json!({ "jobs": jobs.len() }));
+            state.tell("board", &json!({ "jobs": board.status.jobs.len() }));
         }
         state.beat();
     }
@@ -192,21 +193,20 @@ impl HubState {
     }
 }
 
-/// Whether a job changed. The end of a lease moves with every renewal and is left out.
-fn is_different(before: &Value, now: &Value) -> bool {
-    let without_end = |status: &Value| {
-        let mut status = status.clone();
-        if let Some(holder) = status.get_mut("holder").and_then(Value::as_object_mut) {
-            holder.remove("until");
+/// Changes when a job does. The end of a lease and the length of a run move all the time and are left out.
+fn digest(job: &JobStatus) -> u64 {
+    let mut status = json!(job);
+    if let Some(holder) = status.get_mut("holder").and_then(Value::as_object_mut) {
+        holder.remove("until");
+    }
+    if let Some(recent) = status.get_mut("recent").and_then(Value::as_array_mut) {
+        for outcome in recent.iter_mut().filter(|outcome| outcome["status"] == "running") {
+            outcome["duration_ms"] = Value::Null;
         }
-        if let Some(recent) = status.get_mut("recent").and_then(Value::as_array_mut) {
-            for outcome in recent.iter_mut().filter(|outcome| outcome["status"] == "running") {
-                outcome["duration_ms"] = Value::Null;
-            }
-        }
-        status
-    };
-    without_end(before) != without_end(now)
+    }
+    let mut hasher = DefaultHasher::new();
+    status.to_string().hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Answers with the events from now on, or from the last one that the client saw.
