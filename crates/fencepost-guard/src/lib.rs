@@ -2,6 +2,7 @@
 //!
 //! * [`clock`]: the only code that reads the clocks.
 //! * [`host`]: this system, and whether a holder on it is dead.
+//! * [`state`], [`trust`], [`password`]: the state directory of this user, whether a path may be trusted, the store's password.
 //! * [`local`]: what this host remembers about jobs, beside the store.
 //! * [`transact`]: single changes of a record.
 //! * [`skip_queue`]: counts skips one at a time, which leaves the store free for the holder.
@@ -35,6 +36,7 @@ pub mod host;
 pub mod keeper;
 pub mod local;
 pub mod once;
+pub mod password;
 pub mod pin;
 pub mod program;
 pub mod publish;
@@ -45,8 +47,10 @@ pub mod run_state;
 pub mod signals;
 pub mod skip_queue;
 pub mod spawned_run;
+pub mod state;
 pub mod terminal;
 pub mod transact;
+pub mod trust;
 pub mod unguarded;
 pub mod upstream_check;
 pub mod waiting;

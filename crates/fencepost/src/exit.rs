@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use fencepost_core::contract::Judgement;
 use fencepost_core::ledger::Status;
 use fencepost_core::register::{StoreError, Trouble};
+use fencepost_guard::state::StateDirectoryError;
 use fencepost_store::OpenError;
 use fencepost_view::ReasonCode;
 use fencepost_view::ViewError;
@@ -130,6 +131,15 @@ impl Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<StateDirectoryError> for Failure {
+    fn from(error: StateDirectoryError) -> Self {
+        match error {
+            StateDirectoryError::Refused(message) => Self::Usage(message),
+            StateDirectoryError::Unknown(message) => Self::Other(message),
+        }
     }
 }
 

@@ -22,9 +22,7 @@ mod rehearsal;
 mod report;
 mod settings;
 mod show;
-mod state;
 mod summary;
-mod trust;
 mod upstreams;
 mod version;
 

@@ -11,6 +11,7 @@ use fencepost_guard::clock;
 use fencepost_guard::drive::Callee;
 use fencepost_guard::host::Host;
 use fencepost_guard::local::Local;
+use fencepost_guard::state::state_directory;
 use fencepost_store::{
     Access, HostMemory, Properties, Secret, Store, StoreError, StoreHandle, Trouble, absolute, bare, must_name_a_store,
     properties, redacted,
@@ -22,7 +23,6 @@ use crate::config::{self, Config, Scope};
 use crate::exit::Failure;
 use crate::password;
 use crate::report::Voice;
-use crate::state::state_directory;
 
 /// The state directory, configuration and store of a command, determined once.
 #[derive(Clone, Debug)]

@@ -5,6 +5,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use fencepost_guard::state::home;
+use fencepost_guard::trust::{self, Distrust};
 use fencepost_store::User;
 use nix::libc::O_NONBLOCK;
 
@@ -12,7 +14,6 @@ use super::excerpt;
 use super::mistake::Source;
 use crate::args::Global;
 use crate::exit::Failure;
-use crate::trust::{self, Distrust};
 
 /// The file name of a configuration.
 pub const FILE_NAME: &str = "fencepost.toml";
@@ -88,11 +89,6 @@ fn own() -> impl Iterator<Item = PathBuf> {
 /// The directory of the user's own configuration.
 pub fn directory_of_user() -> Option<PathBuf> {
     home().map(|home| home.join(".config/fencepost"))
-}
-
-/// The home directory in the user's passwd entry: cron, sudo and a login shell disagree about `$HOME`.
-pub fn home() -> Option<PathBuf> {
-    User::current().map(|user| user.home.clone()).filter(|home| home.is_absolute())
 }
 
 /// Whether `up` started this run. Then SIGKILL follows a signal that asks the run to end: no person is there to send it.

@@ -21,9 +21,8 @@ use toml::de::DeTable;
 
 pub use check::{GRACE, GRACES_PER_TTL, TTL};
 pub use excerpt::Sections;
-pub use find::{
-    EXCERPT_VARIABLE, FILE_NAME, FOUND_VARIABLE, Location, Scope, VARIABLE, candidates, find, home, is_under_up,
-};
+pub use fencepost_guard::state::home;
+pub use find::{EXCERPT_VARIABLE, FILE_NAME, FOUND_VARIABLE, Location, Scope, VARIABLE, candidates, find, is_under_up};
 pub use mistake::{Located, Mistake, SHOWN_MISTAKES_MAX, Source, shown_count};
 pub use needs::{ConfigNeed, Produces};
 pub use notify::{Notice, OnSkips, Recipient, Service, WebUrl, host_only};

@@ -16,6 +16,7 @@ use fencepost_core::token::RunId;
 use fencepost_guard::host::{self, Host};
 use fencepost_guard::registry;
 use fencepost_guard::spawned_run::SpawnedRun;
+use fencepost_guard::state::state_directory;
 use fencepost_view::event::{EventLine, RunEvent};
 use nix::libc::{O_NOFOLLOW, SIGKILL, SIGTERM};
 use nix::unistd::getppid;
@@ -27,7 +28,6 @@ use crate::args::Global;
 use crate::args::hook::{Agent, HookOptions};
 use crate::exit::{Code, Failure};
 use crate::inside::{self, Inside};
-use crate::state::state_directory;
 
 /// How long a claim may take. Agents give a hook ten seconds.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(8);

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 
 use fencepost_guard::clock;
+use fencepost_guard::state::state_directory;
 use fencepost_view::ReasonCode;
 use fencepost_view::time::UtcTime;
 use hyper::StatusCode;
@@ -17,7 +18,6 @@ use super::tokens::Client;
 use crate::args::Global;
 use crate::command::mcp::question::ToolReply;
 use crate::command::mcp::{order, run_now};
-use crate::state::state_directory;
 use crate::{report, show};
 
 /// How long a request waits for a run that it started, in seconds. The run goes on.
@@ -136,7 +136,7 @@ fn reason(answer: &Value) -> Option<ReasonCode> {
 fn record(action: ServeAction, job: &str, client: &Client) -> std::io::Result<()> {
     let at = UtcTime(clock::now().wall);
     let line = json!({ "at": at, "client": client.name, "action": action.as_str(), "job": job });
-    let state = state_directory().map_err(|failure| std::io::Error::other(failure.message().to_string()))?;
+    let state = state_directory().map_err(std::io::Error::other)?;
     let mut file = File::options().append(true).create(true).mode(0o600).open(state.join(RECORD))?;
     file.write_all(format!("{}\n", show::escaped(line.to_string())).as_bytes())?;
     report::say(&show::flat(&format!("{at}: {} asks for {} of {job}.", client.name, action.as_str())));
