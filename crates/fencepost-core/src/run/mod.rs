@@ -218,6 +218,11 @@ impl<R: Rules> Run<R> {
         self.lease_deadline().filter(|_| !self.terms.observe)
     }
 
+    /// How long the work has between the request to stop and its end.
+    pub fn grace(&self) -> Duration {
+        self.terms.grace
+    }
+
     /// Until when the lease is believed in.
     fn lease_deadline(&self) -> Option<Boot> {
         self.mine.as_ref().map(|mine| mine.deadline)

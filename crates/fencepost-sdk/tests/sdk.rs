@@ -1,0 +1,175 @@
+//! The library as a program uses it, on the embedded store.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use fencepost_sdk::{Error, Guard, Lease, Outcome};
+
+struct Scene {
+    directory: tempfile::TempDir,
+    guard: Guard,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let guard = Guard::open_in(directory.path().join("state")).unwrap();
+        Self { directory, guard }
+    }
+
+    fn claim(&self, job: &str) -> Lease {
+        self.guard.job(job).unwrap().ttl(Duration::from_secs(60)).claim().unwrap()
+    }
+}
+
+fn reason(result: Result<Lease, Error>) -> &'static str {
+    match result {
+        Err(Error::Skipped { reason, .. }) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_lease_is_held_by_one_and_its_outcome_is_recorded() {
+    let Scene { guard, directory } = &Scene::new();
+    let lease = guard.job("nightly").unwrap().ttl(Duration::from_secs(60)).claim().unwrap();
+    assert!(lease.token() > 0 && !lease.lost() && !lease.stop_requested() && !lease.slot().is_empty());
+    assert_eq!(reason(guard.job("nightly").unwrap().claim()), "held");
+    let path = directory.path().join("report");
+    lease.publish_file(&path, b"one").unwrap();
+    lease.note("no news");
+    let token = lease.token();
+    lease.done(Outcome::Empty).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), b"one");
+    let next = guard.job("nightly").unwrap().claim().unwrap();
+    assert!(next.token() > token);
+    next.done(Outcome::Ok).unwrap();
+}
+
+#[test]
+fn a_lease_is_renewed_while_the_program_computes() {
+    let scene = Scene::new();
+    let lease = scene.guard.job("busy").unwrap().ttl(Duration::from_secs(1)).claim().unwrap();
+    assert!(!lease.wait_lost(Duration::from_millis(2500)), "{:?}", lease.loss());
+    assert_eq!(reason(scene.guard.job("busy").unwrap().claim()), "held");
+    lease.done(Outcome::Ok).unwrap();
+}
+
+#[test]
+fn a_timeout_asks_the_work_to_stop_and_then_the_lease_is_lost() {
+    let scene = Scene::new();
+    let claim = scene.guard.job("slow").unwrap().ttl(Duration::from_secs(1)).timeout(Duration::from_millis(100));
+    let lease = claim.claim().unwrap();
+    assert!(lease.wait_lost(Duration::from_secs(60)) && lease.stop_requested());
+    assert!(matches!(lease.publish_file(scene.directory.path().join("x"), b"x"), Err(Error::Lost(_))));
+    assert!(matches!(lease.done(Outcome::Ok), Err(Error::Lost(_))));
+}
+
+#[test]
+fn a_stale_program_is_refused_by_the_fence_of_the_file() {
+    let scene = Scene::new();
+    let path = scene.directory.path().join("page");
+    let stale = scene.claim("j");
+    let other = Guard::open_in(scene.directory.path().join("state")).unwrap();
+    let newer = other.job("j").unwrap().replace().wait(Duration::from_secs(60)).ttl(Duration::from_secs(60));
+    std::thread::scope(|scope| {
+        let newer = scope.spawn(|| newer.claim().unwrap());
+        // It is noticed at the next renewal, twenty seconds later. So the program gives up by itself.
+        let token = stale.token();
+        stale.done(Outcome::Ok).unwrap();
+        let newer = newer.join().unwrap();
+        assert!(newer.token() > token);
+        newer.publish_file(&path, b"new").unwrap();
+        newer.done(Outcome::Ok).unwrap();
+    });
+    let foreign = scene.claim("another-job");
+    assert!(matches!(foreign.publish_file(&path, b"old"), Err(Error::Stale(_))));
+    assert!(matches!(foreign.done(Outcome::Ok), Err(Error::Stale(_))), "the run ends as fenced");
+    assert_eq!(std::fs::read(&path).unwrap(), b"new");
+}
+
+#[test]
+fn upstreams_halt_a_claim_until_they_are_good() {
+    let scene = Scene::new();
+    let claim = || scene.guard.job("report").unwrap().needs("source@any").claim();
+    assert!(matches!(claim(), Err(Error::Halted(_))));
+    assert!(matches!(scene.guard.gate(&["source@any"]), Err(Error::Halted(_))));
+    scene.claim("source").done(Outcome::Empty).unwrap();
+    assert_eq!(reason(claim()), "barred");
+    scene.claim("source").done(Outcome::Ok).unwrap();
+    scene.guard.gate(&["source@any"]).unwrap();
+    claim().unwrap().done(Outcome::Ok).unwrap();
+    assert!(matches!(scene.guard.gate(&["a b"]), Err(Error::Usage(_))));
+}
+
+#[test]
+fn a_slot_is_done_once() {
+    let scene = Scene::new();
+    let claim = || scene.guard.job("daily").unwrap().slot("2026-11-17T07:00:00Z").claim();
+    let lease = claim().unwrap();
+    assert_eq!(lease.slot(), "2026-11-17T07:00:00+00:00");
+    assert_eq!(reason(claim()), "running");
+    lease.done(Outcome::Ok).unwrap();
+    assert_eq!(reason(claim()), "done");
+    let due = || scene.guard.job("hourly").unwrap().schedule("every 1h").timezone("Asia/Tokyo");
+    due().now().claim().unwrap().done(Outcome::Ok).unwrap();
+    assert!(matches!(due().claim(), Err(Error::Skipped { .. })));
+    assert!(matches!(due().timezone("Nowhere").claim(), Err(Error::Usage(_))));
+}
+
+#[test]
+fn an_item_is_done_once_and_one_that_was_dropped_is_unknown() {
+    let scene = Scene::new();
+    let item = || scene.guard.once("invoice/7").unwrap().params(b"42");
+    item().claim().unwrap().done(Outcome::Error).unwrap();
+    drop(item().claim().unwrap());
+    let Err(Error::Unknown { token }) = item().claim() else { panic!("it is not known") };
+    item().retry_after(token).claim().unwrap().done(Outcome::Ok).unwrap();
+    assert_eq!(reason(item().claim()), "done");
+    assert!(matches!(scene.guard.once("invoice/7").unwrap().params(b"43").claim(), Err(Error::Failed(_))));
+}
+
+#[test]
+fn a_dropped_lease_is_an_error_and_is_released() {
+    let scene = Scene::new();
+    drop(scene.claim("source"));
+    let Err(Error::Halted(why)) = scene.guard.gate(&["source@any"]) else { panic!("it ended in an error") };
+    assert!(why.contains("exit code 1 (the lease was dropped without an outcome)"), "{why}");
+    scene.claim("source").done(Outcome::Ok).unwrap();
+}
+
+#[test]
+fn of_many_threads_one_gets_the_lease() {
+    let scene = Scene::new();
+    let granted = AtomicUsize::new(0);
+    let barrier = std::sync::Barrier::new(16);
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                barrier.wait();
+                let lease = scene.guard.job("race").unwrap().claim();
+                granted.fetch_add(usize::from(lease.is_ok()), Ordering::Relaxed);
+                barrier.wait();
+                lease.map(|lease| lease.done(Outcome::Ok).unwrap()).ok();
+            });
+        }
+    });
+    assert_eq!(granted.into_inner(), 1);
+}
+
+#[test]
+fn wrong_terms_are_refused_before_anything_is_claimed() {
+    let scene = Scene::new();
+    let job = || scene.guard.job("j").unwrap();
+    for claim in [
+        job().ttl(Duration::from_millis(1)),
+        job().ttl(Duration::from_secs(6)).grace(Duration::from_secs(3)),
+        job().schedule("nonsense"),
+        job().slot("yesterday evening"),
+    ] {
+        let refused = claim.claim();
+        assert!(matches!(refused, Err(Error::Usage(_))), "{refused:?}");
+    }
+    assert!(matches!(scene.guard.job("a b"), Err(Error::Usage(_))));
+    assert_eq!(Error::Lost(String::new()).code(), 12);
+}
