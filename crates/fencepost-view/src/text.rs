@@ -159,7 +159,7 @@ pub fn process(holder: &Holder) -> String {
     match holder.pid() {
         Some(pid) => format!("pid {pid}"),
         None if holder.by_hand => "by hand".to_string(),
-        None => "what could not be ended".to_string(),
+        None => "no known process".to_string(),
     }
 }
 

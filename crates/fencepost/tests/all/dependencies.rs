@@ -30,7 +30,7 @@ const BANNED: [&str; 2] = ["openssl-sys", "native-tls"];
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// Crates in two versions, because crates that we need have not moved to the newer one yet.
-const TWICE: [&str; 6] = ["base64", "bitflags", "const-oid", "fallible-iterator", "getrandom", "syn"];
+const TWICE: [&str; 7] = ["base64", "bitflags", "const-oid", "fallible-iterator", "getrandom", "syn", "synstructure"];
 
 /// The crates that are built for a target. Those of other systems than this one may have to be fetched first.
 fn packages(target: &str) -> Vec<Value> {

@@ -27,7 +27,8 @@ const GUARDS: [(HeaderName, &str); 6] = [
     (header::CONTENT_SECURITY_POLICY, fencepost_web::CONTENT_SECURITY_POLICY),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
-    (header::REFERRER_POLICY, "no-referrer"),
+    // Without any referrer a browser sends its own forms with `Origin: null`, which is refused.
+    (header::REFERRER_POLICY, "same-origin"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
