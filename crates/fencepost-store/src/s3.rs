@@ -128,10 +128,10 @@ impl Store for S3Store {
         refuse_unsound(key, new)?;
         let mine = StoredObject::fresh(new)?;
         let ended = match (expected, new) {
-            (Some(version), _) => match std::str::from_utf8(&version.0) {
-                Ok(etag) => self.replace(key, etag, &mine),
+            (Some(version), _) => match etag(version) {
+                Some(etag) => self.replace(key, etag, &mine),
                 // A version of another store: no object has it.
-                Err(_) => self.look(key).map(|found| Swapped::Lost(found.and_then(entry))),
+                None => self.look(key).map(|found| Swapped::Lost(found.and_then(entry))),
             },
             (None, Some(_)) => self.create(key, &mine),
             (None, None) => self.look(key).map(|found| match found.and_then(entry) {
@@ -166,6 +166,12 @@ impl Store for S3Store {
             }
         }
     }
+}
+
+/// A version as an ETag, if it can be one. Some servers refuse a request with any other text (400), and others ignore it.
+fn etag(version: &Version) -> Option<&str> {
+    let is_sound = !version.0.is_empty() && version.0.iter().all(u8::is_ascii_graphic);
+    std::str::from_utf8(&version.0).ok().filter(|_| is_sound)
 }
 
 impl Declaring for S3Store {

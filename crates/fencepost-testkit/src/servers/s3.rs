@@ -16,7 +16,7 @@ use crate::servers::{own_directory, wait_until};
 pub const BUCKET: &str = "locks";
 
 /// The credentials that SeaweedFS checks, as a password of the store.
-pub const S3_PASSWORD: &str = "AKTESTS:s3cret-of-the-tests";
+pub const S3_PASSWORD: &str = "AKTESTS:key-of-the-tests";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum S3Kind {

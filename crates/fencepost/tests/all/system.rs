@@ -135,6 +135,6 @@ fn an_unknown_part_of_the_tests_is_refused_with_a_list_of_the_parts() {
     let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/../../test");
     let said = Said::of(Command::new(tests).args(["core", "nonsense"]).output().unwrap());
     assert_eq!((said.code, said.stdout.as_str()), (2, ""), "{said:?}");
-    let parts = "style worker book darwin core model store guard cli portable bench release\n";
+    let parts = "style worker book darwin core model store guard cli browser sdk portable bench release\n";
     assert!(said.stderr.contains("'nonsense'") && said.stderr.ends_with(parts), "{said:?}");
 }
