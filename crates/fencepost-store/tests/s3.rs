@@ -349,13 +349,10 @@ fn a_server_that_checks_and_then_writes_is_found_by_the_races() {
         let race = conformance::checks().find(|check| check.name == race).unwrap();
         let run = || race.run_with(&|| Ok(store(&server.url())), Effort::Brief);
         let begun = Instant::now();
-        let broken = loop {
+        // A race in which the server fails (moto answers 500 at times) shows nothing.
+        while !run().is_err_and(|broken| broken.failed.is_none()) {
             assert!(begun.elapsed() < PATIENCE, "no two writers won");
-            if let Err(broken) = run() {
-                break broken;
-            }
-        };
-        assert_eq!(broken.failed, None, "it answered, and wrongly: {broken}");
+        }
     }
 }
 
