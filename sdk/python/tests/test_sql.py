@@ -134,8 +134,8 @@ class Postgres(Case):
         self.engine = sqlalchemy.create_engine(self.url.replace("postgres://", "postgresql+psycopg://"))
         self.addCleanup(self.engine.dispose)
 
-    def install(self) -> None:
-        command = [str(BINARY), "publish", "sql", "--url", self.url, "--install", "--protect", "orders"]
+    def install(self, *more: str) -> None:
+        command = [str(BINARY), "publish", "sql", "--url", self.url, "--install", *more]
         subprocess.run(command, check=True, capture_output=True)
 
     def connections(self) -> Iterator[Tuple[Any, Callable[[str], Any]]]:
@@ -154,7 +154,7 @@ class Postgres(Case):
         yield session, lambda statement: session.execute(sqlalchemy.text(statement))
 
     def test_each_driver_checks_the_fence_in_its_transaction(self) -> None:
-        self.install()
+        self.install("--protect", "orders")
         with fencepost.run("nightly") as run:
             for number, (connection, execute) in enumerate(self.connections(), 1):
                 with self.subTest(type(connection)):
@@ -168,6 +168,22 @@ class Postgres(Case):
             self.assertEqual(connection.execute("SELECT count(*) FROM orders").fetchone(), (6,))
             with self.assertRaises(psycopg.Error):
                 connection.execute("INSERT INTO orders VALUES ('unfenced')")
+
+    def test_an_item_of_work_has_a_fence_of_its_own(self) -> None:
+        self.install()
+        statement = "INSERT INTO orders VALUES ('fenced')"
+        for key in ("invoice/7", "a.b/c:d-e_f", "host-1:8080/x"):
+            with fencepost.once(key) as item:
+                with psycopg.connect(self.url) as connection:
+                    self.assertEqual(item.check_postgres(connection, resource=f"sql:{key}"), 1)
+                    connection.execute(statement)
+                # The verb reads the same fence.
+                item.publish("sql", url=self.url, resource=f"sql:{key}", data=statement)
+        # Tokens of two items are not comparable, so items share no fence.
+        with self.assertRaises(fencepost.StaleToken) as refused, fencepost.once("invoice/8") as other:
+            with psycopg.connect(self.url) as connection:
+                other.check_postgres(connection, resource="sql:invoice/7")
+        self.assertEqual(refused.exception.reason, "other_lineage")
 
     def test_each_driver_says_stale_and_that_the_function_is_missing(self) -> None:
         with fencepost.run("nightly") as old:

@@ -6,9 +6,12 @@ CREATE OR REPLACE FUNCTION public.fencepost_check(
     mode text DEFAULT 'many', op text DEFAULT NULL, digest text DEFAULT NULL, host text DEFAULT NULL
 ) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fencepost$
 DECLARE
-    job_name text := split_part(fencepost_check.job, '@', 1);
-    job_host text := nullif(substr(fencepost_check.job, length(split_part(fencepost_check.job, '@', 1)) + 2), '');
-    job_json jsonb := jsonb_strip_nulls(jsonb_build_object('name', job_name, 'host', job_host));
+    -- An item of work is named once=KEY.
+    is_once boolean := fencepost_check.job LIKE 'once=%';
+    whole_name text := CASE WHEN is_once THEN substr(fencepost_check.job, 6) ELSE fencepost_check.job END;
+    job_name text := split_part(whole_name, '@', 1);
+    job_host text := nullif(substr(whole_name, length(job_name) + 2), '');
+    job_json jsonb := jsonb_strip_nulls(jsonb_build_object('name', job_name, 'host', job_host, 'once', nullif(is_once, false)));
     store_id text := lower(fencepost_check.store);
     run_id text := lower(fencepost_check.run);
     what text := coalesce(fencepost_check.digest,
@@ -26,6 +29,7 @@ BEGIN
         OR fencepost_check.mode IS NULL OR fencepost_check.mode NOT IN ('many', 'once')
         OR job_name IS NULL OR job_name !~ '^[A-Za-z0-9_/:][A-Za-z0-9._/:-]*$' OR job_name LIKE '%..%'
         OR length(job_name) > 128 OR length(fencepost_check.job) > 160
+        OR (is_once AND job_host IS NOT NULL)
         OR coalesce(job_host !~ '^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$', fencepost_check.job LIKE '%@%')
         OR what !~ '^sha256:'
     THEN
