@@ -5,7 +5,8 @@
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
-use alloc::string::String;
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -23,6 +24,7 @@ use crate::said::Published;
 use crate::slot::Timing;
 use crate::time::{Era, Wall, as_millis};
 use crate::token::{Nonce, RunId, StoreId, Token};
+use crate::zone::Zone;
 
 mod earlier;
 mod forget;
@@ -260,6 +262,14 @@ pub enum Seal {
 }
 
 impl Record {
+    /// The idempotency key of a lease: the same for every attempt at one slot, on every machine.
+    pub fn key_of(&self, lease: &Lease) -> String {
+        match self.job.is_once() {
+            true => self.job.name.to_string(),
+            false => format!("{}/{}", self.job, Zone::utc().show(lease.slot)),
+        }
+    }
+
     /// The record as it stands at an instant: a pause whose time is over has ended. Slots that passed during the pause
     /// are not caught up.
     pub fn as_of(&self, now: Wall) -> Cow<'_, Self> {

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use fencepost_core::artifact::{Artifact, Fingerprint};
 use fencepost_core::contract::{ARTIFACTS_MAX, Lack, Produced, SeenArtifact};
 use nix::libc::O_NONBLOCK;
+use thiserror::Error;
 
 use crate::publish::digest;
 
@@ -228,11 +229,14 @@ fn is_written(path: &Path, before: &Snapshot) -> bool {
 }
 
 /// Why a file has no fingerprint.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum FingerprintError {
+    #[error("there is no such file")]
     Missing,
     /// The file changed during the hash, twice in a row.
+    #[error("it changed twice while it was hashed")]
     Unsteady,
+    #[error("it cannot be read: {0}")]
     Failed(io::Error),
 }
 

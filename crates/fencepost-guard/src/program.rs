@@ -11,9 +11,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use fencepost_core::run::{Event, Exit, Finish, Grant, Input, Output, Run, StopCause};
+use fencepost_core::contract::{Recorded, Word};
+use fencepost_core::run::{Event, Exit, Finish, Grant, Input, NotSpawned, Output, Run, StopCause};
 use fencepost_core::said::Said;
 use fencepost_core::time::Boot;
+use nix::libc::SIGTERM;
 
 use crate::checks::Checks;
 use crate::clock;
@@ -76,7 +78,11 @@ pub type NewsSink = Arc<dyn Fn(ProgramNews) + Send + Sync>;
 enum ProgramOrder {
     Said(Said),
     End(Exit),
+    Cancel,
 }
+
+/// What the ledger notes if the store granted a lease that the program had given up meanwhile.
+const CANCELLED: &str = "the program gave up its claim before it began";
 
 /// The program's side: reports while it works, and the end of the work.
 #[derive(Clone)]
@@ -100,6 +106,11 @@ impl ProgramHandle {
     /// Ends the work. The last swap records how, and releases the lease. An order after the end of the run has no effect.
     pub fn end(&self, exit: Exit) {
         self.order(ProgramOrder::End(exit));
+    }
+
+    /// Gives up a claim that is not granted yet. A lease that the store grants at the same moment is released.
+    pub fn cancel(&self) {
+        self.order(ProgramOrder::Cancel);
     }
 
     fn order(&self, order: ProgramOrder) {
@@ -128,13 +139,14 @@ impl std::fmt::Debug for ProgramWork {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProgramState {
-    /// The lease is not granted yet, or the work has ended.
-    Idle,
+    /// The lease is not granted yet.
+    Claiming,
     Working,
     /// It was asked to stop, and has until then.
     Stopping {
         until: Boot,
     },
+    Ended,
 }
 
 impl ProgramWork {
@@ -149,7 +161,7 @@ impl ProgramWork {
         bell.set_nonblocking(true)?;
         rope.set_nonblocking(true)?;
         let (sender, orders) = channel();
-        let program = Self { orders, bell, checks: Checks::new(check), grace, news, state: ProgramState::Idle };
+        let program = Self { orders, bell, checks: Checks::new(check), grace, news, state: ProgramState::Claiming };
         Ok((program, ProgramHandle { orders: sender, bell: Arc::new(rope) }))
     }
 
@@ -173,6 +185,10 @@ impl ProgramWork {
         if grant.deadline.before(self.grace) <= clock::boot_now() {
             return vec![Input::Stale];
         }
+        if self.is_given_up() {
+            self.state = ProgramState::Ended;
+            return vec![Input::NotSpawned(NotSpawned { not_found: false, text: CANCELLED.to_string() })];
+        }
         self.state = ProgramState::Working;
         (self.news)(ProgramNews::Granted { grant, inputs: self.checks.inputs().to_vec() });
         vec![Input::Spawned]
@@ -180,15 +196,33 @@ impl ProgramWork {
 
     /// Ends the work from the program's side.
     fn end(&mut self, exit: Exit) -> Vec<Input> {
-        if std::mem::replace(&mut self.state, ProgramState::Idle) == ProgramState::Idle {
-            return Vec::new();
+        match std::mem::replace(&mut self.state, ProgramState::Ended) {
+            ProgramState::Claiming | ProgramState::Ended => Vec::new(),
+            ProgramState::Working | ProgramState::Stopping { .. } => {
+                vec![Input::ChildEnded(exit), Input::TreeEmpty { escaped: Vec::new() }]
+            }
         }
-        vec![Input::ChildEnded(exit), Input::TreeEmpty { escaped: Vec::new() }]
+    }
+
+    /// Ends a claim that the program gives up. The run ends as by a signal before its command starts.
+    fn cancel(&mut self) -> Vec<Input> {
+        if self.state == ProgramState::Claiming {
+            return vec![Input::Interrupted(SIGTERM)];
+        }
+        let said = Recorded { word: Word::Error, note: Some(CANCELLED.to_string()), artifacts: Vec::new() };
+        let mut inputs = self.obey(ProgramOrder::Said(Said::Recorded(said)));
+        inputs.extend(self.end(Exit::Code(1)));
+        inputs
+    }
+
+    /// Whether the program has given up while the store granted the lease. No other order can come before the grant is told.
+    fn is_given_up(&self) -> bool {
+        matches!(self.orders.try_recv(), Ok(ProgramOrder::Cancel))
     }
 
     /// The program has not ended in time. It may still be at work, so the lease is not released.
     fn leave(&mut self) -> Vec<Input> {
-        self.state = ProgramState::Idle;
+        self.state = ProgramState::Ended;
         vec![Input::TreeEmpty { escaped: vec![PROGRAM.to_string()] }]
     }
 
@@ -196,6 +230,7 @@ impl ProgramWork {
         match order {
             ProgramOrder::Said(said) => vec![Input::Said { said: vec![said], unreadable: None, definition: None }],
             ProgramOrder::End(exit) => self.end(exit),
+            ProgramOrder::Cancel => self.cancel(),
         }
     }
 
@@ -203,7 +238,7 @@ impl ProgramWork {
     fn ends_by(&self, deadline: Boot) -> Option<Boot> {
         let last = deadline.before(self.grace);
         match self.state {
-            ProgramState::Idle => None,
+            ProgramState::Claiming | ProgramState::Ended => None,
             ProgramState::Working => Some(last),
             ProgramState::Stopping { until } => Some(until.min(last)),
         }

@@ -1,11 +1,14 @@
 //! Deletes old entries of a job's history. The record is never touched: the last good outcome is kept forever.
 
 use fencepost_core::history::is_spent;
-use fencepost_core::name::Key;
+use fencepost_core::name::{Job, Key};
 use fencepost_core::record::Record;
 use fencepost_core::register::{StoreError, Swapped};
 use fencepost_core::time::Wall;
 use fencepost_store::Store;
+use fencepost_store::records::look;
+
+use crate::clock;
 
 /// A run prunes the history if its grant number is a multiple of this. No two runs have the same grant number, so no
 /// two prune at once, and no state is needed.
@@ -17,6 +20,14 @@ const KEYS_MAX: usize = 48;
 /// Whether the run with this grant prunes the history.
 pub fn is_due(grants: u64) -> bool {
     grants.is_multiple_of(GRANTS_BETWEEN)
+}
+
+/// Reads the record of a job, and deletes the oldest expired part of its history.
+pub fn look_after(store: &dyn Store, job: &Job) -> Result<usize, StoreError> {
+    let (record, clock) = look(store, job)?;
+    let here = clock::now().wall;
+    let now = clock.map_or(here, |clock| clock.wall.min(here));
+    record.map_or(Ok(0), |record| prune(store, &record, now))
 }
 
 /// Deletes the oldest expired part of a job's history, and returns the number of deleted keys.
@@ -38,7 +49,7 @@ pub fn prune(store: &dyn Store, record: &Record, now: Wall) -> Result<usize, Sto
 mod tests {
     use super::*;
     use fencepost_core::ledger::{EndedBy, Outcome, Status, Trigger};
-    use fencepost_core::name::{Job, Name};
+    use fencepost_core::name::Name;
     use fencepost_core::record::FORMAT;
     use fencepost_core::token::{Nonce, RunId, StoreId, Token};
     use fencepost_store::MemoryStore;

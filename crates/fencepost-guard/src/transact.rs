@@ -7,6 +7,7 @@ use fencepost_core::lease::{Honest, Intent, Me, Refusal, Rules};
 use fencepost_core::name::{Job, Key};
 use fencepost_core::record::{Record, decode};
 use fencepost_core::register::{StoreError, Trouble};
+use fencepost_core::said::Published;
 use fencepost_core::skips::{Skip, Skips};
 use fencepost_core::time::Boot;
 use fencepost_core::token::{Nonce, RunId};
@@ -106,6 +107,32 @@ pub fn transact(
             Step::Failed(error) => return Err(TransactError::Store(error)),
         }
     }
+}
+
+/// What the last swap of a run could not record.
+#[derive(Clone, Copy, Debug)]
+pub struct Unsettled<'a> {
+    /// A write of the run that was refused after another run had taken the lease.
+    pub refused: Option<&'a Published>,
+    pub skip: Option<Skip>,
+}
+
+/// Writes what the last swap of a run could not record. Returns how many triggers in a row the going run has caused to skip.
+pub fn settle(
+    store: &dyn Store,
+    local: &Local,
+    job: &Job,
+    by: RunId,
+    host: &str,
+    left: Unsettled<'_>,
+) -> Result<Option<u64>, StoreError> {
+    if let Some(refused) = left.refused {
+        let _ = transact(store, local, job, Intent::NotePublish(refused.clone()), by);
+    }
+    // A skip is not a failure: it has a counter under its own key.
+    let Some(skip) = left.skip else { return Ok(None) };
+    let skips = count_skip(store, local, job, by, host, skip)?;
+    Ok(skips.last.map(|last| last.in_a_row))
 }
 
 /// Counts a skipped trigger.

@@ -33,7 +33,7 @@ pub fn perform(store: &dyn Store, call: &Call) -> Answered {
 #[derive(Clone)]
 pub struct Callee {
     pub store: Arc<dyn Store>,
-    /// The store is embedded: a call ends within seconds.
+    /// A call ends within seconds, as those of the embedded store do.
     pub is_embedded: bool,
 }
 

@@ -18,11 +18,10 @@ use fencepost_core::zone::Zone;
 use fencepost_guard::clock;
 use fencepost_guard::pin::Pins;
 use fencepost_guard::publish::digest;
-use fencepost_guard::transact::look;
 
 use crate::error::GuardError;
 use crate::guard::{Guard, needs};
-use crate::lease::HeldLease;
+use crate::lease::{ClaimedRun, HeldLease};
 
 /// The ttl that is used unless the program gives another.
 const TTL: Duration = Duration::from_secs(300);
@@ -61,6 +60,7 @@ pub struct JobClaim {
     needs_wait: Duration,
     params: Option<Fingerprint>,
     on_unknown: OnUnknown,
+    is_unrecorded: bool,
 }
 
 impl JobClaim {
@@ -84,6 +84,7 @@ impl JobClaim {
             needs_wait: Duration::ZERO,
             params: None,
             on_unknown: OnUnknown::Halt,
+            is_unrecorded: false,
         }
     }
 
@@ -190,6 +191,12 @@ impl JobClaim {
         self
     }
 
+    /// Uses the lease as a lock: its end records no outcome. One swap claims it, and one releases it.
+    pub fn unrecorded(mut self) -> Self {
+        self.is_unrecorded = true;
+        self
+    }
+
     /// Claims the lease, checks the upstreams and starts to renew.
     ///
     /// # Errors
@@ -209,13 +216,8 @@ impl JobClaim {
             true => None,
             false => Some(place.check(needs, self.needs_wait, directory)?),
         };
-        let (job, kind) = (self.job, self.kind);
-        HeldLease::claim(place, kind, Run::new(terms), check, zone, pins, |place, finish| {
-            GuardError::of_claim(finish, || {
-                let record = look(place.store.as_ref(), &job).ok().and_then(|(record, _)| record);
-                record.map_or(0, |record| record.token.number())
-            })
-        })
+        let claimed = ClaimedRun { place, kind: self.kind, job: self.job, id: run, run: Run::new(terms), zone, pins };
+        HeldLease::claim(claimed, check)
     }
 
     fn zone(&self) -> Result<Zone, GuardError> {
@@ -233,10 +235,15 @@ impl JobClaim {
         if grace > ttl / GRACES_PER_TTL {
             return Err(GuardError::Usage(format!("A grace of {grace:?} is more than a third of the ttl, {ttl:?}.")));
         }
+        if self.is_unrecorded && (self.kind == LeaseKind::Item || self.schedule.is_some() || self.slot.is_some()) {
+            let why = "A lease without a record has no slot: leave out schedule, slot or unrecorded.";
+            return Err(GuardError::Usage(why.to_string()));
+        }
+        let host = &self.guard.place.host;
         let claim = Claim {
             run,
             ttl,
-            holder: self.guard.place.host.holder_of_program(),
+            holder: if self.is_unrecorded { host.holder_by_hand() } else { host.holder_of_program() },
             slot: self.choice(zone)?,
             zone: zone.name().to_string(),
             trigger: Trigger::Manual,

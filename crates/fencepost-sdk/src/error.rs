@@ -1,14 +1,13 @@
 //! Why a call came to nothing.
 
-use fencepost_core::lease::Refusal;
-use fencepost_core::ledger::{Barred, Status};
 use fencepost_core::register::StoreError;
-use fencepost_core::run::{Finish, Kept, StopCause};
-use fencepost_core::slot::NotNow;
 use fencepost_guard::publish::PublishError;
 use fencepost_store::OpenError;
 use fencepost_view::ReasonCode;
+use fencepost_view::exit_code::Code;
 use thiserror::Error;
+
+use crate::lease::RunOver;
 
 /// Why a call came to nothing. The message says what state remains.
 #[derive(Debug, Error)]
@@ -20,12 +19,14 @@ pub enum GuardError {
         /// The word that programs branch on, as `docs/reference/reasons.md` lists it: `held`, `done`, `not_due`, …
         reason: &'static str,
         message: String,
+        /// With `held`: how many claims in a row the run that holds the lease has turned away, this one included.
+        in_a_row: u64,
     },
     /// An upstream is not good, so the work must not begin.
     #[error("{0}")]
     Halted(String),
     /// The lease is lost. Stop the work under it, and write nothing any more.
-    #[error("the lease is lost: {0}")]
+    #[error("{0}")]
     Lost(String),
     /// A fenced write was refused: a newer token has written, or the target belongs to another job.
     #[error("{0}")]
@@ -51,82 +52,42 @@ impl GuardError {
     /// The exit code of the command line for the same failure.
     pub fn code(&self) -> u8 {
         match self {
-            Self::Skipped { .. } => 11,
-            Self::Halted(_) => 15,
-            Self::Lost(_) => 12,
-            Self::Stale(_) => 13,
-            Self::Unknown { .. } => 17,
-            Self::Usage(_) => 2,
-            Self::Store(_) | Self::Failed(_) => 125,
+            Self::Skipped { .. } => Code::HELD,
+            Self::Halted(_) => Code::HALTED,
+            Self::Lost(_) => Code::LOST,
+            Self::Stale(_) => Code::FENCED,
+            Self::Unknown { .. } => Code::UNKNOWN,
+            Self::Usage(_) => Code::USAGE,
+            Self::Store(_) | Self::Failed(_) => Code::FAILED,
         }
+        .0
     }
 
-    fn skipped(reason: ReasonCode, message: String) -> Self {
-        Self::Skipped { reason: reason.as_str(), message }
-    }
-
-    /// Why a claim was not granted.
-    pub(crate) fn of_claim(finish: Finish, token: impl FnOnce() -> u64) -> Self {
-        match finish {
-            Finish::Held { record, .. } => {
-                let holder = record.lease.map(|lease| lease.holder.host).unwrap_or_default();
-                Self::skipped(ReasonCode::Held, format!("it is held by a run on {holder}"))
+    /// Why a run came to nothing, or did not end as the program said. None if it ended well.
+    pub(crate) fn of(end: &RunOver) -> Option<Self> {
+        let RunOver { summary, in_a_row, token } = end;
+        let message = summary.message.clone().unwrap_or_default();
+        Some(match summary.reason? {
+            reason if reason.is_skip() => {
+                Self::Skipped { reason: reason.as_str(), message, in_a_row: in_a_row.unwrap_or_default() }
             }
-            Finish::NotNow(NotNow::Lost { .. }) => Self::Unknown { token: token() },
-            Finish::NotNow(why) => Self::of_slot(&why),
-            Finish::Barred { halt: true, barred, .. } => Self::Halted(reasons(&barred)),
-            Finish::Barred { barred, .. } => Self::skipped(ReasonCode::Barred, reasons(&barred)),
-            other => Self::of_end(other).unwrap_or_else(|| Self::Failed("nothing was done".to_string())),
-        }
-    }
-
-    fn of_slot(why: &NotNow) -> Self {
-        let reason = match why {
-            NotNow::Duplicate { state: Status::Running, .. } => ReasonCode::Running,
-            NotNow::Duplicate { .. } => ReasonCode::Done,
-            NotNow::NotDue { .. } | NotNow::Early { .. } => ReasonCode::NotDue,
-            NotNow::Paused { .. } => ReasonCode::Paused,
-            _ => return Self::Failed(why.words()),
-        };
-        Self::skipped(reason, why.words())
-    }
-
-    /// Why work did not end well; none if it did.
-    pub(crate) fn of_end(finish: Finish) -> Option<Self> {
-        Some(match finish {
-            Finish::Ended { judgement, .. } | Finish::WithoutLease { judgement, .. } => match judgement.breach {
-                None => return None,
-                Some(_) => Self::Failed(judgement.note.unwrap_or_default()),
-            },
-            Finish::Fenced { refused, .. } => {
-                let why = refused.refused.as_deref().unwrap_or_default();
-                Self::Stale(format!("its write to {} was refused: {why}", refused.resource))
-            }
-            Finish::Stopped { why: StopCause::Timeout, .. } => {
-                Self::Lost("it worked longer than its timeout".to_string())
-            }
-            Finish::Stopped { recorded: Kept::Failed(error), .. } => Self::store(&error),
-            Finish::Stopped { why, .. } => Self::Lost(why.note().trim_start_matches("stopped: ").to_string()),
-            Finish::StoreFailed(error) | Finish::Unrecorded { error, .. } => Self::store(&error),
-            Finish::Refused(refusal) => Self::refusal(&refusal),
-            Finish::Nested => {
-                Self::Failed("the job is claimed from inside its own run, which holds the lease".to_string())
-            }
-            other => Self::Failed(format!("{other:?}")),
+            ReasonCode::Halted => Self::Halted(message),
+            ReasonCode::Unknown => Self::Unknown { token: token.unwrap_or_default() },
+            ReasonCode::Fenced => Self::Stale(message),
+            ReasonCode::Lost | ReasonCode::Timeout => Self::Lost(message),
+            ReasonCode::StoreFailed | ReasonCode::Unrecorded => Self::Store(message),
+            _ => Self::Failed(message),
         })
     }
 
-    fn refusal(refusal: &Refusal) -> Self {
-        Self::Failed(refusal.to_string())
+    /// A call under a lease that is lost.
+    pub(crate) fn lost(why: &str) -> Self {
+        Self::Lost(format!("The lease is lost: {why}. Nothing was done."))
     }
 
     pub(crate) fn store(error: &StoreError) -> Self {
         Self::Store(error.to_string())
     }
-}
-
-fn reasons(barred: &[Barred]) -> String {
-    barred.iter().map(|barred| barred.reason.as_str()).collect::<Vec<_>>().join(" ")
 }
 
 impl From<PublishError> for GuardError {

@@ -15,7 +15,7 @@ use fencepost_guard::local::Local;
 use fencepost_guard::upstream_check::UpstreamCheck;
 use fencepost_guard::{clock, password, state};
 use fencepost_store::{Access, HostMemory, Store, StoreHandle, absolute, properties};
-use fencepost_view::recorded_schedule;
+use fencepost_view::{ReasonCode, recorded_schedule};
 
 use crate::claim::{JobClaim, LeaseKind};
 use crate::error::GuardError;
@@ -32,7 +32,8 @@ pub struct Guard {
 /// What every claim of a guard uses.
 pub(crate) struct GuardPlace {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) is_embedded: bool,
+    /// A call of the store ends within seconds, so a claim makes it on its own thread: the program waits for it anyway.
+    pub(crate) is_prompt: bool,
     /// The shortest ttl that the store can keep.
     pub(crate) ttl_min: Duration,
     pub(crate) host: Host,
@@ -52,21 +53,23 @@ impl Guard {
         let state = state_directory()?;
         let named = std::env::var(STORE_VARIABLE).ok().filter(|url| !url.is_empty());
         let url = named.unwrap_or_else(|| embedded(&state));
-        Self::open_with(&url, state)
+        Self::open_at(&url, state)
     }
 
     /// Opens the store at `url`, such as `postgres://user@host/database`.
     pub fn open_url(url: &str) -> Result<Self, GuardError> {
-        Self::open_with(url, state_directory()?)
+        Self::open_at(url, state_directory()?)
     }
 
     /// Opens the embedded store of another state directory.
     pub fn open_in(state: impl Into<PathBuf>) -> Result<Self, GuardError> {
         let state = state.into();
-        Self::open_with(&embedded(&state), state)
+        Self::open_at(&embedded(&state), state)
     }
 
-    fn open_with(url: &str, state: PathBuf) -> Result<Self, GuardError> {
+    /// Opens the store at `url`, and keeps what this host remembers of it in the directory `state`.
+    pub fn open_at(url: &str, state: impl Into<PathBuf>) -> Result<Self, GuardError> {
+        let state = state.into();
         let url = std::env::current_dir().map_or(url.to_string(), |here| absolute(url, &here));
         let known = properties(&url);
         let password = if known.is_path { None } else { password::from_environment().map_err(GuardError::Usage)? };
@@ -74,8 +77,8 @@ impl Guard {
         let store = StoreHandle::new(&url, access).remembering(HostMemory::new(&state)).open()?;
         let host = Host::known_in(&state);
         let local = Local::new(&state, host.clone());
-        let place =
-            GuardPlace { store, is_embedded: known.is_embedded, ttl_min: known.minimum_ttl, host, local, state };
+        let is_prompt = known.is_embedded || known.minimum_ttl.is_zero();
+        let place = GuardPlace { store, is_prompt, ttl_min: known.minimum_ttl, host, local, state };
         Ok(Self { place: Arc::new(place) })
     }
 
@@ -106,7 +109,11 @@ impl Guard {
         };
         match inspection.decision() {
             Decision::Proceed => Ok(()),
-            Decision::Skip => Err(GuardError::Skipped { reason: "barred", message: reasons(Decision::Skip) }),
+            Decision::Skip => Err(GuardError::Skipped {
+                reason: ReasonCode::Barred.as_str(),
+                message: reasons(Decision::Skip),
+                in_a_row: 0,
+            }),
             Decision::Halt => Err(GuardError::Halted(reasons(Decision::Halt))),
         }
     }
@@ -114,7 +121,7 @@ impl Guard {
 
 impl GuardPlace {
     pub(crate) fn callee(&self) -> Callee {
-        Callee { store: Arc::clone(&self.store), is_embedded: self.is_embedded }
+        Callee { store: Arc::clone(&self.store), is_embedded: self.is_prompt }
     }
 
     /// The check of upstreams. Artifacts are named from the working directory.

@@ -6,17 +6,26 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use fencepost_core::artifact::Artifact;
 use fencepost_core::contract::{Recorded, Word};
-use fencepost_core::fence::WriteMode;
-use fencepost_core::ledger::Status;
-use fencepost_core::run::{Exit, Finish, Grant, Run};
-use fencepost_core::said::{Published, Said};
+use fencepost_core::ledger::{Status, WHOLE_NOTE_BYTES_MAX, cut};
+use fencepost_core::name::Job;
+use fencepost_core::record::Lease;
+use fencepost_core::run::{Event, Exit, Grant, Run};
+use fencepost_core::said::Said;
+use fencepost_core::token::RunId;
 use fencepost_core::zone::Zone;
-use fencepost_guard::clock;
+use fencepost_guard::artifact::{Base, read};
+use fencepost_guard::drive::Note;
 use fencepost_guard::pin::Pins;
 use fencepost_guard::program::{NewsSink, ProgramHandle, ProgramNews, ProgramWork};
-use fencepost_guard::publish::{PublishError, WriteRequest, Writer, file};
+use fencepost_guard::publish::Writer;
+use fencepost_guard::transact::{Unsettled, look, settle};
 use fencepost_guard::upstream_check::{Pinned, UpstreamCheck};
+use fencepost_guard::{clock, nudge, retention};
+use fencepost_view::ReasonCode;
+use fencepost_view::run_end::RunContext;
+use fencepost_view::summary::Summary;
 
 use crate::claim::LeaseKind;
 use crate::error::GuardError;
@@ -32,13 +41,13 @@ const UNKNOWN: i32 = 255;
 #[must_use = "a lease that is dropped is recorded as an error and released"]
 pub struct HeldLease {
     kind: LeaseKind,
-    handle: ProgramHandle,
+    pub(crate) handle: ProgramHandle,
     watch: Arc<LeaseWatch>,
     thread: Option<JoinHandle<()>>,
     grant: Grant,
     inputs: BTreeMap<String, PathBuf>,
     zone: Zone,
-    writer: Writer,
+    pub(crate) writer: Writer,
     said: Mutex<Recorded>,
 }
 
@@ -48,19 +57,83 @@ impl std::fmt::Debug for HeldLease {
     }
 }
 
+/// A run that is about to be claimed, with everything that its thread needs.
+pub(crate) struct ClaimedRun {
+    pub(crate) place: Arc<GuardPlace>,
+    pub(crate) kind: LeaseKind,
+    pub(crate) job: Job,
+    pub(crate) id: RunId,
+    pub(crate) run: Run,
+    pub(crate) zone: Zone,
+    /// Keeps the copies of the inputs until the run has ended.
+    pub(crate) pins: Option<Pins>,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub(crate) struct RunOver {
+    pub(crate) summary: Summary,
+    /// How many claims in a row the run that holds the lease has turned away.
+    pub(crate) in_a_row: Option<u64>,
+    /// If the effect of an earlier attempt is unknown: its token.
+    pub(crate) token: Option<u64>,
+}
+
+impl ClaimedRun {
+    /// Drives the run to its end, and tells the program of it. Then removes old entries of the job's history, if it is due.
+    fn drive(self, work: ProgramWork, watch: &LeaseWatch) {
+        let Self { place, job, id, run, zone, pins, .. } = self;
+        let mut grants = None;
+        let mut tell = |note: Note| match note {
+            Note::Event(Event::Claimed { grants: number, .. }) => grants = Some(number),
+            Note::Event(Event::AskedToStop { record }) => nudge(&place.host, &record),
+            _ => {}
+        };
+        let finish = work.drive(run, place.callee(), &place.local, &mut tell);
+        drop(pins);
+        let context = RunContext { job: &job, skip_exit: 0, now: clock::now().wall, zone: &zone };
+        let summary = context.summary(finish);
+        let store = place.store.as_ref();
+        let left = Unsettled { refused: summary.unrecorded_refusal(), skip: summary.skip };
+        let in_a_row = settle(store, &place.local, &job, id, &place.host.name, left).ok().flatten();
+        let is_unknown = summary.is(ReasonCode::Unknown);
+        let record = is_unknown.then(|| look(store, &job).ok().and_then(|(record, _)| record)).flatten();
+        let token = record.map(|record| record.token.number());
+        watch.change(|state| state.over = Some(RunOver { summary, in_a_row, token }));
+        if grants.is_some_and(retention::is_due) {
+            let _ = retention::look_after(store, &job);
+        }
+    }
+}
+
+/// What is called when a lease is lost.
+type LossCallback = Box<dyn FnOnce(&str) + Send>;
+
 /// What the thread of a lease tells the program.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct LeaseWatch {
     state: Mutex<WatchedLease>,
     changed: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct WatchedLease {
     granted: Option<(Grant, Vec<Pinned>)>,
-    finish: Option<Finish>,
+    over: Option<RunOver>,
+    /// The thread has ended, by a panic perhaps.
+    is_gone: bool,
     loss: Option<String>,
     stop: Option<String>,
+    callbacks: Vec<LossCallback>,
+}
+
+/// Notes the end of a lease's thread, however it ends.
+struct ThreadEnd(Arc<LeaseWatch>);
+
+impl Drop for ThreadEnd {
+    fn drop(&mut self) {
+        self.0.change(|state| state.is_gone = true);
+    }
 }
 
 impl LeaseWatch {
@@ -73,9 +146,18 @@ impl LeaseWatch {
         match news {
             ProgramNews::Granted { grant, inputs } => self.change(|state| state.granted = Some((grant, inputs))),
             ProgramNews::Stop { why, .. } => self.change(|state| state.stop = Some(why.note())),
-            ProgramNews::Lost { why } => self.change(|state| state.loss = Some(why.note())),
+            ProgramNews::Lost { why } => self.lose(why.note()),
             ProgramNews::Renewed { .. } | ProgramNews::RenewalFailed { .. } => {}
         }
+    }
+
+    fn lose(&self, why: String) {
+        let mut callbacks = Vec::new();
+        self.change(|state| {
+            state.loss = Some(why.clone());
+            callbacks = std::mem::take(&mut state.callbacks);
+        });
+        callbacks.into_iter().for_each(|callback| call(callback, why.clone()));
     }
 
     fn wait_while(&self, is_so: impl Fn(&WatchedLease) -> bool) -> MutexGuard<'_, WatchedLease> {
@@ -87,43 +169,36 @@ impl LeaseWatch {
     }
 }
 
+/// Calls a callback on a thread of its own: the thread of the lease must not wait for it.
+fn call(callback: LossCallback, why: String) {
+    let _ = std::thread::Builder::new().name("fencepost lost".to_string()).spawn(move || callback(&why));
+}
+
 impl HeldLease {
     /// Drives a run on a thread of its own, and waits until it is granted or refused.
-    pub(crate) fn claim(
-        place: Arc<GuardPlace>,
-        kind: LeaseKind,
-        run: Run,
-        check: Option<UpstreamCheck>,
-        zone: Zone,
-        pins: Option<Pins>,
-        refused: impl FnOnce(&GuardPlace, Finish) -> GuardError,
-    ) -> Result<Self, GuardError> {
+    pub(crate) fn claim(claimed: ClaimedRun, check: Option<UpstreamCheck>) -> Result<Self, GuardError> {
         let failed =
             |error: std::io::Error| GuardError::Failed(format!("Cannot start a thread for the lease: {error}"));
+        let (kind, zone, host) = (claimed.kind, claimed.zone.clone(), claimed.place.host.name.clone());
         let watch = Arc::new(LeaseWatch::default());
         let sink: NewsSink = {
             let watch = Arc::clone(&watch);
             Arc::new(move |news| watch.hear(news))
         };
-        let (work, handle) = ProgramWork::new(check, run.grace(), sink).map_err(failed)?;
+        let (work, handle) = ProgramWork::new(check, claimed.run.grace(), sink).map_err(failed)?;
         let thread = {
-            let (place, watch) = (Arc::clone(&place), Arc::clone(&watch));
+            let end = ThreadEnd(Arc::clone(&watch));
             let drive = move || {
-                let finish = work.drive(run, place.callee(), &place.local, &mut |_| {});
-                drop(pins);
-                watch.change(|state| state.finish = Some(finish));
+                let end = end;
+                claimed.drive(work, &end.0);
             };
             std::thread::Builder::new().name("fencepost lease".to_string()).spawn(drive).map_err(failed)?
         };
-        let mut state = watch.wait_while(|state| state.granted.is_none() && state.finish.is_none());
-        let (granted, finish) =
-            (state.granted.take(), if state.granted.is_none() { state.finish.take() } else { None });
+        let mut state = watch.wait_while(|state| state.granted.is_none() && state.over.is_none() && !state.is_gone);
+        let (granted, over) = (state.granted.take(), state.over.as_ref().and_then(GuardError::of));
         drop(state);
         let Some((grant, inputs)) = granted else {
-            let _ = thread.join();
-            return Err(
-                finish.map_or_else(|| GuardError::Failed("the claim ended".to_string()), |end| refused(&place, end))
-            );
+            return Err(over.unwrap_or_else(|| GuardError::Failed("The claim ended without a lease.".to_string())));
         };
         let Some(lease) = &grant.record.lease else {
             return Err(GuardError::Failed("the record holds no lease".to_string()));
@@ -133,11 +208,15 @@ impl HeldLease {
             job: grant.record.job.clone(),
             token: grant.record.token,
             run: lease.run,
-            host: place.host.name.clone(),
+            host,
         };
         let inputs = inputs.into_iter().map(|input| (input.upstream.to_string(), input.path)).collect();
         let said = Mutex::new(Recorded { word: Word::Ok, note: None, artifacts: Vec::new() });
         Ok(Self { kind, handle, watch, thread: Some(thread), grant, inputs, zone, writer, said })
+    }
+
+    fn lease(&self) -> Option<&Lease> {
+        self.grant.record.lease.as_ref()
     }
 
     /// The fencing token, greater than that of every earlier grant of the job.
@@ -150,6 +229,16 @@ impl HeldLease {
         self.writer.run.to_string()
     }
 
+    /// The job's name, as `fencepost_check` and the fence headers take it.
+    pub fn job(&self) -> String {
+        self.writer.job.to_string()
+    }
+
+    /// The name of this host.
+    pub fn host(&self) -> &str {
+        &self.writer.host
+    }
+
     /// The identity of the store: with the job's name, the lineage of the token.
     pub fn store_id(&self) -> String {
         self.writer.store.to_string()
@@ -157,7 +246,17 @@ impl HeldLease {
 
     /// The slot that the work is for, as RFC 3339 in the job's zone; of a job without slots, the time of the claim.
     pub fn slot(&self) -> String {
-        self.grant.record.lease.as_ref().map(|lease| self.zone.show(lease.slot)).unwrap_or_default()
+        self.lease().map(|lease| self.zone.show(lease.slot)).unwrap_or_default()
+    }
+
+    /// The day of the slot in the job's zone.
+    pub fn date(&self) -> String {
+        self.lease().map(|lease| self.zone.date(lease.slot).to_string()).unwrap_or_default()
+    }
+
+    /// The idempotency key: the same for every attempt at one slot, on every machine. Hand it to providers.
+    pub fn key(&self) -> String {
+        self.lease().map(|lease| self.grant.record.key_of(lease)).unwrap_or_default()
     }
 
     /// The pinned copies of what the upstreams left, by the name of the upstream. They are gone when the lease is.
@@ -173,6 +272,15 @@ impl HeldLease {
     /// Why the lease is lost, if it is.
     pub fn loss(&self) -> Option<String> {
         self.watch.state().loss.clone()
+    }
+
+    /// Calls a function once when the lease is lost, with the reason, on a thread of its own. At once if it is lost already.
+    pub fn on_lost(&self, callback: impl FnOnce(&str) + Send + 'static) {
+        let mut state = self.watch.state();
+        match state.loss.clone() {
+            Some(why) => call(Box::new(callback), why),
+            None => state.callbacks.push(Box::new(callback)),
+        }
     }
 
     /// Waits until the lease is lost, at most this long. Returns whether it is.
@@ -191,38 +299,23 @@ impl HeldLease {
 
     /// Says why the work ends as it does. [`HeldLease::done`] records it.
     pub fn note(&self, note: &str) {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).note = Some(note.to_string());
+        self.said().note = Some(cut(note, WHOLE_NOTE_BYTES_MAX));
     }
 
-    /// Replaces a file, unless a newer run has written it.
+    /// Names a file that the work left, as it is now. [`HeldLease::done`] records it.
     ///
     /// # Errors
     ///
-    /// [`Error::Stale`](crate::Error::Stale) if the fence refuses the write, and [`Error::Lost`](crate::Error::Lost) if the
-    /// lease is lost. Nothing is changed then.
-    pub fn publish_file(&self, path: impl AsRef<Path>, mut content: &[u8]) -> Result<(), GuardError> {
-        if let Some(why) = self.loss() {
-            return Err(GuardError::Lost(why));
-        }
+    /// [`Error::Usage`](crate::Error::Usage) if it cannot be read.
+    pub fn artifact(&self, path: impl AsRef<Path>) -> Result<(), GuardError> {
         let path = path.as_ref();
-        let writer = self.writer.clone();
-        let request =
-            WriteRequest { writer, mode: WriteMode::Many, op: None, adopt: false, dry_run: false, if_digest: None };
-        let written = file::publish(&request, path, &mut content, file::PATIENCE);
-        let refusal = match &written {
-            Ok(receipt) => Some((receipt.level, receipt.fence.token, None)),
-            Err(PublishError::Refused { refused, level }) => {
-                Some((*level, refused.seen.token, Some(refused.to_string())))
-            }
-            Err(_) => None,
-        };
-        if let Some((level, seen, refused)) = refusal {
-            let resource = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()).display().to_string();
-            let Writer { token, run, .. } = self.writer;
-            let (kind, at) = ("file".to_string(), clock::wall_now());
-            self.handle.say(Said::Published(Published { resource, kind, level, token, run, at, seen, refused }));
-        }
-        written.map(drop).map_err(GuardError::from)
+        let unread = |error: &dyn std::fmt::Display| GuardError::Usage(format!("{}: {error}", path.display()));
+        let whole = std::path::absolute(path).map_err(|error| unread(&error))?;
+        let here = std::env::current_dir().map_err(|error| unread(&error))?;
+        let (size, sha256) = read(&whole).map_err(|error| unread(&error))?;
+        let path = Base::new(&here).name_of(&whole, path.is_relative());
+        self.said().artifacts.push(Artifact { path, size, sha256, unknown: Default::default() });
+        Ok(())
     }
 
     /// Ends the work: records its outcome and releases the lease, in one swap.
@@ -233,26 +326,40 @@ impl HeldLease {
     /// refused, [`Error::Store`](crate::Error::Store) if the store did not confirm the record.
     pub fn done(mut self, outcome: Word) -> Result<(), GuardError> {
         let code = i32::from(outcome.status() == Status::Error);
-        let said = self.said.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.said().clone();
         said.word = outcome;
-        let said = said.clone();
         self.finish(Some(said), code)
     }
 
+    /// Ends the work well: `done(Outcome::Ok)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`HeldLease::done`].
+    pub fn release(self) -> Result<(), GuardError> {
+        self.done(Word::Ok)
+    }
+
+    fn said(&self) -> MutexGuard<'_, Recorded> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn finish(&mut self, said: Option<Recorded>, code: i32) -> Result<(), GuardError> {
-        let Some(thread) = self.thread.take() else { return Ok(()) };
+        // The thread may still have to look after the history, which is not waited for.
+        if self.thread.take().is_none() {
+            return Ok(());
+        }
         if let Some(said) = said {
             self.handle.say(Said::Recorded(said));
         }
         self.handle.end(Exit::Code(code));
-        let _ = thread.join();
-        let mut state = self.watch.state();
+        let mut state = self.watch.wait_while(|state| state.over.is_none() && !state.is_gone);
         if let Some(why) = &state.loss {
-            return Err(GuardError::Lost(why.clone()));
+            return Err(GuardError::lost(why));
         }
-        match state.finish.take() {
-            Some(finish) => GuardError::of_end(finish).map_or(Ok(()), Err),
-            None => Err(GuardError::Failed("the thread of the lease has died; the lease ends by its ttl".to_string())),
+        match state.over.take() {
+            Some(over) => GuardError::of(&over).map_or(Ok(()), Err),
+            None => Err(GuardError::Failed("The thread of the lease has died. The lease ends by its ttl.".to_string())),
         }
     }
 }

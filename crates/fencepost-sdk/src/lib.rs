@@ -4,6 +4,7 @@ mod claim;
 mod error;
 mod guard;
 mod lease;
+mod publish;
 
 pub use claim::JobClaim;
 pub use error::GuardError as Error;

@@ -1,9 +1,17 @@
-//! The library as a program uses it, on the embedded store.
+//! The library as a program uses it, on the embedded store and on servers.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use fencepost_core::lease::Intent;
+use fencepost_core::name::Job;
+use fencepost_core::token::RunId;
+use fencepost_guard::host::Host;
+use fencepost_guard::local::Local;
+use fencepost_guard::transact::transact;
 use fencepost_sdk::{Error, Guard, Lease, Outcome};
+use fencepost_testkit::servers::{Postgres, Redis};
 
 struct Scene {
     directory: tempfile::TempDir,
@@ -34,7 +42,7 @@ fn a_lease_is_held_by_one_and_its_outcome_is_recorded() {
     let Scene { guard, directory } = &Scene::new();
     let lease = guard.job("nightly").unwrap().ttl(Duration::from_secs(60)).claim().unwrap();
     assert!(lease.token() > 0 && !lease.lost() && !lease.stop_requested() && !lease.slot().is_empty());
-    assert_eq!(reason(guard.job("nightly").unwrap().claim()), "held");
+    assert!(matches!(guard.job("nightly").unwrap().claim(), Err(Error::Skipped { reason: "held", in_a_row: 1, .. })));
     let path = directory.path().join("report");
     lease.publish_file(&path, b"one").unwrap();
     lease.note("no news");
@@ -172,4 +180,143 @@ fn wrong_terms_are_refused_before_anything_is_claimed() {
     }
     assert!(matches!(scene.guard.job("a b"), Err(Error::Usage(_))));
     assert_eq!(Error::Lost(String::new()).code(), 12);
+}
+
+#[test]
+fn two_machines_share_a_store_on_a_server() {
+    let redis = Redis::start(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let postgres = Postgres::start(&["fsync=on"]);
+    for url in [redis.url(), postgres.url(&postgres.database())] {
+        let places = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let [one, two] = places.each_ref().map(|place| Guard::open_at(&url, place.path()).unwrap());
+        let page = places[0].path().join("page");
+        let lease = one.job("nightly").unwrap().ttl(Duration::from_secs(2)).claim().unwrap();
+        assert!(!lease.wait_lost(Duration::from_millis(2500)), "it is renewed: {:?}", lease.loss());
+        for turned_away in [1, 2] {
+            let Err(Error::Skipped { reason: "held", in_a_row, .. }) = two.job("nightly").unwrap().claim() else {
+                panic!("{url}: it is held")
+            };
+            assert_eq!(in_a_row, turned_away);
+        }
+        lease.publish_file(&page, b"one").unwrap();
+        let token = lease.token();
+        lease.done(Outcome::Ok).unwrap();
+        let next = two.job("nightly").unwrap().claim().unwrap();
+        assert!(next.token() > token);
+        next.done(Outcome::Empty).unwrap();
+        two.once("invoice/7").unwrap().claim().unwrap().release().unwrap();
+        assert_eq!(reason(one.once("invoice/7").unwrap().claim()), "done");
+        assert!(matches!(one.gate(&["nightly@any"]), Err(Error::Skipped { reason: "barred", .. })));
+    }
+}
+
+/// Takes the lease away, as `fencepost lease release --force` does.
+fn release_by_force(url: &str, state: &Path, job: &str) {
+    let store = fencepost_testkit::store::open(url).unwrap();
+    let (local, job) = (Local::new(state, Host::this()), Job::parse(job).unwrap());
+    transact(store.as_ref(), &local, &job, Intent::ForceRelease, RunId(uuid::Uuid::now_v7())).unwrap();
+}
+
+#[test]
+fn a_stale_lease_that_has_not_learned_of_its_loss_is_refused_by_the_fence() {
+    let redis = Redis::start(&[]);
+    let place = tempfile::tempdir().unwrap();
+    let guard = Guard::open_at(&redis.url(), place.path()).unwrap();
+    let page = place.path().join("page");
+    let stale = guard.job("j").unwrap().ttl(Duration::from_secs(60)).claim().unwrap();
+    stale.publish_file(&page, b"old").unwrap();
+    // Its next renewal is twenty seconds away.
+    release_by_force(&redis.url(), place.path(), "j");
+    let newer = guard.job("j").unwrap().claim().unwrap();
+    newer.publish_file(&page, b"new").unwrap();
+    newer.release().unwrap();
+    assert!(!stale.lost());
+    assert!(matches!(stale.publish_file(&page, b"old"), Err(Error::Stale(_))));
+    assert_eq!(std::fs::read(&page).unwrap(), b"new");
+    assert!(matches!(stale.done(Outcome::Ok), Err(Error::Stale(_))));
+}
+
+#[test]
+fn a_lock_records_nothing() {
+    let scene = Scene::new();
+    let lock = || scene.guard.job("shared").unwrap().unrecorded();
+    let held = lock().claim().unwrap();
+    assert_eq!(reason(lock().claim()), "held");
+    let token = held.token();
+    held.release().unwrap();
+    let next = lock().claim().unwrap();
+    assert!(next.token() > token);
+    drop(next);
+    lock().claim().unwrap().release().unwrap();
+    // There is no outcome that a downstream job could go by.
+    assert!(matches!(scene.guard.gate(&["shared@any"]), Err(Error::Halted(_))));
+    assert!(matches!(lock().slot("2026-11-17T07:00:00Z").claim(), Err(Error::Usage(_))));
+}
+
+#[test]
+fn a_loss_is_told_to_a_callback() {
+    let scene = Scene::new();
+    let claim = scene.guard.job("slow").unwrap().ttl(Duration::from_secs(1)).timeout(Duration::from_millis(100));
+    let lease = claim.claim().unwrap();
+    let (sender, heard) = std::sync::mpsc::channel();
+    let told = sender.clone();
+    lease.on_lost(move |why| told.send(why.to_string()).unwrap());
+    let first = heard.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert!(first.contains("did not end within its grace"), "{first}");
+    lease.on_lost(move |why| sender.send(why.to_string()).unwrap());
+    assert_eq!(heard.recv_timeout(Duration::from_secs(60)).unwrap(), first, "also after the loss");
+    assert!(matches!(lease.done(Outcome::Ok), Err(Error::Lost(_))));
+}
+
+#[test]
+fn notes_and_files_are_recorded_with_the_outcome() {
+    let Scene { guard, directory } = &Scene::new();
+    let lease = guard.job("source").unwrap().slot("2026-11-17T07:00:00Z").claim().unwrap();
+    assert_eq!((lease.job(), lease.date()), ("source".to_string(), "2026-11-17".to_string()));
+    assert_eq!(lease.key(), "source/2026-11-17T07:00:00+00:00");
+    let path = directory.path().join("made");
+    assert!(matches!(lease.artifact(&path), Err(Error::Usage(_))), "there is no such file");
+    std::fs::write(&path, "bytes").unwrap();
+    lease.artifact(&path).unwrap();
+    lease.note("two numbers");
+    lease.done(Outcome::Ok).unwrap();
+    let need = format!("source@any,artifact={}", path.display());
+    let report = guard.job("report").unwrap().needs(&need).claim().unwrap();
+    std::fs::write(&path, "other").unwrap();
+    assert_eq!(std::fs::read(&report.inputs()["source"]).unwrap(), b"bytes", "the pinned copy");
+    report.release().unwrap();
+}
+
+#[test]
+fn each_target_is_written_behind_its_fence() {
+    let scene = Scene::new();
+    let at = |name: &str| scene.directory.path().join(name);
+    std::fs::create_dir(at("source")).unwrap();
+    std::fs::write(at("source/index.html"), "page").unwrap();
+    let redis = Redis::start(&[]);
+    let lease = scene.claim("publisher");
+    lease.publish_tree(at("source"), at("site")).unwrap();
+    assert_eq!(std::fs::read(at("site/index.html")).unwrap(), b"page");
+    let url = format!("sqlite:{}", at("shop.db").display());
+    std::fs::write(at("shop.db"), "").unwrap();
+    lease.publish_sql(&url, "CREATE TABLE t (x); INSERT INTO t VALUES (1)").unwrap();
+    lease.publish_redis(&redis.url(), "total", b"30").unwrap();
+    let other = scene.claim("another");
+    for refused in [
+        other.publish_tree(at("source"), at("site")),
+        other.publish_sql(&url, "DELETE FROM t"),
+        other.publish_redis(&redis.url(), "total", b"31"),
+    ] {
+        assert!(matches!(refused, Err(Error::Stale(_))), "{refused:?}");
+    }
+    for wrong in [
+        other.publish_http("ftp://x", None, "text/plain", b""),
+        other.publish_s3("s3://bucket", "text/plain", b""),
+        other.publish_git(at("source"), "origin", &[]),
+        other.publish_sql("mysql://x", ""),
+    ] {
+        assert!(matches!(wrong, Err(Error::Usage(_) | Error::Failed(_))), "{wrong:?}");
+    }
+    lease.release().unwrap();
+    assert!(matches!(other.release(), Err(Error::Stale(_))));
 }

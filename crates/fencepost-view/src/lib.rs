@@ -7,7 +7,7 @@
 //! * [`View`]: a store and the caller's knowledge; one method per question.
 //! * [`answer`]: the answers of the other verbs, and the pieces that several answers share.
 //! * [`status`], [`runs`], [`why`], [`plan`], [`overdue`], [`advise`], [`gate`], [`graph`], [`items`]: a module per question.
-//! * [`event`], [`summary`], [`up`]: what happens in a run, how it ends, and what `up` prints.
+//! * [`event`], [`run_end`], [`summary`], [`up`]: what happens in a run, how it ends, and what `up` prints. [`exit_code`]: the numbers.
 //! * [`prometheus`]: the status as metrics. [`durations`]: how long runs took, as histograms.
 //! * [`schema`]: the JSON Schema of every answer.
 //! * [`unread`]: records that cannot be read, which are part of an answer.
@@ -29,6 +29,7 @@ pub mod digest;
 pub mod drift;
 pub mod durations;
 pub mod event;
+pub mod exit_code;
 pub mod gate;
 pub mod graph;
 pub mod items;
@@ -38,6 +39,7 @@ pub mod output;
 pub mod overdue;
 pub mod plan;
 pub mod prometheus;
+pub mod run_end;
 pub mod runs;
 pub mod schema;
 pub mod session;

@@ -85,6 +85,11 @@ impl Summary {
         }
     }
 
+    /// The refused publish that the last swap of the run could not record, because another run had the lease by then.
+    pub fn unrecorded_refusal(&self) -> Option<&Published> {
+        self.refused.as_deref().filter(|_| !self.recorded.is_recorded())
+    }
+
     /// The reason, if the run failed by more than its own exit code. A skip is not a failure.
     pub fn failure(&self) -> Option<ReasonCode> {
         self.reason.filter(|reason| !reason.is_skip())

@@ -94,6 +94,8 @@ words! {
         Unrecorded = "unrecorded",
         /// A signal ended fencepost before the command started.
         Interrupted = "interrupted",
+        /// The program gave up its claim before it was granted.
+        Cancelled = "cancelled",
         /// The lease is free: the run would start.
         Free = "free",
         /// The holder is dead: the run would take over.

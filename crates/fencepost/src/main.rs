@@ -22,7 +22,6 @@ mod rehearsal;
 mod report;
 mod settings;
 mod show;
-mod summary;
 mod upstreams;
 mod version;
 
@@ -102,7 +101,7 @@ fn obey() -> Code {
         Verb::Why(options) => command::why::run(&arguments.global, options),
     };
     code.unwrap_or_else(|failure| {
-        let code = Code::of(&failure, arguments.verb.is_wrapper());
+        let code = failure.code(arguments.verb.is_wrapper());
         report::failure(&arguments.global, code, &failure);
         code
     })

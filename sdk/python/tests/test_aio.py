@@ -10,7 +10,8 @@ from typing import List
 
 import fencepost
 from fencepost import aio
-from tests.support import BINARY, Case
+from fencepost._session import Session
+from tests.support import BINARY, Case, wait_for
 
 
 class Asyncio(Case):
@@ -90,14 +91,21 @@ class Asyncio(Case):
                 async with aio.run("nightly", wait="10m"):
                     self.fail("the block must not run")
 
-            async with aio.run("nightly", ttl="1m"):
-                task = asyncio.create_task(wait())
-                await asyncio.sleep(0.3)
-                task.cancel()
-                with self.assertRaises(asyncio.CancelledError):
-                    await task
-            async with aio.run("nightly", wait="10s") as run:
-                self.assertTrue(run)
+            async with aio.run("nightly", ttl="1m") as holder:
+                for pause in (0.0, 0.3):
+                    task = asyncio.create_task(wait())
+                    await asyncio.sleep(pause)
+                    task.cancel()
+                    with self.assertRaises(asyncio.CancelledError):
+                        await task
+                # The holder itself releases: a claim that still waited would get the lease now.
+                assert holder._asked is not None
+                session = holder._asked.session
+                await asyncio.get_running_loop().run_in_executor(None, wait_for, "the claims end", lambda: is_alone(session))
+            self.assertEqual([run["status"] for run in self.runs("nightly")], ["ok"])
+
+        def is_alone(session: Session) -> bool:
+            return len(session._listeners) == 1 and not session._pending
 
         asyncio.run(work())
 

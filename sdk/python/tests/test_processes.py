@@ -249,9 +249,11 @@ class Programs(Case):
             time.sleep(0.5)
             program.send_signal(signal.SIGINT)
             program.says("given up")
-        # The program lives on, and holds nothing.
-        with fencepost.run("nightly", wait="10s") as run:
+            time.sleep(0.5)
+        # The program lives on, and its claim does not: the lease is free at once, and no attempt is recorded.
+        with fencepost.run("nightly") as run:
             self.assertTrue(run)
+        self.assertEqual([run["status"] for run in self.runs("nightly")], ["ok", "ok"])
         program.tell()
         self.assertEqual(program.wait(20), 0)
 

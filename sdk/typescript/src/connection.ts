@@ -4,12 +4,16 @@ import type { Socket } from "node:net";
 import { binaryPath, placesSearched, version } from "./binary.js";
 import { errorOf, FencepostError, LeaseLostError, NotFoundError, StoreError, UsageError } from "./errors.js";
 import type { Lease } from "./lease.js";
+import { unknownOption } from "./options.js";
 import type { SessionEventLine, SessionReply, SessionRequestLine } from "./protocol.js";
 import { Watch } from "./watch.js";
 import { decode, encode, LINE_BYTES_MAX, LineBuffer } from "./wire.js";
 
 /** The version of the protocol that this package speaks. */
 const PROTOCOL = 1;
+
+/** The exit code of work that had no effect. */
+const NO_EFFECT = 1;
 
 /** How long output may still come after the session has exited. */
 const DRAIN_MS = 1000;
@@ -92,15 +96,28 @@ export class Connection {
     return this.#expect(request, outcome, answers);
   }
 
-  /** Claims a lease, and tells it what becomes of it. Its id names it in later requests. */
+  /**
+   * Claims a lease, and tells it what becomes of it. Its id names it in later requests. The signal gives up a claim that waits:
+   * the session cancels it, or releases a lease that it has just granted.
+   */
   async claim(
     request: ClaimOf,
     lease: Lease,
+    signal?: AbortSignal,
   ): Promise<{ id: number; reply: ReplyTo<"granted" | "skipped" | "halted"> }> {
     const id = this.#newId();
     // Before it is granted: the answer and a first event may come together.
+    signal?.throwIfAborted();
     this.#leases.set(id, lease);
-    const outcome = await this.#send(id, request);
+    const note = "the program gave up before it began";
+    const giveUp = () =>
+      void this.#send(this.#newId(), { request: "release", claim: id, outcome: "error", note, exitCode: NO_EFFECT });
+    signal?.addEventListener("abort", giveUp, { once: true });
+    const outcome = await this.#send(id, request).finally(() => signal?.removeEventListener("abort", giveUp));
+    if (signal?.aborted) {
+      this.forget(id);
+      signal.throwIfAborted();
+    }
     if (outcome.answer === "granted") lease.confirm(outcome.remainingMs);
     else this.forget(id);
     return { id, reply: this.#expect(request, outcome, ["granted", "skipped", "halted"]) };
@@ -127,6 +144,8 @@ export class Connection {
   /** Sends a request. The error that its answer may be is made by the caller, so that its stack names the program's own line. */
   #send(id: number, request: Request): Promise<Outcome> {
     if (this.#end !== undefined) return Promise.resolve({ answer: "none", wasSent: false });
+    const unknown = unknownOption(request);
+    if (unknown !== undefined) return Promise.reject(unknown);
     const line = encode({ id, ...request });
     if (Buffer.byteLength(line) > LINE_BYTES_MAX) {
       return Promise.reject(new UsageError(`A request may have ${LINE_BYTES_MAX} bytes. Nothing was sent.`));

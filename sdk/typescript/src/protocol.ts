@@ -167,10 +167,13 @@ export interface PublishRequest {
   adopt?: boolean | undefined;
   bearerFile?: string | undefined;
   branch?: Array<string> | undefined;
+  /** For `s3`. */
+  cacheControl?: string | undefined;
   /** The id of the claim. */
   claim: RequestId;
+  /** For `http` and `s3`: what the content is. */
   contentType?: string | undefined;
-  /** For `file`, `http`, `sql` and `redis`: the content. */
+  /** For `file`, `http`, `sql`, `redis` and `s3`: the content. */
   data?: string | undefined;
   /** Say whether it would be accepted, and touch nothing. */
   dryRun?: boolean | undefined;
@@ -183,8 +186,9 @@ export interface PublishRequest {
   keep?: number | undefined;
   /** For `redis`: the key. */
   key?: string | undefined;
-  /** The target: "file", "tree", "git", "http", "sql" or "redis". */
+  /** The target: "file", "tree", "git", "http", "sql", "redis" or "s3". */
   kind: string;
+  metadata?: Array<string> | undefined;
   /** For `http`. */
   method?: string | undefined;
   /** How often one token may write: "many" or "once". */
@@ -203,7 +207,7 @@ export interface PublishRequest {
   source?: string | undefined;
   /** For `git`, `http` and `sql`: how long the write may take. */
   timeout?: string | undefined;
-  /** For `http`, `sql` and `redis`: where it is published. */
+  /** For `http`, `sql`, `redis` and `s3`: where it is published. */
   url?: string | undefined;
   /** For `file` and `tree`: how long to wait for another write to the same place. */
   wait?: string | undefined;
@@ -403,7 +407,7 @@ export type OutcomeWord = "ok" | "error" | "empty";
 export type Trigger = "schedule" | "catch_up" | "manual";
 
 /** Why a command or a run came to nothing, failed, or would. Every `reason` that programs branch on is one of these. */
-export type ReasonCode = "usage" | "store_failed" | "unreadable" | "failed" | "held" | "lost" | "paused" | "running" | "done" | "not_due" | "early" | "too_old" | "barred" | "halted" | "unknown" | "other_parameters" | "no_output" | "digest_mismatch" | "fenced" | "timeout" | "keeper_died" | "not_found" | "cannot_execute" | "nested" | "refused" | "unrecorded" | "interrupted" | "free" | "took_over" | "replace" | "stale" | "spent" | "other_run" | "other_lineage" | "none" | "other";
+export type ReasonCode = "usage" | "store_failed" | "unreadable" | "failed" | "held" | "lost" | "paused" | "running" | "done" | "not_due" | "early" | "too_old" | "barred" | "halted" | "unknown" | "other_parameters" | "no_output" | "digest_mismatch" | "fenced" | "timeout" | "keeper_died" | "not_found" | "cannot_execute" | "nested" | "refused" | "unrecorded" | "interrupted" | "cancelled" | "free" | "took_over" | "replace" | "stale" | "spent" | "other_run" | "other_lineage" | "none" | "other";
 
 export type Status = "ok" | "empty" | "error" | "timeout" | "lost" | "fenced" | "halted" | "missed" | "skipped_overlap" | "skipped_barrier" | "skipped_duplicate" | "skipped_paused" | "running";
 
@@ -419,3 +423,15 @@ export interface GateUpstream {
   slot: Time | null;
   status: Status | null;
 }
+
+/** The fields of each request. */
+export const FIELDS: Record<string, readonly string[]> = {
+  hello: ["client"],
+  claim: ["again", "catchUp", "catchUpMode", "catchUpOrder", "catchUpWithin", "every", "grace", "job", "mustRecord", "needs", "needsWait", "now", "onLost", "overlap", "perHost", "produces", "retries", "schedule", "slack", "slot", "stuckAfter", "timeout", "timezone", "ttl", "wait"],
+  once: ["grace", "key", "onUnknown", "params", "retryAfter", "timeout", "ttl", "wait"],
+  publish: ["adopt", "bearerFile", "branch", "cacheControl", "claim", "contentType", "data", "dryRun", "from", "header", "ifDigest", "keep", "key", "kind", "metadata", "method", "mode", "op", "path", "rebase", "remote", "repo", "resource", "source", "timeout", "url", "wait"],
+  record: ["artifacts", "claim", "date", "job", "note", "outcome", "perHost", "slot", "timezone"],
+  release: ["artifacts", "claim", "exitCode", "note", "outcome"],
+  gate: ["claim", "date", "onEmptyProceed", "slot", "timezone", "upstreams", "wait"],
+  judge: ["adopt", "claim", "digest", "fence", "mode", "op", "resource"],
+};

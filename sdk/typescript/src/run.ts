@@ -26,7 +26,7 @@ const DATA_CHARACTERS_MAX = 256 * 1024;
 const PATHS = ["path", "source", "from", "repo", "bearerFile"] as const;
 
 export type Run = GrantedRun | NotGrantedRun;
-export type PublishKind = "file" | "tree" | "git" | "http" | "sql" | "redis";
+export type PublishKind = "file" | "tree" | "git" | "http" | "sql" | "redis" | "s3";
 export type PublishOptions = Omit<PublishRequest, "claim" | "kind" | "data"> & {
   /** The content. */
   data?: string | Uint8Array | undefined;

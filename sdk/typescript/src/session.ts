@@ -13,17 +13,19 @@ const FAILED_WITHOUT_EFFECT = 1;
 /** An exit code that leaves it open whether an item of work had its effect. */
 const EFFECT_UNKNOWN = 255;
 
-interface OnSkip {
+interface ClaimOptions {
   /** Throw `SkippedError` or `HaltedError` where the work may not begin, in place of a result. */
   onSkip?: "throw" | "return" | undefined;
+  /** Gives up a claim that waits: it rejects with the signal's reason, and nothing is recorded. It has no effect on a run. */
+  signal?: AbortSignal | undefined;
 }
 
 /** The terms of a run, as in fencepost.toml. They take precedence over it. */
-export type RunOptions = Omit<ClaimRequest, "job"> & OnSkip;
+export type RunOptions = Omit<ClaimRequest, "job"> & ClaimOptions;
 
 /** The terms of an item of work that is done once. */
 export type OnceOptions = Omit<OnceRequest, "key"> &
-  OnSkip & {
+  ClaimOptions & {
     /** Errors that say that the work had no effect: the next call tries again. Every other error leaves that unknown. */
     noEffect?: (new (...args: never[]) => Error)[] | undefined;
   };
@@ -48,8 +50,8 @@ export class Session {
    */
   run(job: string, options: RunOptions & { onSkip: "throw" }): Promise<GrantedRun>;
   run(job: string, options?: RunOptions): Promise<Run>;
-  async run(job: string, { onSkip, ...terms }: RunOptions = {}): Promise<Run> {
-    const claimed = await this.#claim({ request: "claim", job, mustRecord: true, ...terms });
+  async run(job: string, { onSkip, signal, ...terms }: RunOptions = {}): Promise<Run> {
+    const claimed = await this.#claim({ request: "claim", job, mustRecord: true, ...terms }, signal);
     return claimed instanceof GrantedRun ? claimed : new NotGrantedRun(refused(claimed, onSkip));
   }
 
@@ -60,8 +62,8 @@ export class Session {
   job<T>(name: string, work: Work<T>): Promise<Result<T>>;
   job<T>(name: string, options: RunOptions, work: Work<T>): Promise<Result<T>>;
   async job<T>(name: string, ...rest: [Work<T>] | [RunOptions, Work<T>]): Promise<Result<T>> {
-    const [{ onSkip, ...terms }, work] = rest.length === 1 ? [{} as RunOptions, rest[0]] : rest;
-    const run = await this.#claim({ request: "claim", job: name, ...terms });
+    const [{ onSkip, signal, ...terms }, work] = rest.length === 1 ? [{} as RunOptions, rest[0]] : rest;
+    const run = await this.#claim({ request: "claim", job: name, ...terms }, signal);
     return run instanceof GrantedRun ? await perform(run, work, () => ({})) : refused(run, onSkip);
   }
 
@@ -69,8 +71,8 @@ export class Session {
   once<T>(key: string, work: Work<T>): Promise<Result<T>>;
   once<T>(key: string, options: OnceOptions, work: Work<T>): Promise<Result<T>>;
   async once<T>(key: string, ...rest: [Work<T>] | [OnceOptions, Work<T>]): Promise<Result<T>> {
-    const [{ onSkip, noEffect = [], ...terms }, work] = rest.length === 1 ? [{} as OnceOptions, rest[0]] : rest;
-    const run = await this.#claim({ request: "once", key, ...terms });
+    const [{ onSkip, signal, noEffect = [], ...terms }, work] = rest.length === 1 ? [{} as OnceOptions, rest[0]] : rest;
+    const run = await this.#claim({ request: "once", key, ...terms }, signal);
     if (!(run instanceof GrantedRun)) return refused(run, onSkip);
     return await perform(run, work, (error) => {
       const isHarmless = noEffect.some((Class) => error instanceof Class);
@@ -116,15 +118,15 @@ export class Session {
     return started;
   }
 
-  async #claim(request: ClaimOf): Promise<GrantedRun | NotGrantedResult> {
+  async #claim(request: ClaimOf, signal?: AbortSignal): Promise<GrantedRun | NotGrantedResult> {
     const connection = await this.#connect();
     const lease = new Lease();
-    const { id, reply } = await connection.claim(request, lease);
+    const { id, reply } = await connection.claim(request, lease, signal);
     return reply.answer === "granted" ? new GrantedRun(connection, id, lease, reply) : resultOf(reply);
   }
 }
 
-function refused(result: NotGrantedResult, onSkip: OnSkip["onSkip"]): NotGrantedResult {
+function refused(result: NotGrantedResult, onSkip: ClaimOptions["onSkip"]): NotGrantedResult {
   if (onSkip === "throw") throw notGranted(result);
   return result;
 }

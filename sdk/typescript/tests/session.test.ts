@@ -119,6 +119,39 @@ test("in plain JavaScript too, a run that was not granted cannot be used", TIMEO
   await held.close();
 });
 
+test("a misspelled option is an error, and nothing is claimed", TIMEOUT, async () => {
+  using sandbox = new Sandbox();
+  await using session = sandbox.session();
+  const typo = (options: object) => errorOf(session.run("typo", options), fencepost.UsageError);
+  assert.match((await typo({ tll: "1m" })).message, /claim has no option tll\. Did you mean ttl\? Nothing was done/);
+  assert.match((await typo({ catch_up: 3 })).message, /Did you mean catchUp\?/);
+  assert.match((await typo({ retires: 3 })).message, /The options are: .*retries/);
+  assert.equal((await session.job("typo", { ttl: undefined }, () => 1)).status, "ok");
+});
+
+test("a signal gives up a claim that waits, and nothing is recorded", TIMEOUT, async () => {
+  using sandbox = new Sandbox();
+  await using session = sandbox.session();
+  const held = await session.run("busy", { onSkip: "throw", ttl: "1m" });
+  const waits = session.run("busy", { wait: "10m", signal: AbortSignal.timeout(300) });
+  await assert.rejects(waits, { name: "TimeoutError" });
+  await assert.rejects(
+    session.once("item", { signal: AbortSignal.abort(new RangeError("no")) }, () => 1),
+    RangeError,
+  );
+  await held.ok();
+  await held.close();
+  const next = await session.run("busy", { onSkip: "throw" });
+  await next.ok();
+  await next.close();
+  const { stdout } = await sandbox.fencepost("runs", "busy", "--json");
+  const statuses = stdout
+    .trim()
+    .split("\n")
+    .map((line) => (JSON.parse(line) as { status: string }).status);
+  assert.deepEqual(statuses, ["ok", "ok"]);
+});
+
 test("a run that takes too long is asked to stop, and may end in order", TIMEOUT, async () => {
   using sandbox = new Sandbox();
   await using session = sandbox.session();

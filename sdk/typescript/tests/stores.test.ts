@@ -62,6 +62,20 @@ for (const kind of ["embedded", "redis", "postgres"]) {
       assert.equal(sandbox.read("out"), "first");
     });
 
+    test("the fence refuses a stale run whose session has not learned of the loss", async () => {
+      using sandbox = new Sandbox(store());
+      await using session = sandbox.session();
+      const path = sandbox.path("out");
+      const old = await session.run("stale", { ttl: "1m", onSkip: "throw" });
+      await old.publishFile(path, "old");
+      await sandbox.fencepost("lease", "release", "stale", "--force");
+      assert.equal((await session.job("stale", (run) => run.publishFile(path, "new"))).status, "ok");
+      const error = await errorOf(old.publishFile(path, "old"), fencepost.StaleTokenError);
+      assert.deepEqual([error.code, error.reason, old.lost], [13, "stale", undefined]);
+      assert.equal(sandbox.read("out"), "new");
+      await errorOf(old.close(), fencepost.StaleTokenError);
+    });
+
     test(`of ${RACERS} programs one wins`, async () => {
       using sandbox = new Sandbox(store());
       const racers = Array.from({ length: RACERS }, () => sandbox.start("racer", "race"));

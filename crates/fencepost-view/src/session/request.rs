@@ -170,18 +170,18 @@ request! {
     PublishRequest {
         /// The id of the claim.
         claim: RequestId,
-        /// The target: "file", "tree", "git", "http", "sql" or "redis".
+        /// The target: "file", "tree", "git", "http", "sql", "redis" or "s3".
         kind: String,
         ;
         /// For `file` and `tree`: where it is published.
         path: String,
         /// For `tree`: the directory to publish.
         source: String,
-        /// For `file`, `http`, `sql` and `redis`: the content.
+        /// For `file`, `http`, `sql`, `redis` and `s3`: the content.
         data: String,
         /// The file that holds the content, in place of `data`.
         from: String,
-        /// For `http`, `sql` and `redis`: where it is published.
+        /// For `http`, `sql`, `redis` and `s3`: where it is published.
         url: String,
         /// For `redis`: the key.
         key: String,
@@ -190,9 +190,13 @@ request! {
         remote: String,
         branch: Vec<String>,
         rebase: bool,
+        /// For `http` and `s3`: what the content is.
+        content_type: String,
+        /// For `s3`.
+        cache_control: String,
+        metadata: Vec<String>,
         /// For `http`.
         method: String,
-        content_type: String,
         header: Vec<String>,
         bearer_file: String,
         /// For `tree`: how many old versions are kept.

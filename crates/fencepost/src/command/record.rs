@@ -314,12 +314,10 @@ pub(super) fn artifacts(paths: &[String], base: &Base) -> Result<Vec<Artifact>, 
                 sha256,
                 unknown: Default::default(),
             }),
-            Err(FingerprintError::Missing) => Err(Failure::Usage(format!("--artifact {path}: there is no such file."))),
-            Err(FingerprintError::Unsteady) => Err(Failure::Other(format!(
-                "--artifact {path}: it changed twice while it was hashed. Nothing was recorded. Repeat the command when no \
-                 process writes the file."
+            Err(error @ FingerprintError::Unsteady) => Err(Failure::Other(format!(
+                "--artifact {path}: {error}. Nothing was recorded. Repeat the command when no process writes the file."
             ))),
-            Err(FingerprintError::Failed(error)) => Err(Failure::Usage(format!("--artifact {path}: it cannot be read: {error}"))),
+            Err(error) => Err(Failure::Usage(format!("--artifact {path}: {error}."))),
         }
     });
     let artifacts: Vec<Artifact> = artifacts.collect::<Result<_, _>>()?;

@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::common::{Said, Site};
@@ -10,6 +10,7 @@ use fencepost_core::barrier::{Asker, Need};
 use fencepost_core::lease::Claim;
 use fencepost_core::ledger::Trigger;
 use fencepost_core::name::{Job, Key, Name};
+use fencepost_core::record::Holder;
 use fencepost_core::run::{Exit, Finish, Input, Output, Overlap, Run, Stages, Terms};
 use fencepost_core::time::Boot;
 use fencepost_core::token::RunId;
@@ -19,6 +20,7 @@ use fencepost_guard::clock;
 use fencepost_guard::drive::{Callee, GuardedWork, Note, drive};
 use fencepost_guard::host::Host;
 use fencepost_guard::local::Local;
+use fencepost_guard::program::{NewsSink, ProgramHandle, ProgramNews, ProgramWork};
 use fencepost_guard::signals::Signals;
 use fencepost_guard::upstream_check::UpstreamCheck;
 use fencepost_store::layer::{Trace, TraceCall, TraceEnd, TraceVerb};
@@ -66,17 +68,16 @@ impl GuardedWork for Instantly {
     }
 }
 
-fn run_once(store: Arc<dyn Store>, site: &Site, job: &Job, needs: &[&str]) {
-    let host = Host::this();
+fn terms(job: &Job, holder: Holder, needs: &[&str]) -> Terms {
     let claim = Claim {
         run: RunId(uuid::Uuid::now_v7()),
         ttl: Duration::from_secs(300),
-        holder: host.holder(std::process::id() as i32, None),
+        holder,
         slot: fencepost_core::slot::Choice::At(clock::now().wall),
         zone: "UTC".to_string(),
         trigger: Trigger::Manual,
     };
-    let terms = Terms {
+    Terms {
         job: job.clone(),
         claim,
         grace: Duration::from_secs(10),
@@ -90,7 +91,12 @@ fn run_once(store: Arc<dyn Store>, site: &Site, job: &Job, needs: &[&str]) {
         observe: false,
         stuck_after: None,
         inside: Vec::new(),
-    };
+    }
+}
+
+fn run_once(store: Arc<dyn Store>, site: &Site, job: &Job, needs: &[&str]) {
+    let host = Host::this();
+    let terms = terms(job, host.holder(std::process::id() as i32, None), needs);
     let local = Local::new(&site.state(), host);
     let check = (!needs.is_empty()).then(|| UpstreamCheck {
         store: Arc::clone(&store),
@@ -175,6 +181,64 @@ fn an_uncontended_run_makes_three_calls_of_which_two_are_won_swaps() {
         let access = Access { password, cache: Some(directory.path().join("cache")), must_exist: false };
         assert_eq!(calls_of_a_later_run(StoreHandle::new(&url, access).open().unwrap()), expected, "{url}");
     }
+}
+
+/// A program that claims a lease and releases it at once.
+fn program_once(store: Arc<dyn Store>, site: &Site, job: &Job, holder: Holder) {
+    let own: Arc<OnceLock<ProgramHandle>> = Arc::default();
+    let sink: NewsSink = {
+        let own = Arc::clone(&own);
+        Arc::new(move |news| {
+            if matches!(news, ProgramNews::Granted { .. }) {
+                own.wait().end(Exit::Code(0));
+            }
+        })
+    };
+    let (work, handle) = ProgramWork::new(None, Duration::from_secs(10), sink).unwrap();
+    own.set(handle).unwrap();
+    let local = Local::new(&site.state(), Host::this());
+    let callee = Callee { store, is_embedded: false };
+    let finish = work.drive(Run::new(terms(job, holder, &[])), callee, &local, &mut |_| {});
+    assert!(matches!(finish, Finish::Ended { exit: Exit::Code(0), .. }), "{finish:?}");
+}
+
+/// With an outcome or without one, a program costs its store what a run costs it.
+#[test]
+fn a_program_claims_by_a_read_and_a_swap_and_releases_by_one_swap() {
+    let (host, job) = (Host::this(), Job::shared(Name::new("counted").unwrap()));
+    let on = Key::job(&job).as_str().to_string();
+    let call = |verb, ended| TraceCall { verb, on: on.clone(), ended };
+    let expected = [
+        call(TraceVerb::Read, TraceEnd::Answered),
+        call(TraceVerb::Swap, TraceEnd::Won),
+        call(TraceVerb::Swap, TraceEnd::Won),
+    ];
+    for holder in [host.holder_of_program(), host.holder_by_hand()] {
+        let (site, store) = (Site::new(), Arc::new(Trace::new(MemoryStore::new())));
+        program_once(known(&store, &site), &site, &job, holder.clone());
+        store.clear();
+        program_once(known(&store, &site), &site, &job, holder);
+        assert_eq!(store.calls(), expected);
+    }
+}
+
+/// Each outcome that leaves the ring is written into the history first, so a job that runs often costs one more swap a run. A
+/// lease without an outcome does not.
+#[test]
+fn a_job_that_runs_often_also_writes_its_history() {
+    const RUNS: usize = 80;
+    let (host, job) = (Host::this(), Job::shared(Name::new("counted").unwrap()));
+    let swaps = |holder: Holder| {
+        let (site, store) = (Site::new(), Arc::new(Trace::new(MemoryStore::new())));
+        (0..RUNS).for_each(|_| program_once(known(&store, &site), &site, &job, holder.clone()));
+        store.clear();
+        (0..RUNS).for_each(|_| program_once(known(&store, &site), &site, &job, holder.clone()));
+        store.calls().iter().filter(|call| call.ended == TraceEnd::Won).count()
+    };
+    // The ring gives up to eight outcomes away at once, when there is time.
+    let recorded = swaps(host.holder_of_program());
+    assert!(recorded.abs_diff(3 * RUNS) <= 8, "{recorded}");
+    assert_eq!(swaps(host.holder_by_hand()), 2 * RUNS);
 }
 
 /// And one more for each upstream, however often it is named.

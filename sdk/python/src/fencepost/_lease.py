@@ -59,6 +59,7 @@ class Lease(Generic[S]):
         self._result: Optional[Result[Any]] = None
         self._deadline = 0.0
         self._was_tested = False
+        self._is_begun = self._is_abandoned = False
 
     # What the program asks about a run.
 
@@ -166,10 +167,15 @@ class Lease(Generic[S]):
 
     # The steps, each without a wait.
 
-    def _submit_claim(self) -> "Future[Answer]":
-        if self._asked is not None:
+    def _open(self) -> None:
+        if self._is_begun:
             raise UsageError(f"The run of {self._claim.subject} was begun before. Make a new one for each block.")
+        self._is_begun = True
+
+    def _submit_claim(self) -> "Future[Answer]":
         self._asked = _session.ask(self._claim.place, self._claim.request, self, **self._claim.fields)
+        if self._is_abandoned:
+            self._abandon()
         return self._asked.answer
 
     def _begin(self, answer: Answer) -> None:
@@ -186,22 +192,16 @@ class Lease(Generic[S]):
             raise self._not_granted()
 
     def _abandon(self) -> None:
-        """Gives up a claim that was not answered yet. A lease that is granted all the same is released."""
-        assert self._asked is not None
+        """Gives up a claim that was not answered yet. The session cancels it, or releases a lease that it has just granted."""
+        # A claim that another thread is still sending is given up there.
+        self._is_abandoned = True
+        if self._asked is None:
+            return
         session, number, future = self._asked
-
-        def release() -> None:
-            note = "the program gave up before it began"
-            with contextlib.suppress(StoreError):
-                session.submit("release", claim=number, outcome="error", note=note, exit_code=NO_EFFECT)
-
-        def answered(future: "Future[Answer]") -> None:
-            self._forget()
-            if not future.cancelled() and not future.exception() and future.result()["answer"] == "granted":
-                release()
-
-        release()
-        future.add_done_callback(answered)
+        note = "the program gave up before it began"
+        with contextlib.suppress(StoreError):
+            session.submit("release", claim=number, outcome="error", note=note, exit_code=NO_EFFECT)
+        future.add_done_callback(lambda _: self._forget())
 
     def _submit(self, request: str, **fields: Any) -> "Future[Answer]":
         """Sends a request about the lease."""

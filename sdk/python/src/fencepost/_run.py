@@ -33,9 +33,9 @@ class Run(Lease[Signal]):
         super().__init__(claim, Signal("lost"), Signal("stop"), no_effect)
 
     def __enter__(self) -> "Run":
-        future = self._submit_claim()
+        self._open()
         try:
-            answer = future.result()
+            answer = self._submit_claim().result()
         except BaseException:
             self._abandon()
             raise
@@ -59,7 +59,7 @@ class Run(Lease[Signal]):
         return self.publish("file", path=path, data=data, **write)
 
     def publish(self, kind: str, **write: Unpack[_terms.AnyWrite]) -> Published:
-        """Writes to a target under the token: "file", "tree", "git", "http", "sql" or "redis". docs/publish has their fields."""
+        """Writes to a target under the token: "file", "tree", "git", "http", "sql", "redis" or "s3". See docs/publish."""
         _terms.checked("publish", _terms.AnyWrite, write)
         with content(_terms.fields(write)) as fields:
             return _answers.published(self._ask("publish", kind=kind, **fields))

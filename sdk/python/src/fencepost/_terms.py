@@ -157,6 +157,8 @@ class AnyWrite(Write, total=False):
     rebase: bool
     method: str
     content_type: str
+    cache_control: str
+    metadata: Union[str, Sequence[str]]
     header: Union[str, Sequence[str]]
     bearer_file: AnyPath
     keep: int
@@ -166,7 +168,7 @@ class AnyWrite(Write, total=False):
 # Paths are resolved here: the program may have changed its directory since the session began. `artifacts` stay as they are: a
 # relative one belongs to the directory of the job.
 _PATHS = ("path", "source", "from", "repo", "bearer_file")
-_LISTS = ("needs", "produces", "branch", "header", "upstreams", "artifacts")
+_LISTS = ("needs", "produces", "branch", "header", "metadata", "upstreams", "artifacts")
 
 
 def checked(call: str, known: Type[Any], terms: Mapping[str, Any]) -> None:

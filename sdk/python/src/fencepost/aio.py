@@ -70,9 +70,10 @@ class Run(Lease[Signal]):
         self._is_over = False
 
     async def __aenter__(self) -> "Run":
-        # Starting a process is the only step that blocks.
-        future = await asyncio.get_running_loop().run_in_executor(None, self._submit_claim)
+        self._open()
         try:
+            # Starting a process is the only step that blocks.
+            future = await asyncio.get_running_loop().run_in_executor(None, self._submit_claim)
             answer = await _answered(future)
         except BaseException:
             self._abandon()
@@ -111,7 +112,7 @@ class Run(Lease[Signal]):
         return await self.publish("file", path=path, data=data, **write)
 
     async def publish(self, kind: str, **write: Unpack[_terms.AnyWrite]) -> Published:
-        """Writes to a target under the token: "file", "tree", "git", "http", "sql" or "redis". docs/publish has their fields."""
+        """Writes to a target under the token: "file", "tree", "git", "http", "sql", "redis" or "s3". See docs/publish."""
         _terms.checked("publish", _terms.AnyWrite, write)
         with content(_terms.fields(write)) as fields:
             return _answers.published(await self._ask("publish", kind=kind, **fields))

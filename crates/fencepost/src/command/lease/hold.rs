@@ -15,6 +15,7 @@ use fencepost_guard::transact::TransactError;
 use fencepost_guard::{clock, descriptor};
 use fencepost_view::ReasonCode;
 use fencepost_view::answer::{AnswerVersion, HoldEvent, HoldLine};
+use fencepost_view::run_end::RunContext;
 use fencepost_view::summary::Summary;
 use fencepost_view::time::UtcTime;
 
@@ -23,7 +24,6 @@ use crate::backlog::{Backlog, PATIENCE};
 use crate::exit::{Code, Failure};
 use crate::report::Voice;
 use crate::show;
-use crate::summary::RunContext;
 
 impl LeaseDesk<'_> {
     pub fn hold(&self, ttl: Duration, wait: Option<Duration>) -> Result<Code, Failure> {

@@ -12,7 +12,7 @@ use crate::args::{Global, Verb};
 use crate::command::logs::{self, LogBounds};
 use crate::command::{advise, gate, overdue, parsed, plan, runs, status, why};
 use crate::duration;
-use crate::exit::{Code, Failure};
+use crate::exit::Failure;
 use crate::inside::Inside;
 use crate::place::{Place, within};
 
@@ -43,7 +43,7 @@ pub struct ToolReply {
 
 impl ToolReply {
     pub fn failed(failure: &Failure) -> Self {
-        let code = Code::of(failure, false).0;
+        let code = failure.code(false).0;
         let answer = value(&ErrorAnswer::new(code, failure.reason(), failure.message()));
         Self { answer, text: Some(failure.message().to_string()), is_error: true }
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use fencepost_core::lease::{Claim, Honest, Intent};
+use fencepost_core::lease::{Claim, Honest};
 use fencepost_core::ledger::{Status, Trigger};
 use fencepost_core::name::Job;
 use fencepost_core::record::Holder;
@@ -23,10 +23,11 @@ use fencepost_guard::registry::{self, Registration};
 use fencepost_guard::run_state::{RunStateFile, ToolRules};
 use fencepost_guard::signals::Signals;
 use fencepost_guard::terminal::Terminal;
-use fencepost_guard::transact::{count_skip, look, transact};
+use fencepost_guard::transact::{Unsettled, look, settle};
 use fencepost_guard::{clock, retention};
 use fencepost_store::Store;
 use fencepost_view::event::{RunEnd, RunEvent};
+use fencepost_view::run_end::RunContext;
 use fencepost_view::summary::Summary;
 use nix::libc::SIGINT;
 
@@ -48,7 +49,6 @@ use crate::options::{Given, OnUnknownInput};
 use crate::place::Place;
 use crate::report::{self, Voice};
 use crate::settings::Settings;
-use crate::summary::RunContext;
 
 /// One attempt, as requested.
 pub struct RunAttempt<'a> {
@@ -281,18 +281,11 @@ impl RunAttempt<'_> {
         if self.global.json {
             report::finish_json(summary);
         }
-        if let Some(refused) = summary.refused.as_deref().filter(|_| !summary.recorded.is_recorded()) {
-            // Another run holds the lease by now, so the last swap could not record the refusal.
-            let _ = transact(store, &place.local(), job, Intent::NotePublish(refused.clone()), *run);
-        }
-        // A skip is not a failure: it has a counter under its own key.
-        match count_skip(store, &place.local(), job, *run, &place.host.name, summary.skip?) {
-            Ok(skips) => skips.last.map(|last| last.in_a_row),
-            Err(error) => {
-                self.voice().warn(&format!("{job} was skipped, but the skip could not be counted: {error}"));
-                None
-            }
-        }
+        let left = Unsettled { refused: summary.unrecorded_refusal(), skip: summary.skip };
+        settle(store, &place.local(), job, *run, &place.host.name, left).unwrap_or_else(|error| {
+            self.voice().warn(&format!("{job} was skipped, but the skip could not be counted: {error}"));
+            None
+        })
     }
 
     /// Returns the attempt that follows, unless a signal asked the run to end.
@@ -327,12 +320,7 @@ fn is_interrupted(summary: &Summary) -> bool {
 
 /// Removes old entries of the job's history. If this fails, a later run does it.
 pub fn look_after(store: &dyn Store, job: &Job, voice: Voice) {
-    let pruned = look(store, job).and_then(|(record, clock)| {
-        let here = clock::now().wall;
-        let now = clock.map_or(here, |clock| clock.wall.min(here));
-        record.map_or(Ok(0), |record| retention::prune(store, &record, now))
-    });
-    match pruned {
+    match retention::look_after(store, job) {
         Ok(0) => {}
         Ok(count) => voice.tell(&format!("{job}: removed {count} old entries of its history.")),
         Err(error) => voice.tell(&format!("{job}: old entries of its history could not be removed: {error}")),

@@ -17,6 +17,7 @@ use fencepost_guard::transact::look;
 use fencepost_guard::upstream_check::UpstreamCheck;
 use fencepost_view::ReasonCode;
 use fencepost_view::answer::{AnswerVersion, DryRunAnswer, DryRunDecision};
+use fencepost_view::run_end::RunContext;
 
 use super::check;
 use crate::args::Global;
@@ -26,7 +27,6 @@ use crate::options::Given;
 use crate::place::Place;
 use crate::settings::Settings;
 use crate::show;
-use crate::summary::RunContext;
 
 pub fn run(global: &Global, place: &Place, job: &Job, settings: &Settings) -> Result<Code, Failure> {
     // Opens the store read-only: opening it otherwise would create it.

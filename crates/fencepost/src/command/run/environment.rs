@@ -8,7 +8,6 @@ use fencepost_core::name::Job;
 use fencepost_core::record::{Lease, Record};
 use fencepost_core::slot::late;
 use fencepost_core::token::RunId;
-use fencepost_core::zone::Zone;
 use fencepost_guard::child::{Environment, Variables};
 use fencepost_guard::clock;
 use fencepost_guard::upstream_check::{PINNED, Pinned};
@@ -53,7 +52,7 @@ pub fn environment(place: &Place, settings: &Settings, job: &Job, run: RunId) ->
             ("FENCEPOST_SLOT_FROM", covers.map(|covers| zone.show(covers.from))),
             ("FENCEPOST_SLOT_TO", covers.map(|covers| zone.show(covers.to))),
             ("FENCEPOST_SLOT_COUNT", covers.map(|covers| covers.count.to_string())),
-            ("FENCEPOST_KEY", value(key)),
+            ("FENCEPOST_KEY", value(Record::key_of)),
             ("FENCEPOST_STORE", Some(store.clone())),
             ("FENCEPOST_STORE_ID", value(|record, _| record.store.to_string())),
             ("FENCEPOST_STORE_PASSWORD", None),
@@ -64,14 +63,6 @@ pub fn environment(place: &Place, settings: &Settings, job: &Job, run: RunId) ->
         let told = variables.into_iter().map(|(name, value)| (name.into(), value.map(OsString::from)));
         configured.iter().cloned().chain(told).chain([outcome, around.clone()]).chain(pinned(inputs)).collect()
     })
-}
-
-/// The idempotency key: the same for every attempt at one slot, on every machine.
-pub fn key(record: &Record, lease: &Lease) -> String {
-    match record.job.is_once() {
-        true => record.job.name.to_string(),
-        false => format!("{}/{}", record.job, Zone::utc().show(lease.slot)),
-    }
 }
 
 /// The paths of the inputs pinned for this job. Those of an outer run are removed.

@@ -26,7 +26,6 @@ use fencepost_view::summary::Summary;
 use self::again::Again;
 pub use self::attempt::{AttemptEnd, RunAttempt, look_after};
 use self::environment::environment;
-pub use self::environment::key;
 use self::output::OutOfReach;
 use self::unguarded::Unguarded;
 use crate::args::{Global, RunOptions, Sink};
@@ -145,5 +144,5 @@ fn opened(place: &Place, settings: &Settings) -> Result<Arc<dyn Store>, Failure>
 
 /// The summary of a run that failed before it began.
 fn failed(failure: &Failure) -> Summary {
-    Summary::failed(Code::of(failure, true).0, failure.reason(), failure.message())
+    Summary::failed(failure.code(true).0, failure.reason(), failure.message())
 }

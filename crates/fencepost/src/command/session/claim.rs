@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::sync::Arc;
 
-use fencepost_core::lease::{Claim, Intent};
+use fencepost_core::lease::Claim;
 use fencepost_core::ledger::Trigger;
 use fencepost_core::name::Job;
 use fencepost_core::record::Holder;
@@ -16,13 +16,14 @@ use fencepost_guard::drive::Note;
 use fencepost_guard::pin::Pins;
 use fencepost_guard::program::{LossCause, NewsSink, ProgramHandle, ProgramNews, ProgramWork};
 use fencepost_guard::publish::{Writer, digest};
-use fencepost_guard::transact::{count_skip, look, transact};
+use fencepost_guard::transact::{Unsettled, look, settle};
 use fencepost_guard::upstream_check::Pinned;
 use fencepost_guard::{clock, nudge, retention};
 use fencepost_store::Store;
 use fencepost_view::ReasonCode;
 use fencepost_view::answer::AnswerVersion;
 use fencepost_view::event::StopReason;
+use fencepost_view::run_end::RunContext;
 use fencepost_view::session::{
     ClaimRequest, GrantedReply, OnUnknownWord, OnceRequest, SessionAnswer, SessionEvent, SessionEventLine,
 };
@@ -42,7 +43,6 @@ use crate::notify::Teller;
 use crate::place::Place;
 use crate::report::Voice;
 use crate::settings::Settings;
-use crate::summary::RunContext;
 
 /// What a program wants a lease for.
 #[derive(Debug)]
@@ -59,6 +59,9 @@ pub fn claim(desk: &Arc<SessionDesk>, lease: &Arc<ProgramLease>, wanted: &LeaseW
         Err(failure) => {
             desk.forget(&lease.id);
             desk.answer(Some(lease.id.clone()), reply::failed(&failure));
+            if let Some(release) = lease.ended().release {
+                desk.answer(Some(release), reply::failed(&failure));
+            }
         }
     }
 }
@@ -144,13 +147,8 @@ impl Attempt {
         let summary = context.summary(finish);
         let ended = Ended { desk: &desk, lease: &lease, store: store.as_ref(), job: &job };
         ended.answer(&summary, &settings);
-        if let Some(refused) = summary.refused.as_deref().filter(|_| !summary.recorded.is_recorded()) {
-            // Another run holds the lease by now, so the last swap could not record the refusal.
-            let _ = transact(ended.store, &place.local(), &job, Intent::NotePublish(refused.clone()), id);
-        }
-        let skip = summary.skip;
-        let skipped = skip.map(|skip| count_skip(ended.store, &place.local(), &job, id, &place.host.name, skip));
-        let in_a_row = skipped.and_then(Result::ok).and_then(|skips| skips.last.map(|last| last.in_a_row));
+        let left = Unsettled { refused: summary.unrecorded_refusal(), skip: summary.skip };
+        let in_a_row = settle(ended.store, &place.local(), &job, id, &place.host.name, left).ok().flatten();
         teller.iter_mut().for_each(|teller| teller.end(&summary, 0, in_a_row));
         if grants.is_some_and(retention::is_due) {
             run::look_after(ended.store, &job, Voice::Nothing);
@@ -171,6 +169,11 @@ impl Ended<'_> {
     fn answer(&self, summary: &Summary, settings: &Settings) {
         let passed = self.lease.ended();
         let id = &self.lease.id;
+        if passed.was_cancelled {
+            self.desk.forget(id);
+            self.desk.answer(Some(id.clone()), reply::cancelled(self.job));
+            return self.desk.answer(passed.release, reply::given_up(self.job));
+        }
         if !passed.was_granted {
             self.desk.forget(id);
             let answer = self.with_token(reply::not_granted(summary, &settings.zone));
@@ -266,7 +269,7 @@ impl Messenger {
             slot_from: lease.covers.map(|covers| local(covers.from)),
             slot_to: lease.covers.map(|covers| local(covers.to)),
             slot_count: lease.covers.map(|covers| covers.count),
-            key: run::key(record, lease),
+            key: record.key_of(lease),
             store: record.store.to_string(),
             host: self.place.host.name.clone(),
             inputs: inputs
@@ -284,7 +287,7 @@ impl Messenger {
             run: lease.run,
             host: self.place.host.name.clone(),
         };
-        self.lease.grant(
+        let is_awaited = self.lease.grant(
             |handle: ProgramHandle| Granted {
                 handle,
                 place: Arc::clone(&self.place),
@@ -294,7 +297,9 @@ impl Messenger {
             },
             *deadline,
         );
-        self.desk.answer(Some(self.lease.id.clone()), SessionAnswer::Granted(Box::new(reply)));
+        if is_awaited {
+            self.desk.answer(Some(self.lease.id.clone()), SessionAnswer::Granted(Box::new(reply)));
+        }
     }
 }
 

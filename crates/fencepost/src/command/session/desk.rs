@@ -205,9 +205,12 @@ impl SessionDesk {
         self.call(id, move |desk| desk.end_work(&own, &request).map(|()| None));
     }
 
-    /// Ends the work under a lease. The end of its run answers the request.
+    /// Ends the work under a lease, or gives up a claim that is not granted yet. The end of its run answers the request.
     fn end_work(&self, id: &RequestId, request: &ReleaseRequest) -> Result<(), SessionAnswer> {
         let lease = self.lease(&request.claim)?;
+        if lease.cancel(id) {
+            return Ok(());
+        }
         let granted = lease.working().inspect_err(|_| self.forget_lost(&lease))?;
         let word = request.outcome.map(Word::from);
         let is_error = word == Some(Word::Error);

@@ -32,6 +32,8 @@ struct LeaseProgress {
     loss: Option<String>,
     /// The request that released it, and is to be answered.
     release: Option<RequestId>,
+    /// The program gave the claim up before it was granted.
+    is_cancelled: bool,
 }
 
 /// A lease that was granted.
@@ -57,12 +59,31 @@ impl ProgramLease {
     }
 
     pub fn begin(&self, handle: ProgramHandle) {
-        self.state().handle = Some(handle);
+        let mut state = self.state();
+        if state.is_cancelled {
+            handle.cancel();
+        }
+        state.handle = Some(handle);
     }
 
-    pub fn grant(&self, granted: impl FnOnce(ProgramHandle) -> Granted, deadline: Boot) {
+    /// Notes the grant. Returns whether the program is still waiting for it.
+    pub fn grant(&self, granted: impl FnOnce(ProgramHandle) -> Granted, deadline: Boot) -> bool {
         let mut state = self.state();
         (state.granted, state.deadline) = (state.handle.take().map(granted), Some(deadline));
+        !state.is_cancelled
+    }
+
+    /// Gives up the claim if it is not granted yet, and returns whether it did. The end of the run answers the request.
+    pub fn cancel(&self, id: &RequestId) -> bool {
+        let mut state = self.state();
+        if state.granted.is_some() || state.is_cancelled || state.loss.is_some() {
+            return false;
+        }
+        (state.is_cancelled, state.release) = (true, Some(id.clone()));
+        if let Some(handle) = &state.handle {
+            handle.cancel();
+        }
+        true
     }
 
     pub fn extend(&self, deadline: Boot) {
@@ -98,8 +119,12 @@ impl ProgramLease {
     /// Notes that the run has ended, and returns the request that is to be answered and whether the lease was ever granted.
     pub fn ended(&self) -> RunPassed {
         let mut state = self.state();
-        let passed =
-            RunPassed { was_granted: state.granted.is_some(), loss: state.loss.clone(), release: state.release.take() };
+        let passed = RunPassed {
+            was_granted: state.granted.is_some(),
+            was_cancelled: state.is_cancelled,
+            loss: state.loss.clone(),
+            release: state.release.take(),
+        };
         state.loss.get_or_insert_with(|| "its run has ended".to_string());
         passed
     }
@@ -117,6 +142,7 @@ impl ProgramLease {
 #[derive(Debug)]
 pub struct RunPassed {
     pub was_granted: bool,
+    pub was_cancelled: bool,
     pub loss: Option<String>,
     pub release: Option<RequestId>,
 }

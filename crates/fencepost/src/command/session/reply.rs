@@ -1,5 +1,7 @@
 //! Turns failures and ends into answers.
 
+use fencepost_core::ledger::Status;
+use fencepost_core::name::Job;
 use fencepost_core::zone::Zone;
 use fencepost_view::ReasonCode;
 use fencepost_view::session::{ErrorReply, HaltedReply, PublishedReply, ReleasedReply, SessionAnswer, SkippedReply};
@@ -26,7 +28,7 @@ pub fn lost(why: &str) -> SessionAnswer {
 }
 
 pub fn failed(failure: &Failure) -> SessionAnswer {
-    error(Code::of(failure, false), failure.reason(), failure.message())
+    error(failure.code(false), failure.reason(), failure.message())
 }
 
 /// A claim that was not granted.
@@ -43,6 +45,27 @@ pub fn not_granted(summary: &Summary, zone: &Zone) -> SessionAnswer {
         Some(reason @ ReasonCode::Halted) => SessionAnswer::Halted(HaltedReply { reason, message }),
         reason => error(Code(summary.code).by_hand(), reason.unwrap_or(ReasonCode::Failed), &message),
     }
+}
+
+/// A claim that the program gave up before it was granted.
+pub fn cancelled(job: &Job) -> SessionAnswer {
+    SessionAnswer::Skipped(SkippedReply {
+        status: Status::SkippedOverlap,
+        reason: ReasonCode::Cancelled,
+        message: gave_up(job),
+        slot: None,
+        exit_code: None,
+    })
+}
+
+/// The answer to the request that gave up a claim.
+pub fn given_up(job: &Job) -> SessionAnswer {
+    let (status, reason) = (Status::SkippedOverlap, Some(ReasonCode::Cancelled));
+    SessionAnswer::Released(ReleasedReply { status, reason, message: Some(gave_up(job)) })
+}
+
+fn gave_up(job: &Job) -> String {
+    format!("{job}: the program gave up its claim before it was granted. Nothing was run.")
 }
 
 /// The end of work that the program has ended.

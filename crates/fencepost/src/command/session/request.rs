@@ -87,12 +87,12 @@ pub fn publish(request: &PublishRequest) -> Result<PublishVerb, Failure> {
     let positional: &[&str] = match request.kind.as_str() {
         "file" => &["path"],
         "tree" => &["source", "path"],
-        "http" => &["url"],
+        "http" | "s3" => &["url"],
         "redis" => &["key"],
         "git" | "sql" => &[],
         other => {
             return Err(Failure::Usage(format!(
-                "There is no target {other:?}: it is file, tree, git, http, sql or redis. A command is fenced by: fencepost \
+                "There is no target {other:?}: it is file, tree, git, http, sql, redis or s3. A command is fenced by: fencepost \
                  publish exec"
             )));
         }

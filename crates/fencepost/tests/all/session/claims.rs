@@ -4,13 +4,14 @@ use std::fs;
 
 use fencepost_testkit::eventually;
 use fencepost_testkit::process::send;
-use fencepost_testkit::servers::Redis;
+use fencepost_testkit::servers::{Postgres, Redis};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::{Client, said};
 use crate::common::{Site, contains};
 use crate::desk::Desk;
+use crate::slots::{HOUR, MINUTE, ago, asleep, hourly};
 
 #[test]
 fn a_claim_is_granted_renewed_and_released_with_its_outcome() {
@@ -116,12 +117,24 @@ fn a_job_of_the_configuration_keeps_its_settings_unless_the_claim_has_others() {
 #[test]
 fn missed_slots_are_granted_one_per_claim() {
     let site = Site::new();
+    let schedule = hourly(30 * MINUTE);
+    asleep(&site, "j", &schedule, &ago(9 * HOUR + 30 * MINUTE - MINUTE));
+    let planned = site.json(&["plan", "j", "--catch-up", "3"])["run"].as_array().unwrap().clone();
     let mut client = Client::of(&site);
-    let slots = json!({ "job": "j", "schedule": "every 1h", "catch_up": 3, "now": true });
-    let (claim, _) = client.claim(slots);
-    client.ask("release", json!({ "claim": claim, "outcome": "ok" }));
-    let again = client.ask("claim", json!({ "job": "j", "schedule": "every 1h", "catch_up": 3 }));
-    assert_eq!(said(&again).0, "skipped", "{again}");
+    let due = json!({ "job": "j", "schedule": schedule, "catch_up": 3 });
+    let mut granted = Vec::new();
+    for outcome in ["ok", "error", "empty"] {
+        let (claim, grant) = client.claim(due.clone());
+        assert_eq!(grant["trigger"], "catch_up", "{grant}");
+        granted.push(grant["slot"].clone());
+        client.ask("release", json!({ "claim": claim, "outcome": outcome }));
+    }
+    assert_eq!((granted.len(), &granted), (3, &planned), "the newest three, the oldest of them first");
+    let again = client.ask("claim", due);
+    assert_eq!(said(&again), ("skipped", "not_due"), "{again}");
+    let runs = site.runs(&["j"]);
+    let missed = runs.iter().find(|run| run["status"] == "missed").expect("the older ones are recorded as missed");
+    assert_eq!((runs.len(), &missed["count"]), (4, &json!(6)));
 }
 
 #[test]
@@ -177,12 +190,31 @@ fn signals_of_the_terminal_do_not_end_a_session() {
 
 #[test]
 fn a_session_speaks_to_a_store_of_several_machines() {
-    let server = Redis::start(&[]);
+    let redis = Redis::start(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let postgres = Postgres::start(&["fsync=on"]);
+    for url in [redis.url(), postgres.url(&postgres.database())] {
+        two_machines(&url);
+    }
+}
+
+fn two_machines(url: &str) {
     let sites = [Site::new(), Site::new()];
-    let mut clients = sites.each_ref().map(|site| Client::start(site.command(&["--store", &server.url(), "session"])));
+    let mut clients = sites.each_ref().map(|site| Client::start(site.command(&["--store", url, "session"])));
     let (claim, first) = clients[0].claim(json!({ "job": "j", "ttl": "10s" }));
     assert_eq!(said(&clients[1].ask("claim", json!({ "job": "j" }))), ("skipped", "held"));
     assert_eq!(clients[0].ask("release", json!({ "claim": claim, "outcome": "ok" }))["status"], "ok");
-    let (_, second) = clients[1].claim(json!({ "job": "j" }));
+    let (claim, second) = clients[1].claim(json!({ "job": "j", "ttl": "3s" }));
     assert!(second["token"].as_u64() > first["token"].as_u64() && second["store"] == first["store"]);
+    let waiting = clients[0].send("claim", json!({ "job": "j", "wait": "10m" }));
+    assert_eq!(clients[1].event("renewed")["claim"], claim);
+    clients[0].send("release", json!({ "claim": waiting, "outcome": "error" }));
+    assert_eq!(said(&clients[0].answer(&json!(waiting))), ("skipped", "cancelled"));
+    let file = sites[1].path("page").display().to_string();
+    let write = json!({ "claim": claim, "kind": "file", "path": file, "data": "content" });
+    assert_eq!(clients[1].ask("publish", write)["answer"], "published");
+    assert_eq!(clients[1].ask("release", json!({ "claim": claim, "outcome": "empty" }))["status"], "empty");
+    let item = clients[0].send("once", json!({ "key": "invoice/7" }));
+    assert_eq!(clients[0].answer(&json!(item))["answer"], "granted");
+    assert_eq!(clients[0].ask("release", json!({ "claim": item, "exit_code": 0 }))["status"], "ok");
+    assert_eq!(said(&clients[1].ask("once", json!({ "key": "invoice/7" }))), ("skipped", "done"));
 }

@@ -1,5 +1,6 @@
 //! `fencepost session`: leases for programs in any language.
 
+mod cancel;
 mod claims;
 mod hostile;
 mod loss;

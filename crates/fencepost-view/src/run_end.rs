@@ -14,11 +14,11 @@ use fencepost_core::skips::Skip;
 use fencepost_core::slot::NotNow;
 use fencepost_core::time::Wall;
 use fencepost_core::zone::Zone;
-use fencepost_view::ReasonCode;
-use fencepost_view::summary::{Summary, Weight};
 
-use crate::exit::Code;
-use crate::show;
+use crate::exit_code::Code;
+use crate::summary::{Summary, Weight};
+use crate::text;
+use crate::vocabulary::ReasonCode;
 
 /// What a run was asked to do, as far as its end depends on it.
 #[derive(Clone, Copy, Debug)]
@@ -144,7 +144,7 @@ impl RunContext<'_> {
 
     /// Another run holds the lease. For an item of work that is not the same as done.
     fn held(&self, record: Box<Record>, remaining: Option<Duration>) -> Summary {
-        let holder = record.lease.as_ref().map(|lease| show::holder(lease, remaining, self.now));
+        let holder = record.lease.as_ref().map(|lease| text::holder(lease, remaining, self.now));
         let message = format!("{} skipped: it is held by {}.", self.job, holder.unwrap_or_default());
         let code = if self.job.is_once() { Code::HELD } else { Code(self.skip_exit) };
         Summary {
@@ -223,7 +223,7 @@ impl RunContext<'_> {
             NotNow::TooOld { .. } => (Weight::Trouble, format!("{text} If it is to run all the same, say --again.")),
             NotNow::Paused { until, .. } => {
                 let end = until.map_or_else(String::new, |until| {
-                    format!(" It resumes by itself at {}.", show::second_in(until, self.zone))
+                    format!(" It resumes by itself at {}.", text::second_in(until, self.zone))
                 });
                 (Weight::Remark, format!("{text}{end} Let it go on: fencepost resume {job}"))
             }
@@ -239,7 +239,7 @@ impl RunContext<'_> {
 
     /// Which slot it is, and how to repeat it.
     fn repeats(&self, slot: Wall) -> String {
-        let slot = show::second_in(slot, self.zone);
+        let slot = text::second_in(slot, self.zone);
         format!(" It is the slot {slot}. The same command with --again repeats it.")
     }
 
@@ -249,7 +249,7 @@ impl RunContext<'_> {
         let name = &self.job.name;
         format!(
             " The next slot is {}. To run it at once, repeat the command with --now, as in: fencepost run {name} --now",
-            show::second_in(next, self.zone)
+            text::second_in(next, self.zone)
         )
     }
 
