@@ -4,6 +4,7 @@
 //! everything once, in a new order.
 
 mod file;
+mod leases;
 mod ledger;
 mod measure;
 mod memory;
@@ -26,20 +27,24 @@ const ALLOWANCE_MS_PLAIN: u64 = 3;
 const PSS_KIB_MAX: u64 = 6 * 1024;
 
 const PARTS: [&str; 5] = ["true", "memory", "file", "ledger", "up"];
-/// Measured only if it is named: it starts the servers of the tests.
-const STORES: &str = "stores";
-const USAGE: &str = "usage: fencepost-bench FENCEPOST [ROUNDS [true|memory|file|ledger|up|stores]…]";
+/// Measured only if they are named: they start the servers of the tests.
+const SERVERS: [&str; 2] = ["stores", "leases"];
+const USAGE: &str = "usage: fencepost-bench FENCEPOST [ROUNDS [true|memory|file|ledger|up|stores|leases]…]";
 
 fn main() {
     let fencepost = PathBuf::from(std::env::args_os().nth(1).expect(USAGE));
     let rounds = std::env::args().nth(2).map_or(200, |rounds| rounds.parse().expect("ROUNDS is a number"));
     let asked: Vec<String> = std::env::args().skip(3).collect();
-    assert!(asked.iter().all(|part| PARTS.contains(&part.as_str()) || part == STORES), "{USAGE}");
-    if asked.iter().any(|part| part == STORES) {
-        stores::report();
-    }
+    let is_part = |part: &String| PARTS.contains(&part.as_str()) || SERVERS.contains(&part.as_str());
+    assert!(asked.iter().all(is_part), "{USAGE}");
     let directory = tempfile::tempdir().expect("a directory to work in");
     let fencepost = installed(&fencepost, directory.path());
+    for part in SERVERS.into_iter().filter(|part| asked.iter().any(|asked| asked == part)) {
+        match part {
+            "stores" => stores::report(),
+            _ => leases::report(&fencepost),
+        }
+    }
     for part in PARTS.into_iter().filter(|part| asked.is_empty() || asked.iter().any(|asked| asked == part)) {
         match part {
             "true" => wrapped_true(&fencepost, directory.path(), rounds),

@@ -53,7 +53,7 @@ fn measure(name: &str, url: &str) {
         store.read(&key).expect("a read");
         reads.push(begun.elapsed());
         let begun = Instant::now();
-        version = Some(swap(&*store, &key, version.as_ref()));
+        version = Some(swap(&*store, &key, version.as_ref(), &VALUE));
         swaps.push(begun.elapsed());
     }
     let (first, read, swap) = (millis(first), millis(median(reads)), millis(median(swaps)));
@@ -70,7 +70,7 @@ fn rate(url: &str) -> f64 {
                 let (store, key) = (open(url), Key::probe("bench", &format!("rate-{client}")));
                 let mut version = None;
                 while going.load(Ordering::Relaxed) {
-                    version = Some(swap(&*store, &key, version.as_ref()));
+                    version = Some(swap(&*store, &key, version.as_ref(), &VALUE));
                     count.fetch_add(1, Ordering::Relaxed);
                 }
             });
@@ -83,13 +83,13 @@ fn rate(url: &str) -> f64 {
     count.into_inner() as f64 / begun.elapsed().as_secs_f64()
 }
 
-fn open(url: &str) -> std::sync::Arc<dyn Store> {
+pub fn open(url: &str) -> std::sync::Arc<dyn Store> {
     let password = url.starts_with("s3:").then(|| Secret::new(S3_PASSWORD));
     StoreHandle::new(url, Access { password, ..Access::default() }).open().expect("the store opens")
 }
 
-fn swap(store: &dyn Store, key: &Key, expected: Option<&Version>) -> Version {
-    match store.swap(key, expected, Some(&VALUE)).expect("a swap").value {
+pub fn swap(store: &dyn Store, key: &Key, expected: Option<&Version>, value: &[u8]) -> Version {
+    match store.swap(key, expected, Some(value)).expect("a swap").value {
         Swapped::Won(Some(version)) => version,
         other => panic!("{other:?}"),
     }

@@ -11,6 +11,7 @@ mod worker;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,12 +28,21 @@ pub use worker::{TOKEN, Worker};
 
 use crate::PATIENCE;
 
+/// Whether servers keep their data on the disk.
+static IS_ON_DISK: AtomicBool = AtomicBool::new(false);
+
+/// From now on servers keep their data on the disk, for measurements of what they flush, or in memory if there is enough.
+pub fn keep_on_disk(is_so: bool) {
+    IS_ON_DISK.store(is_so, Ordering::Relaxed);
+}
+
 /// A directory that an unprivileged server may write to.
 pub fn own_directory() -> TempDir {
     // What a server flushes need not wait for a disk, if there is the memory.
     let memory = Path::new("/dev/shm");
     let free = std::fs::File::open(memory).and_then(|memory| fencepost_sys::free_bytes(&memory)).unwrap_or(0);
-    let directory = if free > 2 << 30 { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+    let is_in_memory = free > 2 << 30 && !IS_ON_DISK.load(Ordering::Relaxed);
+    let directory = if is_in_memory { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
     if geteuid().is_root() {
         let nobody = User::from_name("nobody").unwrap().expect("the unprivileged user exists");
         chown(directory.path(), Some(nobody.uid), Some(nobody.gid)).unwrap();
