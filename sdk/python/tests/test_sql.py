@@ -180,9 +180,9 @@ class Postgres(Case):
                 # The verb reads the same fence.
                 item.publish("sql", url=self.url, resource=f"sql:{key}", data=statement)
         # Tokens of two items are not comparable, so items share no fence.
-        with self.assertRaises(fencepost.StaleToken) as refused, fencepost.once("invoice/8") as other:
-            with psycopg.connect(self.url) as connection:
-                other.check_postgres(connection, resource="sql:invoice/7")
+        refused = self.assertRaises(fencepost.StaleToken)
+        with refused, fencepost.once("invoice/8") as other, psycopg.connect(self.url) as connection:
+            other.check_postgres(connection, resource="sql:invoice/7")
         self.assertEqual(refused.exception.reason, "other_lineage")
 
     def test_each_driver_says_stale_and_that_the_function_is_missing(self) -> None:
