@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use thiserror::Error;
 
-use crate::time::StoreClock;
+use crate::time::{StoreClock, Wall};
 
 /// A store's identifier for one state of one key. Opaque, and never reused for the key, not even after it was removed
 /// and created again.
@@ -35,6 +35,18 @@ pub enum Swapped {
 pub struct Answer<T> {
     pub value: T,
     pub clock: Option<StoreClock>,
+    /// The date by a server without a clock that leases could be judged by. A new token is not below it.
+    pub date: Option<Wall>,
+}
+
+impl<T> Answer<T> {
+    pub fn new(value: T, clock: Option<StoreClock>) -> Self {
+        Self { value, clock, date: None }
+    }
+
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Answer<U> {
+        Answer { value: change(self.value), clock: self.clock, date: self.date }
+    }
 }
 
 /// Whether a failed call may have taken effect.

@@ -16,7 +16,7 @@ use crate::ledger::{Attempt, Outcome};
 use crate::name::{Job, Key};
 use crate::record::{FORMAT, Identity, Record, decode, encode};
 use crate::register::{Answer, Entry, Fate, StoreError, Swapped, Trouble, Version};
-use crate::time::{Boot, Reference};
+use crate::time::{Boot, Reference, Wall};
 use crate::token::{Nonce, RunId, StoreId};
 
 /// How long a change waits for outcomes to be put into the history that the record has room for. A store that is near
@@ -78,6 +78,8 @@ pub struct Transition<R: Rules> {
     /// `None` while the record has to be read first.
     known: Option<Option<Known>>,
     reference: Option<Reference>,
+    /// The latest date of a store without a clock.
+    date: Option<Wall>,
     store: Option<StoreId>,
     facts: Option<Facts>,
     /// The version of the record whose holder was found dead. It is read once more before anything is refused by that:
@@ -95,7 +97,7 @@ pub struct Transition<R: Rules> {
     detailed: Vec<Attempt>,
     setting_aside_since: Option<Boot>,
     /// The clocks by which an outcome was put into the history, so that the record gets the very same.
-    decided_by: Option<(Now, Option<Reference>)>,
+    decided_by: Option<(Now, Option<Reference>, Option<Wall>)>,
     rules: PhantomData<R>,
 }
 
@@ -121,6 +123,7 @@ impl<R: Rules> Transition<R> {
             writes,
             known: None,
             reference: None,
+            date: None,
             store: None,
             facts: None,
             found_dead: None,
@@ -176,6 +179,7 @@ impl<R: Rules> Transition<R> {
                 if let Some(clock) = answer.clock {
                     self.reference = Some(Reference { clock, asked: self.sent });
                 }
+                self.date = self.date.max(answer.date);
                 answer.value
             }
             Err(error) => return self.failed(now, out, error),
@@ -220,13 +224,13 @@ impl<R: Rules> Transition<R> {
         }
         let nonce = Nonce { by: self.by, write: self.writes };
         let facts = self.facts.clone().unwrap_or_default();
-        let (decided_now, reference) = match &self.decided_by {
-            Some((then, reference)) => (*then, reference.as_ref()),
-            None => (now, self.reference.as_ref()),
+        let (decided_now, reference, date) = match &self.decided_by {
+            Some((then, reference, date)) => (*then, reference.as_ref(), *date),
+            None => (now, self.reference.as_ref(), self.date),
         };
         let has_time = self.setting_aside_since.is_none_or(|since| now.boot.since(since) < SET_ASIDE_PATIENCE);
         let (store, aside) = (self.store, Aside { done: &self.set_aside, has_time });
-        let context = Context { job: &self.job, now: decided_now, nonce, reference, facts: &facts, store, aside };
+        let context = Context { job: &self.job, now: decided_now, nonce, reference, date, facts: &facts, store, aside };
         match self.intent.decide::<R>(record, &context) {
             Err(refusal) if !self.has_ended(record) => {
                 let version = known.as_ref().map(|known| known.version.clone());
@@ -265,7 +269,7 @@ impl<R: Rules> Transition<R> {
     /// rests on it.
     fn keep_clocks(&mut self, now: Now) {
         if matches!(self.intent, Intent::Record { .. }) && self.decided_by.is_none() {
-            self.decided_by = Some((now, self.reference.clone()));
+            self.decided_by = Some((now, self.reference.clone(), self.date));
         }
     }
 

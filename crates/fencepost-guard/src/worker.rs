@@ -20,12 +20,10 @@ pub type Answered = Result<Answer<Reply>, StoreError>;
 /// Makes one call and says what came of it.
 pub fn perform(store: &dyn Store, call: &Call) -> Answered {
     match call {
-        Call::Read(key) => {
-            store.read(key).map(|answer| Answer { value: Reply::Read(answer.value), clock: answer.clock })
+        Call::Read(key) => store.read(key).map(|answer| answer.map(Reply::Read)),
+        Call::Swap { key, expected, new } => {
+            store.swap(key, expected.as_ref(), Some(new)).map(|answer| answer.map(Reply::Swap))
         }
-        Call::Swap { key, expected, new } => store
-            .swap(key, expected.as_ref(), Some(new))
-            .map(|answer| Answer { value: Reply::Swap(answer.value), clock: answer.clock }),
     }
 }
 

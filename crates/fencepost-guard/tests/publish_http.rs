@@ -10,7 +10,7 @@ use std::time::Duration;
 use fencepost_core::fence::{Level, Reason, WriteMode};
 use fencepost_core::token::{RunId, StoreId};
 use fencepost_guard::publish::http::{BearerToken, Endpoint, EndpointUrl, publish};
-use fencepost_guard::publish::payload::Payload;
+use fencepost_guard::publish::payload::{Payload, UNLIMITED};
 use fencepost_guard::publish::{PublishError, Receipt, WriteRequest};
 use fencepost_testkit::fenced::{failure, request, server_in};
 use fencepost_testkit::fenced_server::{self, Fault, Server};
@@ -68,7 +68,7 @@ fn endpoint(url: &str) -> Endpoint {
 }
 
 fn send(request: &WriteRequest, endpoint: &Endpoint, text: &str) -> Result<Receipt, PublishError> {
-    publish(request, endpoint, &Payload::of_stream(&mut text.as_bytes()).unwrap())
+    publish(request, endpoint, &Payload::of_stream(&mut text.as_bytes(), UNLIMITED).unwrap())
 }
 
 fn reason(result: Result<Receipt, PublishError>) -> (Reason, u64) {
@@ -341,7 +341,7 @@ fn a_large_payload_is_streamed() {
     let path = directory.path().join("large");
     fs::File::create(&path).unwrap().set_len(64 << 20).unwrap();
     let before = peak_kib();
-    let payload = Payload::of_file(fs::File::open(&path).unwrap()).unwrap();
+    let payload = Payload::of_file(fs::File::open(&path).unwrap(), UNLIMITED).unwrap();
     scene.server.script(&[Fault::CutAfter]);
     let receipt = publish(&request(5), &endpoint(&scene.url), &payload).unwrap();
     assert!(receipt.already_applied);

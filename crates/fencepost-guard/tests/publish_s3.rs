@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fencepost_core::fence::{Level, Reason, WriteMode};
 use fencepost_core::token::StoreId;
-use fencepost_guard::publish::payload::Payload;
+use fencepost_guard::publish::payload::{Payload, UNLIMITED};
 use fencepost_guard::publish::s3::{S3Destination, publish};
 use fencepost_guard::publish::{PublishError, Receipt, WriteRequest};
 use fencepost_store::Secret;
@@ -47,13 +47,13 @@ fn write(request: &WriteRequest, to: &S3Destination) -> Result<Receipt, PublishE
 }
 
 fn write_bytes(request: &WriteRequest, to: &S3Destination, mut bytes: &[u8]) -> Result<Receipt, PublishError> {
-    publish(request, to, &Payload::of_stream(&mut bytes).unwrap())
+    publish(request, to, &Payload::of_stream(&mut bytes, UNLIMITED).unwrap())
 }
 
 /// The content as a reader sees it.
 fn content(port: u16) -> Option<String> {
     let bucket = S3Bucket::open(S3Place::parse(&url(port)).unwrap(), Some(&Secret::new(S3_PASSWORD))).unwrap();
-    let found = bucket.read_object("site/report.txt", 1 << 20).unwrap();
+    let found = bucket.read_object("site/report.txt", 1 << 20).unwrap().value;
     found.map(|object| String::from_utf8(object.bytes).unwrap())
 }
 
@@ -84,7 +84,7 @@ fn the_rule_holds() {
 
         let receipt = write(&request(5), &to).unwrap();
         assert_eq!((receipt.level, receipt.fence.seq), (Level::Gated, 1));
-        assert!(receipt.remarks[0].contains("same ETag"), "{receipt:?}");
+        assert!(receipt.remarks[0].contains("two objects"), "{receipt:?}");
         assert_eq!(refusal(write(&request(4), &to)), Reason::Stale);
         assert!(write(&request(5), &to).unwrap().already_applied, "the same content under the same token");
         assert_eq!(write_bytes(&request(5), &to, b"more").unwrap().fence.seq, 2);
@@ -118,6 +118,28 @@ fn an_etag_that_returns_lets_no_old_token_through() {
         let stale = write_bytes(&request(2), &target(scissors.port), b"other");
         wait.recv().unwrap();
         assert_eq!(refusal(stale), Reason::Stale);
+        assert_eq!(content(server.port).as_deref(), Some("same"));
+    });
+}
+
+/// Token 2 has swapped the fence, and its content is on the way. Token 3 publishes the bytes that were there before, so the ETag
+/// is that which token 2 expects. It waits until the server refuses token 2 by its signature. The test
+/// in which the process of token 2 is stopped is one of the command.
+#[test]
+fn a_delayed_content_does_not_replace_bytes_that_are_published_again() {
+    in_own_process("a_delayed_content_does_not_replace_bytes_that_are_published_again", || {
+        let server = S3Server::good();
+        let quick = |port| S3Destination::parse(&url(port), Duration::from_secs(1)).unwrap();
+        write_bytes(&request(1), &quick(server.port), b"same").unwrap();
+        let scissors = Scissors::start(server.port, b"x-amz-meta-fencepost-write", Cut::Late);
+        let (port, (done, newer)) = (server.port, channel());
+        scissors.at_cut(move || done.send(write_bytes(&request(3), &quick(port), b"same")).unwrap());
+        // Its second try arrives at once, before token 3, which is in order.
+        write_bytes(&request(2), &quick(scissors.port), b"other").unwrap();
+        let receipt = newer.recv().unwrap().unwrap();
+        assert!(receipt.remarks[1].contains("waited for its end"), "{receipt:?}");
+        let answer = String::from_utf8(scissors.late.recv().unwrap()).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
         assert_eq!(content(server.port).as_deref(), Some("same"));
     });
 }

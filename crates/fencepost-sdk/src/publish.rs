@@ -8,7 +8,7 @@ use fencepost_core::said::{Published, Said};
 use fencepost_guard::clock;
 use fencepost_guard::publish::git::{Outgoing, Wish};
 use fencepost_guard::publish::http::{BearerToken, Endpoint, EndpointUrl};
-use fencepost_guard::publish::payload::Payload;
+use fencepost_guard::publish::payload::{Payload, UNLIMITED};
 use fencepost_guard::publish::redis::RedisDestination;
 use fencepost_guard::publish::s3::S3Destination;
 use fencepost_guard::publish::sql::Database;
@@ -154,6 +154,6 @@ fn shown(path: &Path) -> String {
 }
 
 fn payload(mut content: &[u8]) -> Result<Payload, PublishError> {
-    Payload::of_stream(&mut content)
+    Payload::of_stream(&mut content, UNLIMITED)
         .map_err(|error| PublishError::Failed(format!("Cannot copy the content: {error}; nothing was changed.")))
 }

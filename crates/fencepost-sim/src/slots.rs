@@ -420,7 +420,7 @@ impl SlotWorld {
             next = match next {
                 Step::Call(Call::Read(key)) => {
                     let reply = Reply::Read(self.read(&key));
-                    transition.answered(self.now(setting), Ok(Answer { value: reply, clock: None }))
+                    transition.answered(self.now(setting), Ok(Answer::new(reply, None)))
                 }
                 Step::Call(swap) => {
                     let (transition, swap) = (Rc::new(transition), Rc::new(swap));
@@ -499,7 +499,7 @@ impl SlotWorld {
         };
         let swapped = arrives.then(|| self.swap(setting, purpose, &swap));
         let answer = match swapped.filter(|_| answered) {
-            Some(swapped) => Ok(Answer { value: Reply::Swap(swapped), clock: None }),
+            Some(swapped) => Ok(Answer::new(Reply::Swap(swapped), None)),
             None => Err(StoreError::unknown(Trouble::Unavailable, "The store did not answer.")),
         };
         let mut transition = Transition::clone(&transition);
@@ -535,11 +535,11 @@ impl SlotWorld {
             next = match next {
                 Step::Call(Call::Read(key)) => {
                     let reply = Reply::Read(self.read(&key));
-                    transition.answered(self.now(setting), Ok(Answer { value: reply, clock: None }))
+                    transition.answered(self.now(setting), Ok(Answer::new(reply, None)))
                 }
                 Step::Call(swap) => {
                     let swapped = self.swap(setting, purpose, &swap);
-                    transition.answered(self.now(setting), Ok(Answer { value: Reply::Swap(swapped), clock: None }))
+                    transition.answered(self.now(setting), Ok(Answer::new(Reply::Swap(swapped), None)))
                 }
                 Step::Consult(_) => transition.consulted(self.now(setting), Facts::default()),
                 Step::Done(_) | Step::Refused(_) | Step::Failed(_) => return,

@@ -325,7 +325,7 @@ impl LeaseWorld {
         if matches!(value, Reply::Swap(Swapped::Won(_))) && self.holder().is_some() && self.holder() != before {
             self.note_grant(config);
         }
-        Answer { value, clock: self.store_clock(config) }
+        Answer::new(value, self.store_clock(config))
     }
 
     fn note_grant(&mut self, config: &LeaseSetting) {
@@ -375,7 +375,7 @@ impl LeaseWorld {
             Some(LeaseFlaw::UnknownIsLost) => Some(Swapped::Lost(None)),
             _ => None,
         };
-        let answer = known.map(|known| Answer { value: Reply::Swap(known), clock: None });
+        let answer = known.map(|known| Answer::new(Reply::Swap(known), None));
         self.hear(config, run, answer.ok_or_else(|| StoreError::unknown(Trouble::Unavailable, "lost")));
     }
 
@@ -414,8 +414,16 @@ impl LeaseWorld {
         let nonce = self.foreign_nonce();
         let (job, facts) = (job(config), Facts::default());
         let now = self.now(config, 1);
-        let context =
-            Context { job: &job, now, nonce, reference: None, facts: &facts, store: None, aside: Aside::default() };
+        let context = Context {
+            job: &job,
+            now,
+            nonce,
+            reference: None,
+            date: None,
+            facts: &facts,
+            store: None,
+            aside: Aside::default(),
+        };
         let intent = Intent::AskToStop(StopAsked { by: run_id(0), host: String::new(), unknown: Default::default() });
         if let Ok(Ruling::Write { record, .. }) = intent.decide::<Honest>(self.store.record(), &context) {
             self.store.replace(*record);

@@ -231,7 +231,7 @@ impl DirStore {
 impl Store for DirStore {
     fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
         self.still_there()?;
-        Ok(Answer { value: self.look(&self.directory(key))?.entry(), clock: None })
+        Ok(Answer::new(self.look(&self.directory(key))?.entry(), None))
     }
 
     fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
@@ -246,7 +246,7 @@ impl Store for DirStore {
         } else {
             self.make(key, &look, new)?
         };
-        Ok(Answer { value, clock: None })
+        Ok(Answer::new(value, None))
     }
 
     fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
@@ -269,7 +269,7 @@ impl Store for DirStore {
                 Ok(_) | Err(_) => found.push(key),
             }
         }
-        Ok(Answer { value: found, clock: None })
+        Ok(Answer::new(found, None))
     }
 }
 

@@ -145,7 +145,7 @@ impl Store for EtcdStore {
     fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
         let found = self.range(&json!({"key": base64(&self.stored_key(key.as_str()))}))?;
         let value = found.entry().map_err(|failure| failure.of_read(&self.place))?;
-        Ok(Answer { value, clock: None })
+        Ok(Answer::new(value, None))
     }
 
     fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
@@ -165,7 +165,7 @@ impl Store for EtcdStore {
             "failure": [{"request_range": {"key": stored}}],
         });
         let ended = self.call("/v3/kv/txn", &body).and_then(|reply: TxnReply| reply.ended(new.map(|_| &nonce)));
-        Ok(Answer { value: ended.map_err(|failure| failure.of_swap(&self.place))?, clock: None })
+        Ok(Answer::new(ended.map_err(|failure| failure.of_swap(&self.place))?, None))
     }
 
     fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
@@ -183,7 +183,7 @@ impl Store for EtcdStore {
         }))?;
         let mut keys = found.keys(&self.place.prefix).map_err(|failure| failure.of_read(&self.place))?;
         keys.truncate(limit);
-        Ok(Answer { value: keys, clock: None })
+        Ok(Answer::new(keys, None))
     }
 }
 

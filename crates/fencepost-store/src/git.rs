@@ -214,7 +214,7 @@ impl GitStore {
 impl Store for GitStore {
     fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
         self.prepare()?;
-        Ok(Answer { value: self.look(key)?, clock: None })
+        Ok(Answer::new(self.look(key)?, None))
     }
 
     fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
@@ -236,7 +236,7 @@ impl Store for GitStore {
                 ended
             }
         };
-        Ok(Answer { value, clock: None })
+        Ok(Answer::new(value, None))
     }
 
     fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
@@ -253,7 +253,7 @@ impl Store for GitStore {
         let mut keys: Vec<Key> = names.filter(|name| name.starts_with(prefix)).filter_map(Key::from_stored).collect();
         keys.sort();
         let later = keys.into_iter().filter(|key| after.is_none_or(|after| key > after));
-        Ok(Answer { value: later.take(limit.min(SCAN_KEYS_MAX)).collect(), clock: None })
+        Ok(Answer::new(later.take(limit.min(SCAN_KEYS_MAX)).collect(), None))
     }
 }
 

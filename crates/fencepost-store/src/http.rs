@@ -114,10 +114,7 @@ impl Store for HttpStore {
         self.send(Method::POST, &format!("/v1/keys/{key}"), &headers, new.unwrap_or_default())
             .and_then(|reply| match reply.word.as_str() {
                 "won" => reply.won(new.is_some()),
-                "lost" => {
-                    let Answer { value, clock } = reply.entry()?;
-                    Ok(Answer { value: Swapped::Lost(value), clock })
-                }
+                "lost" => Ok(reply.entry()?.map(Swapped::Lost)),
                 _ => Err(self.confused(&reply)),
             })
             .map_err(|failure| failure.of_swap(&self.place))

@@ -23,6 +23,8 @@ pub mod percent;
 mod pool;
 pub mod records;
 mod redact;
+#[cfg(any(feature = "http", feature = "postgres"))]
+mod tls;
 #[allow(dead_code, reason = "for stores on the network, none of which may be built in")]
 mod transport;
 mod user;
@@ -48,7 +50,9 @@ pub use open::backends::redis;
 pub use open::backends::s3;
 #[cfg(feature = "sqlite")]
 pub use open::backends::sqlite::{SharedStore, SqliteStore};
-pub use open::{OpenError, Properties, absolute, bare, canonical, must_name_a_store, properties, redacted, schemes};
+pub use open::{
+    OpenError, Properties, absolute, bare, canonical, how_to_get, must_name_a_store, properties, redacted, schemes,
+};
 pub use redact::redacted_text;
 pub use user::User;
 

@@ -37,7 +37,7 @@ impl MemoryStore {
     }
 
     fn answer<T>(&self, value: T) -> Answer<T> {
-        Answer { value, clock: self.clock.as_ref().map(|clock| clock()) }
+        Answer::new(value, self.clock.as_ref().map(|clock| clock()))
     }
 }
 

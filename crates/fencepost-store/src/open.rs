@@ -105,7 +105,6 @@ fn scheme_of(name: &str) -> Option<&'static Scheme> {
 pub(crate) fn backend(url: &str, access: &Access) -> Result<Box<dyn Declaring>, OpenError> {
     let usage = |text: String| Err(OpenError::Usage(text));
     let (known, rest) = kind(url)?;
-    let feature = known.feature.name;
     match (known.name, rest, access) {
         #[cfg(feature = "sqlite")]
         ("sqlite", path, _) => {
@@ -132,12 +131,17 @@ pub(crate) fn backend(url: &str, access: &Access) -> Result<Box<dyn Declaring>, 
         #[cfg(feature = "s3")]
         ("s3", _, access) => Ok(Box::new(backends::s3::S3Store::open(url, access.password.as_ref())?)),
         (name, ..) => usage(format!(
-            "{:?} is a store of the kind {name}, which this fencepost is built without: install one that has the feature \
-             {feature}, by cargo install fencepost --features {feature}. It is built with: {}.",
+            "{:?} is a store of the kind {name}, which this fencepost is built without: {}. It is built with: {}.",
             redacted(url),
+            how_to_get(known.feature.name),
             built_in().map(|known| known.example).collect::<Vec<_>>().join(", ")
         )),
     }
+}
+
+/// Returns the step to take if this program was built without a feature.
+pub fn how_to_get(feature: &str) -> String {
+    format!("install one that has the feature {feature}, by cargo install fencepost --features {feature}")
 }
 
 /// Returns the URL without its password, for people. In doubt it hides too much, never too little.

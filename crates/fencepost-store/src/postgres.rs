@@ -200,10 +200,10 @@ impl PostgresStore {
 impl Store for PostgresStore {
     fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
         let Some(messages) = self.look(&self.state(key.as_str()))? else {
-            return Ok(Answer { value: None, clock: None });
+            return Ok(Answer::new(None, None));
         };
         let state = self.checked(&messages)?;
-        Ok(Answer { value: state.entry, clock: Some(state.clock) })
+        Ok(Answer::new(state.entry, Some(state.clock)))
     }
 
     fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
@@ -212,7 +212,7 @@ impl Store for PostgresStore {
         let Some(change) = self.change(key, expected, version.as_ref().zip(new)) else {
             let found = self.read(key)?;
             let value = if found.value.is_none() { Swapped::Won(None) } else { Swapped::Lost(found.value) };
-            return Ok(Answer { value, clock: found.clock });
+            return Ok(Answer::new(value, found.clock));
         };
         let messages = self.tell(&format!("{change}; {}", self.state(key.as_str())))?;
         let changed = changed_rows(&messages) == 1;
@@ -222,10 +222,10 @@ impl Store for PostgresStore {
         })?;
         if changed {
             // The statement that changed the row has checked that the server is fit.
-            return Ok(Answer { value: Swapped::Won(version), clock: Some(state.clock) });
+            return Ok(Answer::new(Swapped::Won(version), Some(state.clock)));
         }
         self.refuse_unfit(&state)?;
-        Ok(Answer { value: Swapped::Lost(state.entry), clock: Some(state.clock) })
+        Ok(Answer::new(Swapped::Lost(state.entry), Some(state.clock)))
     }
 
     fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
@@ -238,7 +238,7 @@ impl Store for PostgresStore {
             literal(after.map_or("", Key::as_str)),
             limit.min(SCAN_KEYS_MAX)
         );
-        let Some(messages) = self.look(&statement)? else { return Ok(Answer { value: Vec::new(), clock: None }) };
+        let Some(messages) = self.look(&statement)? else { return Ok(Answer::new(Vec::new(), None)) };
         let mut rows = rows(&messages);
         let state =
             rows.next().and_then(ServerAndKey::of).ok_or_else(|| self.foreign("its answer was not understood"))?;
@@ -247,7 +247,7 @@ impl Store for PostgresStore {
             let text = row.get(0).unwrap_or_default();
             Key::from_stored(text).ok_or_else(|| self.foreign(&format!("it holds the key {text:?}")))
         };
-        Ok(Answer { value: rows.map(sound).collect::<Result<_, _>>()?, clock: Some(state.clock) })
+        Ok(Answer::new(rows.map(sound).collect::<Result<_, _>>()?, Some(state.clock)))
     }
 }
 

@@ -186,7 +186,7 @@ impl Store for RedisStore {
         let mut command = script(&[PRELUDE, FIND, WRITABLE, READ], Some(key));
         command.arg(key.as_str());
         let said = self.checked(self.look(&command).map_err(|failure| failure.of_read(self))?, Fate::NotDone)?;
-        Ok(Answer { value: entry(said.rest), clock: Some(said.clock) })
+        Ok(Answer::new(entry(said.rest), Some(said.clock)))
     }
 
     fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
@@ -198,7 +198,7 @@ impl Store for RedisStore {
         command.arg(version.as_ref().map_or(&[][..], |version| &version.0)).arg(new.unwrap_or_default());
         let said = self.checked(self.send(&command).map_err(|failure| failure.of_swap(self))?, Fate::Unknown)?;
         let value = if said.word == "won" { Swapped::Won(version) } else { Swapped::Lost(entry(said.rest)) };
-        Ok(Answer { value, clock: Some(said.clock) })
+        Ok(Answer::new(value, Some(said.clock)))
     }
 
     fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
@@ -214,7 +214,7 @@ impl Store for RedisStore {
         let texts = texts.ok_or_else(|| self.foreign("its answer was not understood"))?;
         let sound =
             |text: &String| Key::from_stored(text).ok_or_else(|| self.foreign(&format!("it holds the key {text:?}")));
-        Ok(Answer { value: texts.iter().map(sound).collect::<Result<_, _>>()?, clock: Some(said.clock) })
+        Ok(Answer::new(texts.iter().map(sound).collect::<Result<_, _>>()?, Some(said.clock)))
     }
 }
 

@@ -5,7 +5,7 @@
 //! DeleteObject has no condition on most servers.
 //!
 //! There is no clock: many front ends answer, each with its own. An observer has to watch a lease for a whole
-//! time-to-live.
+//! time-to-live. The date of an answer is only a lower bound for a new token.
 
 mod answer;
 mod bucket;
@@ -16,7 +16,7 @@ mod place;
 
 use std::fmt;
 
-pub use bucket::{PutCondition, PutEnd, S3Bucket, S3Head, S3Object};
+pub use bucket::{PutCondition, PutEnd, S3Bucket, S3Head, S3Object, S3Upload, SignedTime};
 pub use place::S3Place;
 
 use crate::declared::{Declaring, Property, Soundness};
@@ -35,6 +35,9 @@ const CREATIONS_MAX: usize = 8;
 
 /// The smallest page of a listing, which may hold removed keys.
 const PAGE_KEYS_MIN: usize = 100;
+
+/// An object and its ETag.
+type StoredAs = (StoredObject, String);
 
 /// The objects of a bucket below a prefix.
 pub struct S3Store {
@@ -61,55 +64,72 @@ impl S3Store {
     }
 
     /// Reads the object of a key, with its ETag. A removed key has one too.
-    fn look(&self, key: &Key) -> Result<Option<(StoredObject, String)>, HttpFailure> {
+    fn look(&self, key: &Key) -> Result<Answer<Option<StoredAs>>, HttpFailure> {
         let name = self.name(key.as_str());
-        let Some(found) = self.bucket.get(&name, OBJECT_BYTES_MAX)? else { return Ok(None) };
-        match StoredObject::decode(&found.bytes) {
-            Some(object) => Ok(Some((object, found.etag))),
+        let Answer { value, clock, date } = self.bucket.get(&name, OBJECT_BYTES_MAX)?;
+        let decoded = |found: S3Object| match StoredObject::decode(&found.bytes) {
+            Some(object) => Ok((object, found.etag)),
             None => Err(foreign(&name)),
-        }
+        };
+        Ok(Answer { value: value.map(decoded).transpose()?, clock, date })
     }
 
-    fn put(&self, key: &Key, condition: PutCondition<'_>, object: &StoredObject) -> Result<PutEnd, HttpFailure> {
+    fn put(
+        &self,
+        key: &Key,
+        condition: PutCondition<'_>,
+        object: &StoredObject,
+    ) -> Result<Answer<PutEnd>, HttpFailure> {
         let bytes = object.encode();
-        self.bucket.put(&self.name(key.as_str()), condition, &[], &mut bytes.as_slice(), bytes.len() as u64)
+        self.bucket.put(S3Upload {
+            key: &self.name(key.as_str()),
+            condition,
+            headers: &[],
+            body: &mut bytes.as_slice(),
+            length: bytes.len() as u64,
+            signed: None,
+        })
     }
 
     /// Reads what stands there after a write was refused. If the read fails, the fate of the write is not known: it may
     /// have been refused because it had arrived before.
-    fn look_after_refusal(&self, key: &Key) -> Result<Option<(StoredObject, String)>, HttpFailure> {
-        self.look(key).map_err(|failure| match failure.trouble {
+    fn look_after_refusal(&self, key: &Key) -> Result<Option<StoredAs>, HttpFailure> {
+        self.look(key).map(|answer| answer.value).map_err(|failure| match failure.trouble {
             Trouble::Corrupt => failure,
             _ => HttpFailure { fate: Fate::Unknown, is_unsent: false, ..failure },
         })
     }
 
     /// Replaces the object with this ETag.
-    fn replace(&self, key: &Key, etag: &str, mine: &StoredObject) -> Result<Swapped, HttpFailure> {
-        match self.put(key, PutCondition::Matches(etag), mine)? {
-            PutEnd::Written(etag) => Ok(mine.won(etag)),
-            PutEnd::Missing => Ok(Swapped::Lost(None)),
-            PutEnd::Refused => Ok(match self.look_after_refusal(key)? {
+    fn replace(&self, key: &Key, etag: &str, mine: &StoredObject) -> Result<Answer<Swapped>, HttpFailure> {
+        let Answer { value, clock, date } = self.put(key, PutCondition::Matches(etag), mine)?;
+        let value = match value {
+            PutEnd::Written(etag) => mine.won(etag),
+            PutEnd::Missing => Swapped::Lost(None),
+            PutEnd::Refused => match self.look_after_refusal(key)? {
                 Some((found, etag)) if found.nonce == mine.nonce => mine.won(etag),
                 found => Swapped::Lost(found.and_then(entry)),
-            }),
-        }
+            },
+        };
+        Ok(Answer { value, clock, date })
     }
 
     /// Creates a key. A refused creation changed nothing; where the key was removed before, its empty object is
     /// replaced instead.
-    fn create(&self, key: &Key, mine: &StoredObject) -> Result<Swapped, HttpFailure> {
+    fn create(&self, key: &Key, mine: &StoredObject) -> Result<Answer<Swapped>, HttpFailure> {
         let mut removed = None;
         for _ in 0..CREATIONS_MAX {
             let condition = removed.as_deref().map_or(PutCondition::Absent, PutCondition::Matches);
-            removed = match self.put(key, condition, mine)? {
-                PutEnd::Written(etag) => return Ok(mine.won(etag)),
+            let Answer { value: ended, clock, date } = self.put(key, condition, mine)?;
+            let answer = |value| Ok(Answer { value, clock, date });
+            removed = match ended {
+                PutEnd::Written(etag) => return answer(mine.won(etag)),
                 PutEnd::Missing => None,
                 PutEnd::Refused => match self.look_after_refusal(key)? {
                     None => None,
-                    Some((found, etag)) if found.nonce == mine.nonce => return Ok(mine.won(etag)),
+                    Some((found, etag)) if found.nonce == mine.nonce => return answer(mine.won(etag)),
                     Some((StoredObject { value: None, .. }, etag)) => Some(etag),
-                    Some(found) => return Ok(Swapped::Lost(entry(found))),
+                    Some(found) => return answer(Swapped::Lost(entry(found))),
                 },
             };
         }
@@ -121,7 +141,7 @@ impl S3Store {
 impl Store for S3Store {
     fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
         let found = self.look(key).map_err(|failure| failure.of_read(&self.bucket))?;
-        Ok(Answer { value: found.and_then(entry), clock: None })
+        Ok(found.map(|found| found.and_then(entry)))
     }
 
     fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
@@ -131,15 +151,17 @@ impl Store for S3Store {
             (Some(version), _) => match etag(version) {
                 Some(etag) => self.replace(key, etag, &mine),
                 // A version of another store: no object has it.
-                None => self.look(key).map(|found| Swapped::Lost(found.and_then(entry))),
+                None => self.look(key).map(|found| found.map(|found| Swapped::Lost(found.and_then(entry)))),
             },
             (None, Some(_)) => self.create(key, &mine),
-            (None, None) => self.look(key).map(|found| match found.and_then(entry) {
-                None => Swapped::Won(None),
-                found => Swapped::Lost(found),
+            (None, None) => self.look(key).map(|found| {
+                found.map(|found| match found.and_then(entry) {
+                    None => Swapped::Won(None),
+                    found => Swapped::Lost(found),
+                })
             }),
         };
-        Ok(Answer { value: ended.map_err(|failure| failure.of_swap(&self.bucket))?, clock: None })
+        ended.map_err(|failure| failure.of_swap(&self.bucket))
     }
 
     fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
@@ -162,7 +184,7 @@ impl Store for S3Store {
             token = found.next_continuation_token;
             if token.is_none() || keys.len() >= limit {
                 keys.truncate(limit);
-                return Ok(Answer { value: keys, clock: None });
+                return Ok(Answer::new(keys, None));
             }
         }
     }
@@ -200,7 +222,7 @@ impl Declaring for S3Store {
 }
 
 /// The entry of a key that is not removed.
-fn entry((object, etag): (StoredObject, String)) -> Option<Entry> {
+fn entry((object, etag): StoredAs) -> Option<Entry> {
     Some(Entry { bytes: object.value?, version: Version(etag.into_bytes()) })
 }
 

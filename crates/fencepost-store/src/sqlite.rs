@@ -124,7 +124,7 @@ impl Store for SqliteStore {
     fn read(&self, key: &Key) -> Result<Answer<Option<Entry>>, StoreError> {
         let connection = self.connection()?;
         let value = entry(&connection, key.as_str()).map_err(self.failed(SqliteStage::Before))?;
-        Ok(Answer { value, clock: host_clock::now() })
+        Ok(Answer::new(value, host_clock::now()))
     }
 
     fn swap(&self, key: &Key, expected: Option<&Version>, new: Option<&[u8]>) -> Result<Answer<Swapped>, StoreError> {
@@ -140,10 +140,10 @@ impl Store for SqliteStore {
         let is_as_expected = write(&transaction, key, expected, new.as_ref());
         if !is_as_expected.map_err(self.failed(SqliteStage::Before))? {
             let current = entry(&transaction, key.as_str()).map_err(self.failed(SqliteStage::Before))?;
-            return Ok(Answer { value: Swapped::Lost(current), clock });
+            return Ok(Answer::new(Swapped::Lost(current), clock));
         }
         self.commit(transaction)?;
-        Ok(Answer { value: Swapped::Won(new.map(|new| new.version)), clock })
+        Ok(Answer::new(Swapped::Won(new.map(|new| new.version)), clock))
     }
 
     fn scan(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Answer<Vec<Key>>, StoreError> {
@@ -153,7 +153,7 @@ impl Store for SqliteStore {
             keys(&connection, prefix, after, limit.min(SCAN_KEYS_MAX)).map_err(self.failed(SqliteStage::Before))?;
         let unsound = |text: &String| foreign_content(&self.path, &format!("it holds the key {text:?}"));
         let found = texts.iter().map(|text| Key::from_stored(text).ok_or_else(|| unsound(text)));
-        Ok(Answer { value: found.collect::<Result<_, _>>()?, clock: host_clock::now() })
+        Ok(Answer::new(found.collect::<Result<_, _>>()?, host_clock::now()))
     }
 }
 

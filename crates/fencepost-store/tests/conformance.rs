@@ -196,7 +196,7 @@ impl Broken {
             Bug::ClockOfEachHandle => Some(clock(1000 - self.started)),
             _ => None,
         };
-        Ok(Answer { value, clock })
+        Ok(Answer::new(value, clock))
     }
 }
 

@@ -244,6 +244,8 @@ type Act = Box<dyn FnOnce() + Send>;
 pub struct Scissors {
     pub port: u16,
     pub cut: Arc<AtomicBool>,
+    /// What the server said to a word that arrived late.
+    pub late: Receiver<Vec<u8>>,
     meanwhile: Arc<Mutex<Option<Act>>>,
     _loopback: Loopback,
 }
@@ -251,12 +253,12 @@ pub struct Scissors {
 impl Scissors {
     pub fn start(server: u16, word: &'static [u8], how: Cut) -> Self {
         let (cut, meanwhile) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None::<Act>)));
-        let (shared, act) = (Arc::clone(&cut), Arc::clone(&meanwhile));
+        let (shared, act, (answer, late)) = (Arc::clone(&cut), Arc::clone(&meanwhile), channel());
         let loopback = Loopback::before(server, move |client, server| {
             let act = || (act.lock().unwrap().take().unwrap_or_else(|| Box::new(|| {})))();
-            carry_until(client, server, word, how, &shared, &act);
+            carry_until(client, server, (word, how), &shared, &act, answer.clone());
         });
-        Self { port: loopback.port, cut, meanwhile, _loopback: loopback }
+        Self { port: loopback.port, cut, late, meanwhile, _loopback: loopback }
     }
 
     /// Sets what happens while the connection is being cut.
@@ -268,17 +270,20 @@ impl Scissors {
 fn carry_until(
     mut client: &TcpStream,
     mut server: &TcpStream,
-    word: &[u8],
-    how: Cut,
+    (word, how): (&[u8], Cut),
     cut: &AtomicBool,
     act: &dyn Fn(),
+    late: Sender<Vec<u8>>,
 ) {
     let (mut answers, mut back) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-    let silent = Arc::new(AtomicBool::new(false));
-    let mute = Arc::clone(&silent);
+    let (silent, is_late) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (mute, answers_late) = (Arc::clone(&silent), Arc::clone(&is_late));
     let returning = thread::spawn(move || {
         let mut buffer = [0; 4096];
         while let Ok(read @ 1..) = answers.read(&mut buffer) {
+            if answers_late.swap(false, Ordering::SeqCst) {
+                let _ = late.send(buffer[..read].to_vec());
+            }
             if mute.load(Ordering::SeqCst) || back.write_all(&buffer[..read]).is_err() {
                 break;
             }
@@ -291,6 +296,7 @@ fn carry_until(
         let last = said && !cut.swap(true, Ordering::SeqCst);
         if last && how == Cut::Late {
             act();
+            is_late.store(true, Ordering::SeqCst);
             let _ = server.write_all(&buffer[..read]);
             continue;
         }

@@ -70,6 +70,8 @@ pub struct Context<'a> {
     pub now: Now,
     pub nonce: Nonce,
     pub reference: Option<&'a Reference>,
+    /// The latest date that a store without a clock has answered with.
+    pub date: Option<Wall>,
     pub facts: &'a Facts,
     /// The store's identity, needed for a job's first record.
     pub store: Option<StoreId>,
@@ -135,15 +137,19 @@ fn date(at_ms: i64) -> String {
     Zone::utc().show(Wall(at_ms - at_ms.rem_euclid(1000)))
 }
 
-/// The date for a token: the store's where it has a clock, and only if it can be true.
+/// The date for a token: the store's where it has a clock, else the later of this host's and the store's date; and only if
+/// it can be true.
 fn trusted_date(context: &Context<'_>) -> Result<Wall, Refusal> {
     let here = context.now.wall;
-    let Some(reference) = context.reference else { return Ok(here) };
-    let store = reference.clock.wall;
+    let (store, date) = match (context.reference, context.date) {
+        (Some(reference), _) => (reference.clock.wall, reference.clock.wall),
+        (None, Some(store)) => (store, store.max(here)),
+        (None, None) => return Ok(here),
+    };
     if store.since(here).max(here.since(store)) > CLOCK_GAP_MAX {
         return Err(Refusal::ClocksApart { store_ms: store.0, here_ms: here.0 });
     }
-    Ok(store)
+    Ok(date)
 }
 
 /// The date that slots are judged by: the store's where it has a clock, so that all machines agree on what is due.

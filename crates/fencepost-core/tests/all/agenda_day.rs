@@ -370,6 +370,7 @@ impl World {
             now,
             nonce,
             reference: reference.as_ref(),
+            date: None,
             facts: &facts,
             store,
             aside: Aside::default(),

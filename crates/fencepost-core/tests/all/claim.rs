@@ -5,9 +5,9 @@ use fencepost_core::lease::{Facts, Refusal};
 use fencepost_core::ledger::Status;
 use fencepost_core::name::Key;
 use fencepost_core::record::StopAsked;
-use fencepost_core::register::{Fate, StoreError, Trouble};
+use fencepost_core::register::{Answer, Fate, StoreError, Trouble};
 use fencepost_core::run::{Event, Exit, Finish, Input, Output, Overlap, StopCause, Terms};
-use fencepost_core::time::StoreClock;
+use fencepost_core::time::{StoreClock, Wall};
 use fencepost_core::token::Token;
 use fencepost_core::transition::Call;
 
@@ -146,6 +146,29 @@ fn a_refused_claim_says_why() {
     answer.clock = Some(StoreClock { wall: wall(25 * 3_600_000), ..clock(0) });
     bench.step(Input::Answered(Ok(answer)));
     assert!(matches!(bench.finish(), Finish::Refused(Refusal::ClocksApart { .. })));
+}
+
+/// A store without a clock answers with a date, as a bucket does. Its lease has no end by a clock.
+#[test]
+fn a_token_is_not_below_the_date_of_a_store_without_a_clock() {
+    let granted = |date_ms: i64| {
+        let mut bench = Bench::begun(terms(2), Memory::with(&free(5)));
+        bench.store.without_clock = true;
+        let call = bench.call.take().unwrap();
+        let answer = Answer { date: Some(Wall(wall(0).0 + date_ms)), ..bench.store.answer(call, 0) };
+        bench.step(Input::Answered(Ok(answer)));
+        bench
+    };
+    for (date_ms, at_ms) in [(600_000, 600_000), (-600_000, 0), (0, 0)] {
+        let mut bench = granted(date_ms);
+        bench.settle();
+        let record = bench.store.record();
+        assert_eq!(record.token.number(), u64::try_from(wall(at_ms).0).unwrap(), "{date_ms}");
+        assert_eq!(record.lease.unwrap().until, None);
+    }
+    for date_ms in [25 * 3_600_000, -25 * 3_600_000] {
+        assert!(matches!(granted(date_ms).finish(), Finish::Refused(Refusal::ClocksApart { .. })), "{date_ms}");
+    }
 }
 
 // A store that fails at the claim.

@@ -49,6 +49,7 @@ fn change(intent: &Intent, record: Option<&Record>, at_ms: u64, facts: &Facts) -
         now: now(at_ms),
         nonce: Nonce { by: id(7), write: 3 },
         reference: Some(&reference),
+        date: None,
         facts,
         store: Some(store_id()),
         aside: Aside::default(),

@@ -501,12 +501,12 @@ fn a_record_that_became_unreadable_is_not_overwritten() {
 #[test]
 fn an_answer_to_another_question_is_a_failure() {
     let (mut change, _) = claim_sent();
-    let answer = Answer { value: Reply::Read(None), clock: None };
+    let answer = Answer::new(Reply::Read(None), None);
     assert_eq!(failed(change.hear(Ok(answer), 20)).fate, Fate::Unknown);
 
     let mut change = Change::new(Intent::Claim(claim(1)), 1, Memory::default());
     change.begin();
-    let answer = Answer { value: Reply::Swap(Swapped::Won(None)), clock: None };
+    let answer = Answer::new(Reply::Swap(Swapped::Won(None)), None);
     assert_eq!(failed(change.hear(Ok(answer), 20)).trouble, Trouble::Corrupt);
 }
 

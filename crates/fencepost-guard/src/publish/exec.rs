@@ -122,6 +122,7 @@ pub fn dry_run(request: &WriteRequest, desk: &FencedHost<'_>, task: &FencedComma
         now,
         nonce: Nonce { by: turn, write: 0 },
         reference: reference.as_ref(),
+        date: None,
         facts: &facts,
         store: None,
         aside: Aside::default(),

@@ -2,10 +2,13 @@
 //! memory.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Take};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Take};
 use std::os::unix::fs::OpenOptionsExt;
 
 use crate::publish::digest;
+
+/// The limit of a target that has none.
+pub const UNLIMITED: u64 = u64::MAX;
 
 #[derive(Debug)]
 pub struct Payload {
@@ -15,10 +18,15 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// Uses the caller's file if it can be read twice; otherwise copies its content.
-    pub fn of_file(mut file: File) -> io::Result<Self> {
-        if !file.metadata()?.is_file() {
-            return Self::of_stream(&mut file);
+    /// Uses the caller's file if it can be read twice; otherwise copies its content. A file of more than `limit` bytes is
+    /// refused before it is read.
+    pub fn of_file(mut file: File, limit: u64) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Self::of_stream(&mut file, limit);
+        }
+        if metadata.len() > limit {
+            return Err(ErrorKind::FileTooLarge.into());
         }
         let start = file.stream_position()?;
         let (digest, length) = digest::copy(&mut file, &mut io::sink())?;
@@ -28,10 +36,13 @@ impl Payload {
         Ok(Self { file, digest, length })
     }
 
-    /// Reads a stream to its end, into an unnamed file.
-    pub fn of_stream(from: &mut dyn Read) -> io::Result<Self> {
+    /// Reads a stream to its end, into an unnamed file. Of a longer one than `limit` bytes it reads no more than that.
+    pub fn of_stream(from: &mut dyn Read, limit: u64) -> io::Result<Self> {
         let mut file = unnamed()?;
-        let (digest, length) = digest::copy(from, &mut file)?;
+        let (digest, length) = digest::copy(&mut from.take(limit.saturating_add(1)), &mut file)?;
+        if length > limit {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
         Ok(Self { file, digest, length })
     }
 

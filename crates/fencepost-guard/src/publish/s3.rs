@@ -2,17 +2,24 @@
 //! object that was there before.
 //!
 //! The content's ETag is read before the fence is judged. So a write that stops in between fails at the
-//! fence if another one landed meanwhile. Between the fence and the content only the ETag protects, and equal contents share one: the level is
-//! `gated`. Every write is conditional and may be sent twice, which settles a lost answer.
+//! fence if another one landed meanwhile. After that two things keep an old write out: the ETag, which equal contents
+//! share on most servers, and the end of the request's signature, which the server judges. The fence lists the writes
+//! whose signature has not ended ([`pending`]), and content that one of them expects waits for that.
+//!
+//! Fence and content are two objects, and the clocks of front ends differ: the level is `gated`.
 
-use std::io::Read;
+mod pending;
+
+use std::io::{self, ErrorKind, Read};
 use std::thread::sleep;
 use std::time::Duration;
 
 use fencepost_core::fence::{Fence, Level};
-use fencepost_store::s3::{PutCondition, PutEnd, S3Bucket, S3Place};
+use fencepost_core::time::{Boot, Wall};
+use fencepost_store::s3::{PutCondition, PutEnd, S3Bucket, S3Head, S3Place, S3Upload, SignedTime};
 use fencepost_store::{Fate, OpenError, StoreError, Trouble};
 
+use self::pending::{FenceTail, PendingWrite};
 use super::payload::Payload;
 use super::{PublishError, Receipt, Remembered, WriteRequest, WriteTarget, Written};
 use crate::clock;
@@ -34,12 +41,20 @@ const ROUNDS_MAX: usize = 100;
 const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
 const SETTLE_PAUSE: Duration = Duration::from_millis(300);
 
+/// The slowest upload, in bytes per second: the signature of a content is valid for as long as that takes.
+const SLOWEST: u64 = 128 * 1024;
+
+/// The longest wait for the end of another write, and how often fencepost looks meanwhile.
+const PENDING_PATIENCE: Duration = Duration::from_secs(120);
+const PENDING_PAUSE: Duration = Duration::from_secs(1);
+
 /// The object to write, and its headers.
 #[derive(Debug)]
 pub struct S3Destination {
     bucket: S3Bucket,
     key: String,
     headers: Vec<(String, String)>,
+    silence: Duration,
 }
 
 impl S3Destination {
@@ -59,7 +74,7 @@ impl S3Destination {
             return wrong("has the form of a fence's own name");
         }
         let bucket = S3Bucket::open(place, None).map_err(failed)?.patient(silence);
-        Ok(Self { bucket, key, headers: Vec::new() })
+        Ok(Self { bucket, key, headers: Vec::new(), silence })
     }
 
     /// Adds a header of the content.
@@ -97,22 +112,48 @@ pub fn publish(request: &WriteRequest, to: &S3Destination, payload: &Payload) ->
         let why = "The content has more than 5 GiB, which one PutObject cannot write; nothing was changed.";
         return Err(PublishError::Usage(why.to_string()));
     }
-    super::publish(request, S3Target { to, payload, fence: None, content: None, rounds: 0 })
+    super::publish(request, S3Target { to, payload, look: Look::default(), tries: Tries::default() })
 }
 
-/// One write. The ETags are those of the last look.
+/// One write.
 struct S3Target<'a> {
     to: &'a S3Destination,
     payload: &'a Payload,
-    fence: Option<String>,
-    content: Option<String>,
+    look: Look,
+    tries: Tries,
+}
+
+/// What the last look found.
+#[derive(Default)]
+struct Look {
+    content: Option<S3Head>,
+    fence_etag: Option<String>,
+    tail: FenceTail,
+    /// The server's date.
+    date: Wall,
+    /// This host's boot clock before the date was asked for.
+    asked: Boot,
+}
+
+/// What this process has tried so far.
+#[derive(Default)]
+struct Tries {
     rounds: usize,
+    /// The marks of writes that the server has answered: they do not arrive any more.
+    answered: Vec<String>,
+    /// The marks of writes without an answer, and since when there are such.
+    unanswered: Vec<String>,
+    unanswered_since: Option<Boot>,
+    /// The fence of this process.
+    fence: Option<Fence>,
+    has_been_late: bool,
+    has_waited: bool,
 }
 
 /// How a write ended whose answer may have been lost on the way.
 enum Settled {
     Done,
-    /// Another write came before it; nothing was changed.
+    /// Another write came before it, or it came too late; nothing was changed.
     Moved,
 }
 
@@ -127,33 +168,58 @@ impl WriteTarget for S3Target<'_> {
     fn remembered(&mut self) -> Result<Remembered, PublishError> {
         let bucket = &self.to.bucket;
         // If the bucket is missing, the read of the fence says so.
-        let content = bucket.look_at(&self.to.key, DIGEST).map_err(failed)?;
-        let fence = bucket.read_object(&self.to.fence_key(), FENCE_BYTES_MAX).map_err(failed)?;
-        self.content = content.map(|head| head.etag);
-        self.fence = fence.as_ref().map(|object| object.etag.clone());
-        let line = fence.as_ref().map(|object| object.bytes.split(|byte| *byte == b'\n').next().unwrap_or_default());
+        let content = bucket.look_at(&self.to.key).map_err(|error| self.failed(error))?;
+        let asked = clock::boot_now();
+        let answer = bucket.read_object(&self.to.fence_key(), FENCE_BYTES_MAX).map_err(|error| self.failed(error))?;
+        let date = answer.date.unwrap_or_else(clock::wall_now);
+        let (etag, bytes) = answer.value.map(|object| (object.etag, object.bytes)).unzip();
+        let mut lines = bytes.as_deref().unwrap_or_default().split(|byte| *byte == b'\n');
+        let (fence, tail) = (lines.next(), lines.next().map(serde_json::from_slice::<FenceTail>));
+        let mut look = Look { content, fence_etag: etag, tail: FenceTail::default(), date, asked };
         let of = format!("{} (object {})", self.to.shown(), self.to.fence_key());
-        Ok(Remembered::decode(line, &of, "Restore it together with the object"))
+        let restore = "Restore it together with the object";
+        let found = match (bytes.as_ref().and(fence), tail) {
+            (Some(_), None | Some(Err(_))) => Remembered::unusable(&of, &"its second line is damaged", restore, true),
+            (fence, tail) => {
+                look.tail = tail.and_then(Result::ok).unwrap_or_default();
+                Remembered::decode(fence, &of, restore)
+            }
+        };
+        let landed = look.mark().map(String::from);
+        look.tail.retain(date, |mark| {
+            landed.as_deref() == Some(mark) || self.tries.answered.iter().any(|answered| answered == mark)
+        });
+        self.look = look;
+        Ok(match found {
+            Remembered::Fence(fence) if landed.is_some_and(|mark| self.tries.is_own(&mark, &fence)) => {
+                Remembered::Landed(fence)
+            }
+            found => found,
+        })
     }
 
     fn has_arrived(&mut self, fence: &Fence) -> Result<bool, PublishError> {
-        let found = self.to.bucket.look_at(&self.to.key, DIGEST).map_err(failed)?;
-        Ok(found.is_some_and(|head| head.metadata.as_deref() == Some(&fence.digest)))
+        let found = self.to.bucket.look_at(&self.to.key).map_err(|error| self.failed(error))?;
+        Ok(found.is_some_and(|head| head.header(DIGEST) == Some(&fence.digest)))
     }
 
     fn write(&mut self, fence: Fence) -> Result<Written, PublishError> {
-        self.rounds += 1;
-        if self.rounds > ROUNDS_MAX {
+        if let Some(left) = self.look.tail.wait(self.look.date, &self.payload.digest) {
+            return self.wait(left);
+        }
+        self.tries.rounds += 1;
+        if self.tries.rounds > ROUNDS_MAX {
             let why =
                 format!("{} was written to {ROUNDS_MAX} times by others meanwhile; publish again.", self.to.shown());
             return Err(PublishError::Failed(why));
         }
-        // Marks this write.
-        let nonce = uuid::Uuid::now_v7().simple().to_string();
-        if let Settled::Moved = self.write_fence(&fence, &nonce)? {
+        // Each request for the content has a mark of its own, so that a mark that has landed cannot land again.
+        let mark = uuid::Uuid::now_v7().simple().to_string();
+        if let Settled::Moved = self.write_fence(&fence, &mark)? {
             return Ok(Written::Moved);
         }
-        match self.write_content(&nonce)? {
+        self.tries.fence = Some(fence.clone());
+        match self.write_content(&mark)? {
             Settled::Done => Ok(Written::Done(fence)),
             Settled::Moved => Ok(Written::Moved),
         }
@@ -164,31 +230,77 @@ impl WriteTarget for S3Target<'_> {
     }
 
     fn remarks(&self) -> Vec<String> {
-        let remark = format!(
-            "{}: equal contents have the same ETag, so a run that was stopped after it had raised the fence may still \
-             replace content that a newer run published unchanged. See docs/publish/s3.md.",
-            self.to.shown()
+        let shown = self.to.shown();
+        let gated = format!(
+            "{shown}: fence and content are two objects. An older write is kept out by the object's ETag and by the end of \
+             its signature, which the server judges by its clock. See docs/publish/s3.md."
         );
-        vec![remark]
+        let waited = format!("{shown}: an older write of other content might still have arrived; waited for its end.");
+        [gated].into_iter().chain(self.tries.has_waited.then_some(waited)).collect()
+    }
+}
+
+impl Look {
+    /// The mark of the write that the content is of.
+    fn mark(&self) -> Option<&str> {
+        self.content.as_ref()?.header(MARK)
+    }
+}
+
+impl Tries {
+    /// Whether a mark and a fence are those of a write whose answer was lost.
+    fn is_own(&self, mark: &str, fence: &Fence) -> bool {
+        self.fence.as_ref() == Some(fence) && self.unanswered.iter().any(|own| own == mark)
     }
 }
 
 impl S3Target<'_> {
-    /// Swaps the fence. Its nonce gives it an ETag that no other fence has.
-    fn write_fence(&self, fence: &Fence, nonce: &str) -> Result<Settled, PublishError> {
-        let bytes = [&fence.encode()[..], b"\n", nonce.as_bytes(), b"\n"].concat();
+    /// Waits for the end of another write, a second at a time: it may land meanwhile.
+    fn wait(&mut self, left: Duration) -> Result<Written, PublishError> {
+        if left > PENDING_PATIENCE {
+            let why = format!(
+                "An unfinished write may still replace this very content of {}, for {} s at most. Nothing was changed: \
+                 publish again then.",
+                self.to.shown(),
+                left.as_secs()
+            );
+            return Err(PublishError::Failed(why));
+        }
+        self.tries.has_waited = true;
+        sleep(PENDING_PAUSE);
+        Ok(Written::Moved)
+    }
+
+    /// How long the request for the content may take to arrive.
+    fn valid(&self) -> Duration {
+        2 * self.to.silence + Duration::from_secs(self.payload.length / SLOWEST)
+    }
+
+    /// Swaps the fence. Its mark gives it an ETag that no other fence has.
+    fn write_fence(&self, fence: &Fence, mark: &str) -> Result<Settled, PublishError> {
+        let mut tail = FenceTail { mark: mark.to_string(), ..self.look.tail.clone() };
+        tail.pending.extend(self.look.content.as_ref().map(|head| PendingWrite {
+            mark: mark.to_string(),
+            replaces: head.header(DIGEST).map(String::from),
+            until: self.look.date + self.valid(),
+        }));
+        let tail = serde_json::to_vec(&tail).expect("a list of texts and numbers");
+        let bytes = [&fence.encode()[..], b"\n", &tail, b"\n"].concat();
         let key = self.to.fence_key();
         let headers = [("content-type".to_string(), "application/json".to_string())];
         let put = || {
-            let ended = self.to.bucket.write_object(
-                &key,
-                condition(self.fence.as_ref()),
-                &headers,
-                &mut bytes.as_slice(),
-                bytes.len() as u64,
-            )?;
-            let is_ours =
-                || Ok(self.to.bucket.read_object(&key, FENCE_BYTES_MAX)?.is_some_and(|found| found.bytes == bytes));
+            let ended = self.to.bucket.write_object(S3Upload {
+                key: &key,
+                condition: condition(self.look.fence_etag.as_deref()),
+                headers: &headers,
+                body: &mut bytes.as_slice(),
+                length: bytes.len() as u64,
+                signed: None,
+            })?;
+            let is_ours = || {
+                let found = self.to.bucket.read_object(&key, FENCE_BYTES_MAX)?.value;
+                Ok(found.is_some_and(|found| found.bytes == bytes))
+            };
             settled(&ended, is_ours)
         };
         settle(put).map_err(|error| {
@@ -201,42 +313,111 @@ impl S3Target<'_> {
         })
     }
 
-    /// Writes the content, if the object is still the one that was there before.
-    fn write_content(&self, nonce: &str) -> Result<Settled, PublishError> {
-        let own = [(MARK, nonce), (DIGEST, self.payload.digest.as_str())];
-        let own = own.map(|(name, value)| (name.to_string(), value.to_string()));
-        let headers = [&self.to.headers[..], &own].concat();
-        let put = || {
-            let mut reader = self.payload.reader().map_err(|error| {
-                let detail = format!("The payload cannot be read again ({error}).");
-                StoreError::not_done(Trouble::Refused, detail)
-            })?;
-            let key = &self.to.key;
-            let ended = self.to.bucket.write_object(
-                key,
-                condition(self.content.as_ref()),
-                &headers,
-                &mut reader as &mut dyn Read,
-                self.payload.length,
-            )?;
-            let is_ours =
-                || Ok(self.to.bucket.look_at(key, MARK)?.is_some_and(|found| found.metadata.as_deref() == Some(nonce)));
-            settled(&ended, is_ours)
-        };
-        settle(put).map_err(|error| {
-            let state = match error.fate {
-                Fate::NotDone => "The fence is ahead, and the old object is in place: publish again.",
-                Fate::Unknown => {
-                    "It is NOT KNOWN whether the object was written; it is whole, old or new. Publish again."
+    /// Writes the content, if the object is still the one that was there before. The request is sent once: another try
+    /// has a mark, a signature and an entry in the fence of its own.
+    fn write_content(&mut self, mark: &str) -> Result<Settled, PublishError> {
+        let deadline = self.look.asked + self.valid();
+        if clock::boot_now() >= deadline {
+            return self.is_late();
+        }
+        let ended = self.send_content(mark, deadline).and_then(|ended| settled(&ended, || self.is_in_place(mark)));
+        match ended {
+            Ok(settled) => {
+                self.tries.answered.push(mark.to_string());
+                Ok(settled)
+            }
+            Err(error) if error.fate == Fate::NotDone => {
+                self.tries.answered.push(mark.to_string());
+                if clock::boot_now() >= deadline {
+                    return self.is_late();
                 }
-            };
-            PublishError::Failed(format!("{} {state}", error.detail))
+                let state = "The fence is ahead, and the old object is in place: publish again.";
+                Err(PublishError::Failed(format!("{} {state}", error.detail)))
+            }
+            Err(error) => match self.settle_content(mark, error)? {
+                Settled::Moved if clock::boot_now() >= deadline => self.is_late(),
+                settled => Ok(settled),
+            },
+        }
+    }
+
+    fn send_content(&self, mark: &str, deadline: Boot) -> Result<PutEnd, StoreError> {
+        let own = [(MARK, mark), (DIGEST, self.payload.digest.as_str())];
+        let own = own.map(|(name, value)| (name.to_string(), value.to_string()));
+        let reader = self.payload.reader().map_err(|error| {
+            let detail = format!("The payload cannot be read again ({error}).");
+            StoreError::not_done(Trouble::Refused, detail)
+        })?;
+        self.to.bucket.write_object(S3Upload {
+            key: &self.to.key,
+            condition: condition(self.look.content.as_ref().map(|head| head.etag.as_str())),
+            headers: &[&self.to.headers[..], &own].concat(),
+            body: &mut TimelyReader { reader, deadline },
+            length: self.payload.length,
+            signed: Some(SignedTime { from: self.look.date, valid: self.valid() }),
         })
+    }
+
+    fn is_in_place(&self, mark: &str) -> Result<bool, StoreError> {
+        Ok(self.to.bucket.look_at(&self.to.key)?.is_some_and(|found| found.header(MARK) == Some(mark)))
+    }
+
+    /// Looks whether a write without an answer has landed. If not, begins again.
+    fn settle_content(&mut self, mark: &str, lost: StoreError) -> Result<Settled, PublishError> {
+        let since = *self.tries.unanswered_since.get_or_insert_with(clock::boot_now);
+        self.tries.unanswered.push(mark.to_string());
+        let give_up = since + SETTLE_PATIENCE;
+        loop {
+            match self.is_in_place(mark) {
+                Ok(true) => return Ok(Settled::Done),
+                Ok(false) if clock::boot_now() < give_up => return Ok(Settled::Moved),
+                Err(_) if clock::boot_now() < give_up => sleep(SETTLE_PAUSE),
+                _ => return Err(self.failed(lost)),
+            }
+        }
+    }
+
+    /// The error of a call, with the state in which an earlier one left the object.
+    fn failed(&self, error: StoreError) -> PublishError {
+        let is_unknown = !self.tries.unanswered.is_empty();
+        let state = " It is NOT KNOWN whether the object was written; it is whole, old or new. Publish again.";
+        PublishError::Failed(format!("{}{}", error.detail, if is_unknown { state } else { "" }))
+    }
+
+    /// The signature has ended before the content was written. A process that was stopped begins again, and is refused if
+    /// a newer one came meanwhile.
+    fn is_late(&mut self) -> Result<Settled, PublishError> {
+        if std::mem::replace(&mut self.tries.has_been_late, true) {
+            let why = format!(
+                "The upload to {} took longer than {} s, twice. The fence is ahead, and the old object is in place: publish \
+                 again with a longer --timeout.",
+                self.to.shown(),
+                self.valid().as_secs()
+            );
+            return Err(PublishError::Failed(why));
+        }
+        Ok(Settled::Moved)
     }
 }
 
-fn condition(etag: Option<&String>) -> PutCondition<'_> {
-    etag.map_or(PutCondition::Absent, |etag| PutCondition::Matches(etag))
+/// Reads the payload until the signature of its request ends. A process that was stopped within an upload does not
+/// complete it.
+struct TimelyReader<R> {
+    reader: R,
+    deadline: Boot,
+}
+
+impl<R: Read> Read for TimelyReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if clock::boot_now() >= self.deadline {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.reader.read(buffer)
+    }
+}
+
+fn condition(etag: Option<&str>) -> PutCondition<'_> {
+    etag.map_or(PutCondition::Absent, PutCondition::Matches)
 }
 
 /// Interprets the answer to a conditional write. The object that refused it may be its own, if it had arrived before.
@@ -267,8 +448,4 @@ fn settle(put: impl Fn() -> Result<Settled, StoreError>) -> Result<Settled, Stor
             Err(_) => sleep(SETTLE_PAUSE),
         }
     }
-}
-
-fn failed(error: StoreError) -> PublishError {
-    PublishError::Failed(error.detail)
 }

@@ -60,7 +60,7 @@ impl HttpReply {
         if !is_consistent {
             return Err(HttpFailure::foreign(self.status, "its answer contradicts itself"));
         }
-        Ok(Answer { value: version.map(|version| Entry { bytes: self.body, version }), clock: self.clock })
+        Ok(Answer::new(version.map(|version| Entry { bytes: self.body, version }), self.clock))
     }
 
     /// Returns the version of a swap that was won; none for a removal.
@@ -69,7 +69,7 @@ impl HttpReply {
         if version.is_some() != made_something {
             return Err(HttpFailure::foreign(self.status, "its answer contradicts what was asked"));
         }
-        Ok(Answer { value: Swapped::Won(version), clock: self.clock })
+        Ok(Answer::new(Swapped::Won(version), self.clock))
     }
 
     pub(super) fn keys(self) -> Result<Answer<Vec<Key>>, HttpFailure> {
@@ -79,7 +79,7 @@ impl HttpReply {
         if keys.len() > SCAN_KEYS_MAX {
             return Err(HttpFailure::foreign(self.status, "it lists more keys than it may"));
         }
-        Ok(Answer { value: keys, clock: self.clock })
+        Ok(Answer::new(keys, self.clock))
     }
 
     fn version(&self) -> Result<Option<Version>, HttpFailure> {

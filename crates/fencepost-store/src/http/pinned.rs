@@ -5,10 +5,8 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use fencepost_core::hex;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use sha2::{Digest, Sha256};
 use ureq::config::Config;
 use ureq::unversioned::resolver::DefaultResolver;
@@ -16,6 +14,8 @@ use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, TcpConnector, Transport, TransportAdapter,
 };
 use ureq::{Agent, Error};
+
+use crate::tls;
 
 /// The SHA-256 digest of a server's certificate.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,61 +37,10 @@ impl fmt::Debug for Pin {
 
 /// A client that talks to the server with this certificate and to no other. It uses no proxy.
 pub(super) fn agent(config: Config, pin: Pin) -> Agent {
-    let provider = Arc::new(ring::default_provider());
-    let verifier = Arc::new(PinVerifier { pin, provider: Arc::clone(&provider) });
-    let tls = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("the provider has the default versions")
-        .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth();
+    let is_pinned = move |certificate: &CertificateDer<'_>| Sha256::digest(certificate)[..] == pin.0;
+    let tls = tls::client_config(is_pinned).expect("the provider has the default versions");
     let connector = ().chain(TcpConnector::default()).chain(PinnedConnector { tls: Arc::new(tls) });
     Agent::with_parts(config, connector, DefaultResolver::default())
-}
-
-/// Accepts one certificate. The signature of the handshake shows that the server has its key.
-#[derive(Debug)]
-struct PinVerifier {
-    pin: Pin,
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for PinVerifier {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        if Sha256::digest(end_entity)[..] == self.pin.0 {
-            return Ok(ServerCertVerified::assertion());
-        }
-        Err(rustls::Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 #[derive(Debug)]

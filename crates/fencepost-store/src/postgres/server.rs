@@ -7,17 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::unistd::geteuid;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::transport::{Transport, is_loopback, refusal};
-use crate::{Secret, User};
+use crate::{Secret, User, tls};
 
 /// The time limit for one address of the server.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
@@ -187,17 +186,16 @@ impl PostgresServer {
     }
 
     fn tls_config(&self) -> Result<ClientConfig, String> {
-        let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| format!("TLS cannot be set up ({error})."))?;
-        Ok(match &self.tls {
-            Tls::Unverified => {
-                let anybody = Arc::new(Anybody(provider));
-                builder.dangerous().with_custom_certificate_verifier(anybody).with_no_client_auth()
+        let failed = |error: rustls::Error| format!("TLS cannot be set up ({error}).");
+        match &self.tls {
+            // As libpq does for `prefer` and `require`: it protects against eavesdroppers, not against impostors.
+            Tls::Unverified => tls::client_config(|_| true).map_err(failed),
+            Tls::Verified(roots) => {
+                let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+                let builder = builder.with_safe_default_protocol_versions().map_err(failed)?;
+                Ok(builder.with_root_certificates(root_store(roots.as_deref())?).with_no_client_auth())
             }
-            Tls::Verified(roots) => builder.with_root_certificates(root_store(roots.as_deref())?).with_no_client_auth(),
-        })
+        }
     }
 }
 
@@ -318,46 +316,6 @@ fn root_store(path: Option<&Path>) -> Result<RootCertStore, String> {
         );
     }
     Ok(store)
-}
-
-/// Accepts every certificate, as libpq does for `prefer` and `require`: it protects against eavesdroppers, not against
-/// impostors.
-#[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 #[cfg(test)]

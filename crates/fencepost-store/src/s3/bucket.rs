@@ -4,6 +4,8 @@ use std::fmt;
 use std::io::Read;
 use std::time::Duration;
 
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
 use rusty_s3::actions::{GetObject, HeadObject, ListObjectsV2, ListObjectsV2Response, PutObject, S3Action};
 use ureq::Agent;
 use ureq::http::response::Parts;
@@ -14,7 +16,7 @@ use super::credentials::CredentialChain;
 use super::environment::AwsEnvironment;
 use super::place::S3Place;
 use crate::http_client::{Addressed, HttpFailure, SentBody, send_once, store_agent};
-use crate::{Fate, OpenError, Secret, StoreError, Trouble};
+use crate::{Answer, Fate, OpenError, Secret, StoreError, Trouble, Wall};
 
 /// How long a signature is valid. The clocks of this host and of the server may differ by as much.
 const SIGNATURE_VALID: Duration = Duration::from_secs(900);
@@ -43,8 +45,14 @@ pub struct S3Object {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct S3Head {
     pub etag: String,
-    /// The user's metadata with this name.
-    pub metadata: Option<String>,
+    headers: HeaderMap,
+}
+
+impl S3Head {
+    /// A header of the object. Metadata of the user is one with `x-amz-meta-` before its name.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        header(&self.headers, name)
+    }
 }
 
 /// The state of the key on which a write depends.
@@ -53,6 +61,30 @@ pub enum PutCondition<'a> {
     Absent,
     /// The object has this ETag.
     Matches(&'a str),
+}
+
+/// An object to write.
+pub struct S3Upload<'a> {
+    pub key: &'a str,
+    pub condition: PutCondition<'a>,
+    pub headers: &'a [(String, String)],
+    pub body: &'a mut dyn Read,
+    pub length: u64,
+    /// Other limits of the signature than the usual ones.
+    pub signed: Option<SignedTime>,
+}
+
+impl fmt::Debug for S3Upload<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("S3Upload").field("key", &self.key).field("length", &self.length).finish_non_exhaustive()
+    }
+}
+
+/// The time in which the server accepts a signed request, by its own clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignedTime {
+    pub from: Wall,
+    pub valid: Duration,
 }
 
 /// How a conditional write ended that the server answered.
@@ -103,40 +135,36 @@ impl S3Bucket {
     }
 
     /// Reads an object of at most `limit` bytes.
-    pub(crate) fn get(&self, key: &str, limit: usize) -> Result<Option<S3Object>, HttpFailure> {
+    pub(crate) fn get(&self, key: &str, limit: usize) -> Result<Answer<Option<S3Object>>, HttpFailure> {
         let credentials = self.chain.find()?;
         let action = GetObject::new(self.place.bucket(), Some(&credentials), key);
-        let (head, bytes) = self.send(action, &[], None, limit as u64 + 1)?;
-        match (head.status.as_u16(), S3Error::parse(&bytes)) {
-            (200, _) => Ok(Some(S3Object { etag: etag(&head.headers).ok_or_else(garbled)?, bytes })),
-            (404, Some(error)) if error.code == "NoSuchKey" => Ok(None),
-            (status, error) => Err(answer::failure(S3Call::Get, status, &head.headers, error.as_ref())),
-        }
+        let reply = self.send(S3Call::Get, action, &[], None, limit as u64 + 1, None)?;
+        let found = match reply.case() {
+            (200, _) => Some(S3Object { etag: reply.etag()?, bytes: reply.body.clone() }),
+            (404, Some("NoSuchKey")) => None,
+            _ => return Err(reply.failure()),
+        };
+        Ok(reply.dated(found))
     }
 
     /// Writes an object on a condition, once.
-    pub(crate) fn put(
-        &self,
-        key: &str,
-        condition: PutCondition<'_>,
-        headers: &[(String, String)],
-        body: &mut dyn Read,
-        length: u64,
-    ) -> Result<PutEnd, HttpFailure> {
+    pub(crate) fn put(&self, upload: S3Upload<'_>) -> Result<Answer<PutEnd>, HttpFailure> {
         let credentials = self.chain.find()?;
-        let condition = match condition {
+        let condition = match upload.condition {
             PutCondition::Absent => ("if-none-match".to_string(), "*".to_string()),
             PutCondition::Matches(etag) => ("if-match".to_string(), etag.to_string()),
         };
-        let headers = [headers, &[condition]].concat();
-        let action = PutObject::new(self.place.bucket(), Some(&credentials), key);
-        let (head, body) = self.send(action, &headers, Some(SentBody { reader: body, length }), ERROR_BYTES_MAX)?;
-        match (head.status.as_u16(), S3Error::parse(&body)) {
-            (200, None) => Ok(PutEnd::Written(etag(&head.headers).ok_or_else(garbled)?)),
-            (412, Some(_)) => Ok(PutEnd::Refused),
-            (404, Some(error)) if error.code == "NoSuchKey" => Ok(PutEnd::Missing),
-            (status, error) => Err(answer::failure(S3Call::Put, status, &head.headers, error.as_ref())),
-        }
+        let headers = [upload.headers, &[condition]].concat();
+        let action = PutObject::new(self.place.bucket(), Some(&credentials), upload.key);
+        let body = SentBody { reader: upload.body, length: upload.length };
+        let reply = self.send(S3Call::Put, action, &headers, Some(body), ERROR_BYTES_MAX, upload.signed)?;
+        let ended = match reply.case() {
+            (200, None) => PutEnd::Written(reply.etag()?),
+            (412, Some(_)) => PutEnd::Refused,
+            (404, Some("NoSuchKey")) => PutEnd::Missing,
+            _ => return Err(reply.failure()),
+        };
+        Ok(reply.dated(ended))
     }
 
     /// Lists a page of objects.
@@ -156,74 +184,100 @@ impl S3Bucket {
         } else if let Some(after) = after {
             action.with_start_after(after);
         }
-        let (head, body) = self.send(action, &[], None, LISTING_BYTES_MAX)?;
-        match (head.status.as_u16(), S3Error::parse(&body)) {
+        let reply = self.send(S3Call::List, action, &[], None, LISTING_BYTES_MAX, None)?;
+        match reply.case() {
             (200, None) => {
-                let parsed = std::str::from_utf8(&body).ok().and_then(|text| ListObjectsV2::parse_response(text).ok());
-                parsed.ok_or_else(garbled)
+                let text = std::str::from_utf8(&reply.body).ok();
+                text.and_then(|text| ListObjectsV2::parse_response(text).ok()).ok_or_else(garbled)
             }
-            (status, error) => Err(answer::failure(S3Call::List, status, &head.headers, error.as_ref())),
+            _ => Err(reply.failure()),
         }
     }
 
     /// Signs a request and sends it once.
     fn send<'a, A: S3Action<'a>>(
         &self,
+        call: S3Call,
         mut action: A,
         headers: &'a [(String, String)],
         body: Option<SentBody<'_>>,
         limit: u64,
-    ) -> Result<(Parts, Vec<u8>), HttpFailure> {
+        signed: Option<SignedTime>,
+    ) -> Result<S3Reply, HttpFailure> {
         for (name, value) in headers {
             action.headers_mut().insert(name.as_str(), value.as_str());
         }
-        let url = action.sign(SIGNATURE_VALID);
+        let url = match signed.map(|signed| (Timestamp::from_millisecond(signed.from.0), signed.valid)) {
+            Some((Ok(from), valid)) => action.sign_with_time(valid, &from),
+            Some((Err(_), _)) => return Err(garbled()),
+            None => action.sign(SIGNATURE_VALID),
+        };
         let mut request = Request::builder().method(A::METHOD.to_str()).uri(url.as_str());
         for (name, value) in headers {
             request = request.header(name.as_str(), value.as_str());
         }
-        send_once(&self.agent, request, body, limit)
+        let (head, body) = send_once(&self.agent, request, body, limit)?;
+        Ok(S3Reply { call, error: S3Error::parse(&body), head, body })
     }
 }
 
 /// The calls of `publish s3`, with errors for people.
 impl S3Bucket {
-    pub fn read_object(&self, key: &str, limit: usize) -> Result<Option<S3Object>, StoreError> {
+    pub fn read_object(&self, key: &str, limit: usize) -> Result<Answer<Option<S3Object>>, StoreError> {
         self.get(key, limit).map_err(|failure| failure.of_read(self))
     }
 
-    pub fn write_object(
-        &self,
-        key: &str,
-        condition: PutCondition<'_>,
-        headers: &[(String, String)],
-        body: &mut dyn Read,
-        length: u64,
-    ) -> Result<PutEnd, StoreError> {
-        self.put(key, condition, headers, body, length).map_err(|failure| failure.of_swap(self))
+    pub fn write_object(&self, upload: S3Upload<'_>) -> Result<PutEnd, StoreError> {
+        self.put(upload).map(|answer| answer.value).map_err(|failure| failure.of_swap(self))
     }
 
     /// Looks at an object without its content. The bucket must be known to exist: an answer without content does not say
     /// what is missing.
-    pub fn look_at(&self, key: &str, metadata: &str) -> Result<Option<S3Head>, StoreError> {
+    pub fn look_at(&self, key: &str) -> Result<Option<S3Head>, StoreError> {
         let looked = self.chain.find().and_then(|credentials| {
             let action = HeadObject::new(self.place.bucket(), Some(&credentials), key);
-            let (head, _) = self.send(action, &[], None, ERROR_BYTES_MAX)?;
-            match head.status.as_u16() {
-                200 => {
-                    let metadata = head.headers.get(metadata).and_then(|value| value.to_str().ok()).map(String::from);
-                    Ok(Some(S3Head { etag: etag(&head.headers).ok_or_else(garbled)?, metadata }))
-                }
-                404 => Ok(None),
-                status => Err(answer::failure(S3Call::Get, status, &head.headers, None)),
+            let reply = self.send(S3Call::Get, action, &[], None, ERROR_BYTES_MAX, None)?;
+            match reply.case() {
+                (200, _) => Ok(Some(S3Head { etag: reply.etag()?, headers: reply.head.headers })),
+                (404, _) => Ok(None),
+                _ => Err(reply.failure()),
             }
         });
         looked.map_err(|failure| failure.of_read(self))
     }
 }
 
-fn etag(headers: &HeaderMap) -> Option<String> {
-    headers.get("etag").and_then(|value| value.to_str().ok()).filter(|etag| !etag.is_empty()).map(String::from)
+/// An answer of the server.
+struct S3Reply {
+    call: S3Call,
+    head: Parts,
+    body: Vec<u8>,
+    error: Option<S3Error>,
+}
+
+impl S3Reply {
+    /// The status, and the code of the error if S3 itself says one.
+    fn case(&self) -> (u16, Option<&str>) {
+        (self.head.status.as_u16(), self.error.as_ref().map(|error| error.code.as_str()))
+    }
+
+    fn failure(&self) -> HttpFailure {
+        answer::failure(self.call, self.head.status.as_u16(), &self.head.headers, self.error.as_ref())
+    }
+
+    fn etag(&self) -> Result<String, HttpFailure> {
+        header(&self.head.headers, "etag").filter(|etag| !etag.is_empty()).map(String::from).ok_or_else(garbled)
+    }
+
+    /// The value with the date of the server that answered.
+    fn dated<T>(&self, value: T) -> Answer<T> {
+        let date = header(&self.head.headers, "date").and_then(|text| rfc2822::parse(text).ok());
+        Answer { value, clock: None, date: date.map(|date| Wall(date.timestamp().as_millisecond())) }
+    }
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
 }
 
 fn garbled() -> HttpFailure {

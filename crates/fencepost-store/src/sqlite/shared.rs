@@ -84,7 +84,7 @@ impl SharedStore {
         let tick = host.tick.checked_add_signed(self.ahead_ms).ok_or_else(no_clock)?;
         self.reserve(tick)?;
         let clock = StoreClock { wall: host.wall, era: self.era.clone(), tick };
-        Ok(Answer { value: answer.value, clock: Some(clock) })
+        Ok(Answer::new(answer.value, Some(clock)))
     }
 
     fn reserve(&self, tick: u64) -> Result<(), StoreError> {

@@ -5,7 +5,6 @@ mod git;
 pub mod http;
 mod local;
 mod redis;
-#[cfg(feature = "s3")]
 pub mod s3;
 mod sql;
 
@@ -40,7 +39,6 @@ pub enum PublishVerb {
     /// Set a key in Redis, unless a newer run has set it
     Redis(RedisOptions),
     /// Write an object to S3, R2 or a server like them, unless a newer run has written it
-    #[cfg(feature = "s3")]
     S3(s3::S3Options),
 }
 
@@ -54,7 +52,6 @@ impl PublishVerb {
             Self::Exec(options) => &options.common,
             Self::Sql(options) => &options.common,
             Self::Redis(options) => &options.common,
-            #[cfg(feature = "s3")]
             Self::S3(options) => &options.common,
         }
     }
@@ -66,7 +63,6 @@ impl PublishVerb {
             Self::Http(options) => Some(&mut options.payload),
             Self::Sql(options) => Some(&mut options.payload),
             Self::Redis(options) => Some(&mut options.payload),
-            #[cfg(feature = "s3")]
             Self::S3(options) => Some(&mut options.payload),
             Self::Git(_) | Self::Tree(_) | Self::Exec(_) => None,
         }

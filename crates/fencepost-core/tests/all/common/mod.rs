@@ -219,6 +219,7 @@ pub fn decide_with(
         now: now(at_ms),
         nonce,
         reference,
+        date: None,
         facts,
         store: Some(store_id()),
         aside: Aside::default(),
@@ -303,7 +304,7 @@ impl Memory {
             Call::Read(key) => Reply::Read(self.entries.get(&key).cloned()),
             Call::Swap { key, expected, new } => Reply::Swap(self.swap(key, expected, new)),
         };
-        Answer { value, clock: (!self.without_clock).then(|| clock(at_ms)) }
+        Answer::new(value, (!self.without_clock).then(|| clock(at_ms)))
     }
 
     fn swap(&mut self, key: Key, expected: Option<Version>, new: Vec<u8>) -> Swapped {

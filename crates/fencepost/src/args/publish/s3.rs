@@ -8,6 +8,7 @@ use super::{PayloadOptions, PublishOptions};
 use crate::duration;
 
 #[derive(Debug, Args)]
+#[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "the grammar is the same in every build"))]
 pub struct S3Options {
     /// The object, s3://BUCKET/KEY?region=R, or with endpoint=URL for another server than AWS
     pub url: String,

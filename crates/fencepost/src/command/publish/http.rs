@@ -3,6 +3,7 @@
 use std::fs;
 
 use fencepost_guard::publish::http::{self, BearerToken, Endpoint, EndpointUrl};
+use fencepost_guard::publish::payload::UNLIMITED;
 
 use super::{PublishDesk, PublishEnd, whole_payload};
 use crate::args::publish::http::HttpOptions;
@@ -22,7 +23,9 @@ pub fn write(desk: &PublishDesk<'_>, options: &HttpOptions) -> Result<PublishEnd
         slot: desk.slot.clone(),
         timeout: options.timeout,
     };
-    desk.publish("http", resource, |request| http::publish(request, &endpoint, &whole_payload(&options.payload)?))
+    desk.publish("http", resource, |request| {
+        http::publish(request, &endpoint, &whole_payload(&options.payload, UNLIMITED)?)
+    })
 }
 
 /// Reads the secret from a file or the environment, never from the command line.

@@ -10,7 +10,7 @@ mod sql;
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::io::{Cursor, Read, stdin};
+use std::io::{Cursor, ErrorKind, Read, stdin};
 use std::path::{Path, PathBuf};
 
 use fencepost_core::fence::Level;
@@ -69,6 +69,11 @@ pub fn write(desk: &PublishDesk<'_>, verb: &PublishVerb) -> Result<PublishEnd, F
         PublishVerb::Redis(options) => redis::write(desk, options),
         #[cfg(feature = "s3")]
         PublishVerb::S3(options) => s3::write(desk, options),
+        #[cfg(not(feature = "s3"))]
+        PublishVerb::S3(_) => Err(Failure::Usage(format!(
+            "This fencepost is built without publish s3: {}. Nothing was changed.",
+            fencepost_store::how_to_get("s3")
+        ))),
         PublishVerb::Exec(_) => Err(Failure::Usage(
             "A command under a fence needs a process of its own: fencepost publish exec --job JOB --token T"
                 .to_string(),
@@ -76,14 +81,25 @@ pub fn write(desk: &PublishDesk<'_>, verb: &PublishVerb) -> Result<PublishEnd, F
     }
 }
 
-/// Reads the payload, to be sent more than once.
-fn whole_payload(options: &PayloadOptions) -> Result<Payload, PublishError> {
+/// Reads the payload, to be sent more than once. More than `limit` bytes are refused.
+fn whole_payload(options: &PayloadOptions, limit: u64) -> Result<Payload, PublishError> {
     let (place, payload) = match (&options.data, &options.from) {
-        (Some(data), _) => ("the request".to_string(), Payload::of_stream(&mut data.as_slice())),
-        (None, None) => ("standard input".to_string(), Payload::of_stream(&mut stdin())),
-        (None, Some(path)) => (path.display().to_string(), File::open(path).and_then(Payload::of_file)),
+        (Some(data), _) => ("the request".to_string(), Payload::of_stream(&mut data.as_slice(), limit)),
+        (None, None) => ("standard input".to_string(), Payload::of_stream(&mut stdin(), limit)),
+        (None, Some(path)) => {
+            (path.display().to_string(), File::open(path).and_then(|file| Payload::of_file(file, limit)))
+        }
     };
-    payload.map_err(|error| PublishError::Usage(format!("Cannot read the payload from {place}: {error}")))
+    payload.map_err(|error| {
+        PublishError::Usage(match error.kind() {
+            ErrorKind::FileTooLarge => format!(
+                "The payload from {place} has more than {} GiB, which is the most that this target takes; nothing was \
+                 changed.",
+                limit >> 30
+            ),
+            _ => format!("Cannot read the payload from {place}: {error}"),
+        })
+    })
 }
 
 /// The result of a fenced write, accepted or refused.

@@ -1,6 +1,6 @@
 //! `fencepost publish s3`: an object, behind a fence beside it.
 
-use fencepost_guard::publish::s3::{self, S3Destination};
+use fencepost_guard::publish::s3::{self, OBJECT_BYTES_MAX, S3Destination};
 
 use super::{PublishDesk, PublishEnd, whole_payload};
 use crate::args::publish::s3::S3Options;
@@ -18,5 +18,6 @@ pub fn write(desk: &PublishDesk<'_>, options: &S3Options) -> Result<PublishEnd, 
         };
         to = to.with_metadata(name, value)?;
     }
-    desk.publish("s3", to.shown(), |request| s3::publish(request, &to, &whole_payload(&options.payload)?))
+    let payload = || whole_payload(&options.payload, OBJECT_BYTES_MAX);
+    desk.publish("s3", to.shown(), |request| s3::publish(request, &to, &payload()?))
 }

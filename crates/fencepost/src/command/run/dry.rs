@@ -49,6 +49,7 @@ pub fn run(global: &Global, place: &Place, job: &Job, settings: &Settings) -> Re
         now,
         nonce: Nonce { by: claim.run, write: 0 },
         reference: reference.as_ref(),
+        date: None,
         facts: &facts,
         store: None,
         aside: Aside::default(),

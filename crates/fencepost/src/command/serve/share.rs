@@ -171,7 +171,7 @@ impl Share {
     }
 
     async fn read(&self, key: Key) -> Result<Told, Refusal> {
-        let Answer { value, clock } = self.call(move |store| store.read(&key)).await?;
+        let Answer { value, clock, .. } = self.call(move |store| store.read(&key)).await?;
         Ok(Told::of_entry(value, clock, ("entry", StatusCode::OK), ("absent", StatusCode::NOT_FOUND)))
     }
 
@@ -200,7 +200,7 @@ impl Share {
             let new = (!is_removal).then_some(value.as_ref());
             store.swap(&key, expected.as_ref(), new)
         };
-        let Answer { value, clock } = self.call(swap).await?;
+        let Answer { value, clock, .. } = self.call(swap).await?;
         Ok(match value {
             Swapped::Won(version) => {
                 let version = version.map_or_else(|| "none".to_string(), |version| hex::encode(&version.0));
@@ -229,7 +229,7 @@ impl Share {
                 _ => {}
             }
         }
-        let Answer { value, clock } = self.call(move |store| store.scan(&prefix, after.as_ref(), limit)).await?;
+        let Answer { value, clock, .. } = self.call(move |store| store.scan(&prefix, after.as_ref(), limit)).await?;
         let body = value.iter().map(|key| format!("{key}\n")).collect::<String>().into_bytes();
         Ok(Told { word: "keys", status: StatusCode::OK, version: None, clock, body })
     }

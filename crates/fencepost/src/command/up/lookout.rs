@@ -107,6 +107,7 @@ impl LookReader {
             now,
             nonce: Nonce { by: request.claim.run, write: 0 },
             reference: reference.as_ref(),
+            date: None,
             facts: &facts,
             store: None,
             aside: Aside::default(),

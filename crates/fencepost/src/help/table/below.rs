@@ -86,7 +86,6 @@ pub const VERBS: &[VerbHelp] = &[
         )],
         ..PLAIN
     },
-    #[cfg(feature = "s3")]
     VerbHelp {
         verb: "publish s3",
         group: INSIDE,

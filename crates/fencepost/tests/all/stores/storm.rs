@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fencepost_testkit::servers::{Postgres, Redis, TOKEN, Worker};
+use fencepost_testkit::servers::{Etcd, Postgres, Redis, S3_PASSWORD, S3Server, TOKEN, Worker};
 
 use crate::common::{Site, lines};
 use crate::stores::{POSTGRES, REDIS, on_host, say};
@@ -174,6 +174,18 @@ fn postgresql() {
 fn redis() {
     let server = Redis::start(REDIS);
     storm(&server.url(), "", "30s");
+}
+
+#[test]
+fn etcd() {
+    let cluster = Etcd::with(3, &[]);
+    storm(&cluster.url(), "", "30s");
+}
+
+#[test]
+fn a_bucket() {
+    let server = S3Server::good();
+    storm(&server.url(), S3_PASSWORD, "60s");
 }
 
 #[test]
