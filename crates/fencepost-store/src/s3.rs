@@ -16,7 +16,7 @@ mod place;
 
 use std::fmt;
 
-pub use bucket::{PutCondition, PutEnd, S3Bucket, S3Head, S3Object, S3Upload, SignedTime};
+pub use bucket::{PutCondition, PutEnd, S3Bucket, S3Head, S3Object, S3Upload, SignedTime, content_md5};
 pub use place::S3Place;
 
 use crate::declared::{Declaring, Property, Soundness};
@@ -81,12 +81,14 @@ impl S3Store {
         object: &StoredObject,
     ) -> Result<Answer<PutEnd>, HttpFailure> {
         let bytes = object.encode();
+        let md5 = content_md5(&mut bytes.as_slice()).expect("memory can be read");
         self.bucket.put(S3Upload {
             key: &self.name(key.as_str()),
             condition,
             headers: &[],
             body: &mut bytes.as_slice(),
             length: bytes.len() as u64,
+            md5: &md5,
             signed: None,
         })
     }

@@ -308,7 +308,11 @@ fn carry_until(
             break;
         }
     }
-    if how == Cut::After && silent.load(Ordering::SeqCst) {
+    let is_unanswered = is_late.load(Ordering::SeqCst);
+    if is_unanswered {
+        let _ = server.shutdown(Shutdown::Write);
+    }
+    if is_unanswered || (how == Cut::After && silent.load(Ordering::SeqCst)) {
         let _ = returning.join();
     }
     if silent.load(Ordering::SeqCst) {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use fencepost_core::fence::{Fence, Level};
 use fencepost_core::time::{Boot, Wall};
-use fencepost_store::s3::{PutCondition, PutEnd, S3Bucket, S3Head, S3Place, S3Upload, SignedTime};
+use fencepost_store::s3::{PutCondition, PutEnd, S3Bucket, S3Head, S3Place, S3Upload, SignedTime, content_md5};
 use fencepost_store::{Fate, OpenError, StoreError, Trouble};
 
 use self::pending::{FenceTail, PendingWrite};
@@ -112,13 +112,17 @@ pub fn publish(request: &WriteRequest, to: &S3Destination, payload: &Payload) ->
         let why = "The content has more than 5 GiB, which one PutObject cannot write; nothing was changed.";
         return Err(PublishError::Usage(why.to_string()));
     }
-    super::publish(request, S3Target { to, payload, look: Look::default(), tries: Tries::default() })
+    let md5 = payload.reader().and_then(|mut reader| content_md5(&mut reader));
+    let md5 = md5.map_err(|error| PublishError::Failed(format!("The payload cannot be read again ({error}).")))?;
+    super::publish(request, S3Target { to, payload, md5, look: Look::default(), tries: Tries::default() })
 }
 
 /// One write.
 struct S3Target<'a> {
     to: &'a S3Destination,
     payload: &'a Payload,
+    /// The payload's, by which the server refuses an upload that was cut short.
+    md5: String,
     look: Look,
     tries: Tries,
 }
@@ -200,7 +204,7 @@ impl WriteTarget for S3Target<'_> {
 
     fn has_arrived(&mut self, fence: &Fence) -> Result<bool, PublishError> {
         let found = self.to.bucket.look_at(&self.to.key).map_err(|error| self.failed(error))?;
-        Ok(found.is_some_and(|head| head.header(DIGEST) == Some(&fence.digest)))
+        Ok(found.is_some_and(|head| self.is_whole(&head) && head.header(DIGEST) == Some(&fence.digest)))
     }
 
     fn write(&mut self, fence: Fence) -> Result<Written, PublishError> {
@@ -286,6 +290,7 @@ impl S3Target<'_> {
         }));
         let tail = serde_json::to_vec(&tail).expect("a list of texts and numbers");
         let bytes = [&fence.encode()[..], b"\n", &tail, b"\n"].concat();
+        let md5 = content_md5(&mut bytes.as_slice()).expect("memory can be read");
         let key = self.to.fence_key();
         let headers = [("content-type".to_string(), "application/json".to_string())];
         let put = || {
@@ -295,6 +300,7 @@ impl S3Target<'_> {
                 headers: &headers,
                 body: &mut bytes.as_slice(),
                 length: bytes.len() as u64,
+                md5: &md5,
                 signed: None,
             })?;
             let is_ours = || {
@@ -354,12 +360,19 @@ impl S3Target<'_> {
             headers: &[&self.to.headers[..], &own].concat(),
             body: &mut TimelyReader { reader, deadline },
             length: self.payload.length,
+            md5: &self.md5,
             signed: Some(SignedTime { from: self.look.date, valid: self.valid() }),
         })
     }
 
     fn is_in_place(&self, mark: &str) -> Result<bool, StoreError> {
-        Ok(self.to.bucket.look_at(&self.to.key)?.is_some_and(|found| found.header(MARK) == Some(mark)))
+        let found = self.to.bucket.look_at(&self.to.key)?;
+        Ok(found.is_some_and(|head| self.is_whole(&head) && head.header(MARK) == Some(mark)))
+    }
+
+    /// Whether an object is as long as the payload.
+    fn is_whole(&self, head: &S3Head) -> bool {
+        head.header("content-length") == Some(&self.payload.length.to_string())
     }
 
     /// Looks whether a write without an answer has landed. If not, begins again.

@@ -1,11 +1,14 @@
 //! A bucket: requests that are signed, sent once, and answered in types. The store and `publish s3` share it.
 
 use std::fmt;
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
+use md5::{Digest, Md5};
 use rusty_s3::actions::{GetObject, HeadObject, ListObjectsV2, ListObjectsV2Response, PutObject, S3Action};
 use ureq::Agent;
 use ureq::http::response::Parts;
@@ -70,6 +73,8 @@ pub struct S3Upload<'a> {
     pub headers: &'a [(String, String)],
     pub body: &'a mut dyn Read,
     pub length: u64,
+    /// The body's [`content_md5`]. SeaweedFS 4.48 writes an empty object if the connection ends before the body.
+    pub md5: &'a str,
     /// Other limits of the signature than the usual ones.
     pub signed: Option<SignedTime>,
 }
@@ -154,7 +159,8 @@ impl S3Bucket {
             PutCondition::Absent => ("if-none-match".to_string(), "*".to_string()),
             PutCondition::Matches(etag) => ("if-match".to_string(), etag.to_string()),
         };
-        let headers = [upload.headers, &[condition]].concat();
+        let md5 = ("content-md5".to_string(), upload.md5.to_string());
+        let headers = [upload.headers, &[condition, md5]].concat();
         let action = PutObject::new(self.place.bucket(), Some(&credentials), upload.key);
         let body = SentBody { reader: upload.body, length: upload.length };
         let reply = self.send(S3Call::Put, action, &headers, Some(body), ERROR_BYTES_MAX, upload.signed)?;
@@ -273,6 +279,19 @@ impl S3Reply {
     fn dated<T>(&self, value: T) -> Answer<T> {
         let date = header(&self.head.headers, "date").and_then(|text| rfc2822::parse(text).ok());
         Answer { value, clock: None, date: date.map(|date| Wall(date.timestamp().as_millisecond())) }
+    }
+}
+
+/// The value of the header Content-MD5: every server of S3 refuses a body that does not have it.
+pub fn content_md5(body: &mut dyn Read) -> io::Result<String> {
+    let (mut hash, mut buffer) = (Md5::new(), [0; 16 * 1024]);
+    loop {
+        match body.read(&mut buffer) {
+            Ok(0) => return Ok(STANDARD.encode(hash.finalize())),
+            Ok(read) => hash.update(&buffer[..read]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 
