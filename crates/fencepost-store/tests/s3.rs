@@ -7,14 +7,15 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::process::Command;
 use std::sync::Mutex;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fencepost_store::conformance::Effort;
 use fencepost_store::{Access, Fate, Key, Secret, Soundness, Store, Swapped, Trouble, conformance};
 use fencepost_testkit::PATIENCE;
 use fencepost_testkit::http::{Request, message};
-use fencepost_testkit::network::{Loopback, Proxy, Weather, free_port};
-use fencepost_testkit::race::race;
+use fencepost_testkit::network::{Cut, Loopback, Proxy, Scissors, Weather, free_port};
+use fencepost_testkit::race::{race, wait_for_lines};
 use fencepost_testkit::servers::{self, S3_PASSWORD, S3Server};
 use fencepost_testkit::store::{declared, open_with, put, refused};
 
@@ -78,6 +79,56 @@ fn nothing_acknowledged_is_lost_over_a_bad_network() {
     let tally = race(&|| store(&url), &*store(&server.url()), &key("lines"), 8, 12);
     assert!(tally.won > 20 && tally.unknown > 10 && tally.happened > 2, "{tally:?}");
     assert!(tally.unknown > tally.happened, "{tally:?}");
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
+    let mut server = S3Server::good();
+    let url = server.url();
+    let tally = thread::scope(|scope| {
+        let racing = scope.spawn(|| race(&|| store(&url), &*store(&url), &key("lines"), 6, 40));
+        for lines in [30, 120] {
+            wait_for_lines(&*store(&url), &key("lines"), lines);
+            server.kill_and_restart();
+        }
+        racing.join().unwrap()
+    });
+    assert!(tally.won > 50 && tally.not_done + tally.unknown > 0, "{tally:?}");
+}
+
+/// A connection that ends between the head and the body of a write. Without its digest SeaweedFS would write an empty object.
+#[test]
+fn a_write_that_is_cut_short_changes_nothing() {
+    let server = S3Server::good();
+    let direct = store(&server.url());
+    let version = put(&*direct, &key("a"), None, b"whole");
+    let scissors = Scissors::start(server.port, b"fencepost 1 value", Cut::Before);
+    let error = store(&server.url_by(scissors.port)).swap(&key("a"), Some(&version), Some(b"new")).unwrap_err();
+    assert_eq!(error.fate, Fate::Unknown, "{error}");
+    // The server has looked at the head by the time that it answers others; what it would write by it comes at once.
+    for _ in 0..20 {
+        let entry = direct.read(&key("a")).unwrap().value.unwrap();
+        assert_eq!((entry.bytes.as_slice(), &entry.version), (&b"whole"[..], &version));
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn answers_carry_the_date_of_the_server() {
+    let server = S3Server::good();
+    let store = store(&server.url());
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+    let before = now();
+    let answers = [
+        store.read(&key("a")).unwrap().map(|_| ()),
+        store.swap(&key("a"), None, Some(b"1")).unwrap().map(|_| ()),
+        store.swap(&key("a"), None, Some(b"2")).unwrap().map(|_| ()),
+    ];
+    for answer in answers {
+        let date = answer.date.expect("a date").0;
+        assert!((before - 2000..=now() + 1000).contains(&date), "{date}");
+        assert_eq!(answer.clock, None, "leases are not judged by it");
+    }
 }
 
 #[test]

@@ -79,6 +79,9 @@ impl S3Place {
             return Err(wrong("the certificate of a server is not good for a bucket with a dot: add style=path"));
         }
         let style = if is_path { UrlStyle::Path } else { UrlStyle::VirtualHost };
+        if !endpoint.contains("://") {
+            return Err(wrong("its endpoint lacks https:// (or http://) before the host"));
+        }
         let endpoint = endpoint.parse().map_err(|_| wrong("its endpoint cannot be read"))?;
         let bucket = Bucket::new(endpoint, style, name.to_string(), region).map_err(|_| {
             wrong("its endpoint is no https:// or http:// URL, or cannot have the bucket before its name")
@@ -213,6 +216,7 @@ mod tests {
             ("s3://locks?region=r&acl=public", "the options after"),
             ("s3://locks?region=a/b", "its region"),
             ("s3://locks?endpoint=ftp://h", "https:// or http://"),
+            ("s3://locks?endpoint=127.0.0.1:9000", "lacks https://"),
             ("s3://locks?endpoint=http://10.0.0.1", "add &insecure=1"),
             ("s3://locks?endpoint=http://u:s3cret@localhost", "its endpoint has a user"),
             ("s3://locks?endpoint=https://h&insecure=1", "makes no https:// less secure"),
