@@ -86,8 +86,8 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
     let mut server = S3Server::good();
     let url = server.url();
     let tally = thread::scope(|scope| {
-        let racing = scope.spawn(|| race(&|| store(&url), &*store(&url), &key("lines"), 6, 40));
-        for lines in [30, 120] {
+        let racing = scope.spawn(|| race(&|| store(&url), &*store(&url), &key("lines"), 6, 25));
+        for lines in [30, 90] {
             wait_for_lines(&*store(&url), &key("lines"), lines);
             server.kill_and_restart();
         }
