@@ -170,7 +170,7 @@ class Calls(Case):
     """What does not depend on the store."""
 
     def test_a_typing_mistake_is_an_error_of_the_call(self) -> None:
-        with self.assertRaisesRegex(TypeError, r"run\(\) got an unexpected keyword argument 'tll'"):
+        with self.assertRaisesRegex(TypeError, r"run\(\) got an unexpected keyword argument 'tll'. Did you mean 'ttl'\?"):
             fencepost.run("nightly", tll="10m")  # type: ignore[call-arg]
         with self.assertRaises(fencepost.UsageError) as caught, fencepost.run("nightly", ttl="10"):
             self.fail("the block must not run")

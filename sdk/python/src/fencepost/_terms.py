@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from datetime import datetime, timedelta
 from typing import Any, Dict, List, Mapping, Sequence, Tuple, Type, TypedDict, Union
@@ -175,7 +176,9 @@ def checked(call: str, known: Type[Any], terms: Mapping[str, Any]) -> None:
     """Refuses options that do not exist, as Python does; a session ignores fields that it does not know."""
     for name in terms:
         if name not in known.__optional_keys__:
-            raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
+            near = difflib.get_close_matches(name, known.__optional_keys__, 1)
+            hint = f". Did you mean {near[0]!r}?" if near else ""
+            raise TypeError(f"{call}() got an unexpected keyword argument {name!r}{hint}")
 
 
 def fields(terms: Mapping[str, Any]) -> Dict[str, Any]:
