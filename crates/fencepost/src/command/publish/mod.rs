@@ -41,6 +41,8 @@ pub fn run(global: &Global, verb: &PublishVerb) -> Result<Code, Failure> {
         PublishVerb::Exec(options) => return exec::run(global, options),
         PublishVerb::Git(options) if options.hook => return git::set_hook(global, options),
         PublishVerb::Sql(options) if options.is_about_schema() => return sql::change_schema(global, options),
+        #[cfg(not(feature = "s3"))]
+        PublishVerb::S3(_) => return Err(without_s3()),
         _ => {}
     }
     let desk = PublishDesk::open(global, verb.common())?;
@@ -70,15 +72,18 @@ pub fn write(desk: &PublishDesk<'_>, verb: &PublishVerb) -> Result<PublishEnd, F
         #[cfg(feature = "s3")]
         PublishVerb::S3(options) => s3::write(desk, options),
         #[cfg(not(feature = "s3"))]
-        PublishVerb::S3(_) => Err(Failure::Usage(format!(
-            "This fencepost is built without publish s3: {}. Nothing was changed.",
-            fencepost_store::how_to_get("s3")
-        ))),
+        PublishVerb::S3(_) => Err(without_s3()),
         PublishVerb::Exec(_) => Err(Failure::Usage(
             "A command under a fence needs a process of its own: fencepost publish exec --job JOB --token T"
                 .to_string(),
         )),
     }
+}
+
+#[cfg(not(feature = "s3"))]
+fn without_s3() -> Failure {
+    let step = fencepost_store::how_to_get("s3");
+    Failure::Usage(format!("This fencepost is built without publish s3: {step}. Nothing was changed."))
 }
 
 /// Reads the payload, to be sent more than once. More than `limit` bytes are refused.
