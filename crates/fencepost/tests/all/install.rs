@@ -21,7 +21,7 @@ fn two() -> String {
 const ODD: &str = "it's 50% <of> $HOME & \"more\"";
 
 /// Whether a program is there that a test can do without.
-fn has(program: &str) -> bool {
+pub fn has(program: &str) -> bool {
     Command::new("/bin/sh")
         .args(["-c", &format!("command -v {program}")])
         .output()

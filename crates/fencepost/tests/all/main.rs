@@ -22,6 +22,7 @@ mod hooks;
 mod identity;
 mod init;
 mod install;
+mod install_server;
 mod kill;
 mod lease;
 mod ledger;

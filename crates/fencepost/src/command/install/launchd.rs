@@ -37,7 +37,10 @@ pub fn changes(setting: &TriggerSetting, scope: &InstallScope) -> Result<Vec<Tri
 pub fn kind(is_for: &dyn Fn(&str) -> bool) -> Result<TriggerFiles<'_>, Failure> {
     Ok(TriggerFiles {
         directory: home()?.join("Library/LaunchAgents"),
-        is_ours: |name, text| name.starts_with("fencepost.") && text.contains("<string>--config</string>"),
+        is_ours: |name, text| {
+            let is_server = name.strip_suffix(".plist") == Some(SERVE);
+            name.starts_with("fencepost.") && !is_server && text.contains("<string>--config</string>")
+        },
         is_for,
         job: job_of,
     })
