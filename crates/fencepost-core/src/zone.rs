@@ -21,14 +21,14 @@ use crate::time::Wall;
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Zone {
-    name: String,
+    /// Rules with a name. A clone shares them.
     rules: TimeZone,
 }
 
 impl Zone {
     /// UTC, which needs no database.
     pub fn utc() -> Self {
-        Self { name: "UTC".to_string(), rules: TimeZone::UTC }
+        Self { rules: TimeZone::UTC }
     }
 
     /// Parses a zone name, ignoring case.
@@ -37,7 +37,7 @@ impl Zone {
             return Ok(Self::utc());
         }
         let known = TimeZoneDatabase::bundled().get(text).ok().filter(|_| is_a_place(text));
-        let named = known.and_then(|rules| Some(Self { name: rules.iana_name()?.to_string(), rules }));
+        let named = known.filter(|rules| rules.iana_name().is_some()).map(|rules| Self { rules });
         named.ok_or_else(|| ZoneError { text: text.to_string(), reason: why_not(text) })
     }
 
@@ -54,7 +54,7 @@ impl Zone {
     }
 
     pub fn name(&self) -> &str {
-        &self.name
+        self.rules.iana_name().unwrap_or("UTC")
     }
 
     /// The civil date in this zone.
@@ -130,7 +130,7 @@ impl Zone {
     }
 
     fn skipped(&self, text: &str, after: Wall) -> TimeError {
-        let (zone, after) = (&self.name, self.show(after));
+        let (zone, after) = (self.name(), self.show(after));
         let reason = format!("does not exist in {zone}: the clocks skip it. The first instant after it is {after}");
         TimeError { text: text.trim().to_string(), reason }
     }
@@ -192,19 +192,19 @@ impl Zone {
 
 impl fmt::Debug for Zone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Zone({})", self.name)
+        write!(f, "Zone({})", self.name())
     }
 }
 
 impl fmt::Display for Zone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.name)
+        f.pad(self.name())
     }
 }
 
 impl PartialEq for Zone {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
+        self.name() == other.name()
     }
 }
 
@@ -212,7 +212,7 @@ impl Eq for Zone {}
 
 impl Hash for Zone {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
+        self.name().hash(state);
     }
 }
 
@@ -232,7 +232,7 @@ impl TryFrom<String> for Zone {
 
 impl From<Zone> for String {
     fn from(zone: Zone) -> Self {
-        zone.name
+        zone.name().to_string()
     }
 }
 

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use fencepost_core::record::Identity;
 use fencepost_core::token::StoreId;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::conformance::canary;
 use crate::known::{Acquaintance, KnownStore, identity};
@@ -102,9 +104,10 @@ impl StoreHandle {
         Ok(KnownStore::new(self.backend(true)?, acquaintance, false).check()?)
     }
 
-    /// Returns the properties that follow from the store's settings and cannot be proved by calls.
+    /// Returns the properties that follow from the settings of a store that exists, and cannot be proved by calls.
     pub fn declared(&self) -> Result<Vec<Property>, OpenError> {
-        Ok(backend(&self.url, &self.access)?.declared()?)
+        let access = Access { must_exist: true, ..self.access.clone() };
+        Ok(backend(&self.url, &access)?.declared()?)
     }
 
     /// Returns the identity of the store, whether or not this host knows it.
@@ -120,6 +123,18 @@ impl StoreHandle {
         if let Some(acquaintance) = self.acquaintance() {
             let _ = acquaintance.note(|remembered| remembered.is_tried = true);
         }
+    }
+
+    /// Remembers the result of a check of the store. Without a memory, or if it cannot be written, the result is lost.
+    pub fn note_check(&self, check: &impl Serialize) {
+        if let Some(acquaintance) = self.acquaintance() {
+            let _ = acquaintance.note_check(check);
+        }
+    }
+
+    /// Returns the result that [`Self::note_check`] has remembered.
+    pub fn last_check<T: DeserializeOwned>(&self) -> Option<T> {
+        self.acquaintance()?.last_check()
     }
 
     /// Returns what [`Self::accept`] would do.

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fencepost_core::record::Identity;
 use fencepost_core::token::StoreId;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::host_memory::{HostMemory, Recalled};
@@ -69,7 +70,22 @@ impl Acquaintance {
     }
 
     pub(crate) fn forget(&self) -> std::io::Result<()> {
+        // Another store may be behind the URL from now on.
+        self.memory.forget(&self.check_name())?;
         self.memory.forget(&self.name)
+    }
+
+    pub(crate) fn note_check(&self, check: &impl Serialize) -> std::io::Result<()> {
+        self.memory.keep(&self.check_name(), check)
+    }
+
+    pub(crate) fn last_check<T: DeserializeOwned>(&self) -> Option<T> {
+        self.memory.recall(&self.check_name())
+    }
+
+    /// Where the last check of the store is kept. Every run reads the notes, and none reads this.
+    fn check_name(&self) -> String {
+        format!("{}.check", self.name)
     }
 
     /// Makes the error for a store that this host has used and that is missing.

@@ -21,8 +21,9 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signa
 use nix::unistd::{ForkResult, Pid, fork};
 
 pub use system::{
-    BOOT_CLOCK, HOST_NAME_STAYS, LOOK, boot_id, flush, flush_file_system, free_bytes, give_back_code, group_members,
-    is_provided_by_cloud, is_single_threaded, machine_id, namespaces, process, processes, processes_with_group, uid_of,
+    BOOT_CLOCK, HOST_NAME_STAYS, LOOK, boot_id, flush, flush_file_system, free_bytes, give_back_code, give_back_heap,
+    group_members, is_provided_by_cloud, is_single_threaded, machine_id, namespaces, process, processes,
+    processes_with_group, share_one_heap, uid_of,
 };
 
 /// Forks. Returns the child's pid in the parent, `None` in the child.

@@ -63,6 +63,24 @@ fn code_range(mapping: &str) -> Option<std::ops::Range<usize>> {
     rest.starts_with("r-xp ").then_some(address(start)?..address(end)?)
 }
 
+/// Makes all threads allocate from one heap. glibc would otherwise keep a heap, with what was freed there, for each thread.
+pub fn share_one_heap() {
+    // SAFETY: the call sets a number of the allocator.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
+/// Returns freed memory to the system. musl does so by itself.
+pub fn give_back_heap() {
+    // SAFETY: the call takes the allocator's own locks, and touches no memory that is in use.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Whether this process has one thread.
 pub fn is_single_threaded() -> bool {
     // The directory has a link for itself, one for its parent and one for each thread.

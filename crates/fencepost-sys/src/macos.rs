@@ -68,6 +68,12 @@ pub(super) fn beside(errand: &mut Errand<'_>) -> io::Result<Pid> {
 /// macOS shares and drops code pages by itself.
 pub fn give_back_code() {}
 
+/// macOS has one heap for all threads.
+pub fn share_one_heap() {}
+
+/// macOS takes freed memory back when it needs it.
+pub fn give_back_heap() {}
+
 /// Whether this process has one thread.
 pub fn is_single_threaded() -> bool {
     // SAFETY: the call takes nothing and reads a flag of the thread library.

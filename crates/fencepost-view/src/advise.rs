@@ -2,7 +2,7 @@
 
 use fencepost_core::advice::{Advice, Counts, advise};
 use fencepost_core::ledger::{Outcome, Status};
-use fencepost_core::name::{Key, Name};
+use fencepost_core::name::{Job, Key, Name};
 use fencepost_core::record::Record;
 use fencepost_core::time::Wall;
 use fencepost_store::StoreError;
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::answer::{AnswerVersion, ErrorDetail};
 use crate::archive::Slots;
-use crate::unread::{Unread, each_record, sentences};
+use crate::unread::{Unread, each_shown_record, sentences};
 use crate::{View, ViewError, recorded_schedule};
 
 /// How many slots of the history are read besides the record.
@@ -82,7 +82,9 @@ impl View<'_> {
     /// Advice for all jobs that have run, or for those of one name.
     pub fn advise(&self, name: Option<&Name>) -> Result<AdviseAnswer, ViewError> {
         let (mut records, mut unread) = (Vec::new(), Unread::default());
-        each_record(self.store, &mut unread, |_, record, _| {
+        // The keys of a name's jobs, on any host, begin with that of the shared one.
+        let prefix = name.map_or(Key::JOBS.to_string(), |name| Key::job(&Job::shared(name.clone())).to_string());
+        each_shown_record(self.store, &prefix, &mut unread, |_, record, _| {
             if name.is_none_or(|name| record.job.name == *name) {
                 records.push(record);
             }

@@ -11,14 +11,7 @@ pub const BUCKETS_SECONDS: [u64; 10] = [1, 5, 15, 60, 300, 900, 3_600, 14_400, 4
 /// The durations of the runs that one process has seen, by job. The counts only grow.
 #[derive(Clone, Debug, Default)]
 pub struct RunDurations {
-    jobs: BTreeMap<String, JobDurations>,
-}
-
-/// A histogram, and the runs that the last board held.
-#[derive(Clone, Debug, Default)]
-struct JobDurations {
-    histogram: DurationHistogram,
-    seen: HashSet<String>,
+    jobs: BTreeMap<String, DurationHistogram>,
 }
 
 /// Counts of durations, each bucket with those below it.
@@ -30,21 +23,24 @@ pub struct DurationHistogram {
 }
 
 impl RunDurations {
-    /// Counts the runs that have ended since the board before.
-    pub fn note(&mut self, board: &Board) {
+    /// Counts the runs of a board that had not ended in the board before.
+    pub fn note(&mut self, board: &Board, before: Option<&Board>) {
         self.jobs.retain(|job, _| board.runs.contains_key(job));
         for (job, runs) in &board.runs {
-            let known = self.jobs.entry(job.clone()).or_default();
-            let ended = || runs.iter().filter(|run| is_measured(run));
-            for run in ended().filter(|run| !known.seen.contains(&run.run)) {
-                known.histogram.add(run.duration_ms.unwrap_or(0));
+            let known = before.map_or(&[][..], |before| before.runs_of(job));
+            let histogram = self.jobs.entry(job.clone()).or_default();
+            if std::ptr::eq(known, &**runs) {
+                continue;
             }
-            known.seen = ended().map(|run| run.run.clone()).collect();
+            let had_ended: HashSet<&str> = ended(known).map(|run| run.run.as_str()).collect();
+            for run in ended(runs).filter(|run| !had_ended.contains(run.run.as_str())) {
+                histogram.add(run.duration_ms.unwrap_or(0));
+            }
         }
     }
 
     pub fn jobs(&self) -> impl Iterator<Item = (&String, &DurationHistogram)> {
-        self.jobs.iter().map(|(job, known)| (job, &known.histogram))
+        self.jobs.iter()
     }
 }
 
@@ -58,8 +54,8 @@ impl DurationHistogram {
     }
 }
 
-fn is_measured(run: &RunAnswer) -> bool {
-    run.finished.is_some() && run.status.is_of_a_run()
+fn ended(runs: &[RunAnswer]) -> impl Iterator<Item = &RunAnswer> {
+    runs.iter().filter(|run| run.finished.is_some() && run.status.is_of_a_run())
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@
 //! * [`drift`]: how a job differs from its definition, its settings on this host and its own past.
 //! * [`notice`]: which ends of runs are worth a notification.
 //! * [`output`]: the last lines that a command printed.
-//! * [`text`], [`moment`], [`time`], [`vocabulary`]: words, times and names.
+//! * [`text`], [`moment`], [`time`], [`vocabulary`], [`percent`]: words, times and names.
 
 pub mod advise;
 pub mod answer;
@@ -71,6 +71,7 @@ use fencepost_store::{Store, StoreError};
 use thiserror::Error;
 
 use crate::answer::JobMistakes;
+pub use fencepost_store::percent;
 pub use vocabulary::ReasonCode;
 
 /// A store, and what the caller knows besides it.

@@ -25,6 +25,8 @@ pub struct ServerMetrics<'a> {
     pub version: &'a str,
     /// Whether the store could be read at the last look.
     pub is_store_up: bool,
+    /// How often it was read.
+    pub store_polls: u64,
 }
 
 /// The status of all jobs as metrics. A counter is exposed at zero before its first event, so that a rate sees that event.
@@ -83,6 +85,8 @@ fn server_families(metrics: &ServerMetrics<'_>) -> Vec<Family> {
     build.push("", vec![("version", metrics.version.to_string())], 1.0);
     let mut up = Family::gauge("fencepost_store_up", "Whether the store could be read at the last look.");
     up.push("", Vec::new(), if metrics.is_store_up { 1.0 } else { 0.0 });
+    let mut polls = Family::counter("fencepost_store_polls_total", "How often the server has read the store.");
+    polls.push("", Vec::new(), metrics.store_polls as f64);
     let mut tokens = Family::gauge("fencepost_fence_token", "The highest token that a target has accepted.");
     for fence in &status.resources {
         let labels = vec![("resource", fence.resource.clone()), ("kind", fence.kind.clone())];
@@ -99,6 +103,7 @@ fn server_families(metrics: &ServerMetrics<'_>) -> Vec<Family> {
         tokens,
         build,
         up,
+        polls,
     ]
 }
 

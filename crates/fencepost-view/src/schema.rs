@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::advise::AdviseAnswer;
 use crate::answer::*;
+use crate::board::BoardEvent;
 use crate::event::EventLine;
 use crate::gate::GateAnswer;
 use crate::graph::GraphAnswer;
@@ -20,58 +22,75 @@ use crate::status::StatusAnswer;
 use crate::up::UpEventLine;
 use crate::why::WhyAnswer;
 
+/// An answer that the schema lists. Nothing else is printed by `--json` or served.
+pub trait ListedAnswer: Serialize {}
+
+/// Declares the answers, each type with its names in the schema.
+macro_rules! answers {
+    ($($type:ty: $($name:literal),+;)*) => {
+        $(impl ListedAnswer for $type {})*
+
+        fn add_all(list: &mut SchemaList) {
+            $($(list.add::<$type>($name);)+)*
+        }
+    };
+}
+
+answers! {
+    ErrorAnswer: "error";
+    StatusAnswer: "status";
+    RunAnswer: "runs", "record";
+    RunList: "runs, as one object";
+    WhyAnswer: "why";
+    PlanAnswer: "plan";
+    PlanAllAnswer: "plan, without a job";
+    OverdueAnswer: "overdue";
+    AdviseAnswer: "advise";
+    GateAnswer: "gate";
+    GraphAnswer: "graph";
+    LogAnswer: "logs";
+    LogList: "logs, as one object";
+    DryRunAnswer: "run --dry-run";
+    LeaseAnswer: "lease";
+    HoldLine: "lease hold";
+    RunNowAnswer: "run_now";
+    PublishAnswer: "publish";
+    GitHookAnswer: "publish git --hook";
+    OnceAnswer: "once";
+    OnceListAnswer: "once list";
+    OnceShowAnswer: "once show";
+    ForgetAnswer: "forget", "once forget";
+    SaidAnswer: "record, inside a run";
+    PauseAnswer: "pause", "resume";
+    PauseAllAnswer: "pause --all", "resume --all";
+    StoreCheckAnswer: "store check";
+    StoreStateAnswer: "store, as a server sees it";
+    StoreUseAnswer: "store use";
+    StoreMoveAnswer: "store move";
+    StoreExportAnswer: "store export";
+    StoreImportAnswer: "store import";
+    StoreAcceptAnswer: "store accept";
+    StoreRecoverAnswer: "store recover";
+    ValidateAnswer: "validate";
+    InitAnswer: "init";
+    InstallAnswer: "install";
+    DemoAnswer: "demo";
+    NotifyAnswer: "notify";
+    NotificationAnswer: "webhook";
+    UpEventLine: "up";
+    EventLine: "run --events";
+    ServeTokenAnswer: "serve token";
+    BoardEvent<'_>: "serve, event";
+    SessionRequestLine: "session, request";
+    SessionReply: "session, answer";
+    SessionEventLine: "session, event";
+}
+
 /// One object with a schema per answer. The answers are named like the verbs; `$defs` holds the types that they share.
 pub fn schema() -> Value {
     let mut list =
         SchemaList { generator: SchemaSettings::draft2020_12().for_serialize().into_generator(), answers: Map::new() };
-    list.add::<ErrorAnswer>("error");
-    list.add::<StatusAnswer>("status");
-    list.add::<RunAnswer>("runs");
-    list.add::<RunList>("runs, as one object");
-    list.add::<WhyAnswer>("why");
-    list.add::<PlanAnswer>("plan");
-    list.add::<PlanAllAnswer>("plan, without a job");
-    list.add::<OverdueAnswer>("overdue");
-    list.add::<AdviseAnswer>("advise");
-    list.add::<GateAnswer>("gate");
-    list.add::<GraphAnswer>("graph");
-    list.add::<LogAnswer>("logs");
-    list.add::<LogList>("logs, as one object");
-    list.add::<DryRunAnswer>("run --dry-run");
-    list.add::<LeaseAnswer>("lease");
-    list.add::<HoldLine>("lease hold");
-    list.add::<RunNowAnswer>("run_now");
-    list.add::<PublishAnswer>("publish");
-    list.add::<GitHookAnswer>("publish git --hook");
-    list.add::<OnceAnswer>("once");
-    list.add::<OnceListAnswer>("once list");
-    list.add::<OnceShowAnswer>("once show");
-    list.add::<ForgetAnswer>("once forget");
-    list.add::<ForgetAnswer>("forget");
-    list.add::<RunAnswer>("record");
-    list.add::<SaidAnswer>("record, inside a run");
-    list.add::<PauseAnswer>("pause");
-    list.add::<PauseAnswer>("resume");
-    list.add::<PauseAllAnswer>("pause --all");
-    list.add::<PauseAllAnswer>("resume --all");
-    list.add::<StoreCheckAnswer>("store check");
-    list.add::<StoreUseAnswer>("store use");
-    list.add::<StoreMoveAnswer>("store move");
-    list.add::<StoreExportAnswer>("store export");
-    list.add::<StoreImportAnswer>("store import");
-    list.add::<StoreAcceptAnswer>("store accept");
-    list.add::<StoreRecoverAnswer>("store recover");
-    list.add::<ValidateAnswer>("validate");
-    list.add::<InitAnswer>("init");
-    list.add::<InstallAnswer>("install");
-    list.add::<DemoAnswer>("demo");
-    list.add::<NotifyAnswer>("notify");
-    list.add::<NotificationAnswer>("webhook");
-    list.add::<UpEventLine>("up");
-    list.add::<EventLine>("run --events");
-    list.add::<SessionRequestLine>("session, request");
-    list.add::<SessionReply>("session, answer");
-    list.add::<SessionEventLine>("session, event");
+    add_all(&mut list);
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "The answers of fencepost --json, and its events",

@@ -99,7 +99,8 @@ fn a_board_holds_what_each_question_answers() {
     let need = Need::parse("prices", |_| unreachable!()).unwrap();
     let needs = vec![(job("article"), vec![need])];
     let ttls = [(Name::new("article").unwrap(), Duration::from_secs(90))].into();
-    let board = ask(&store, |view| view.board(&BoardQuery { status: all(), needs: needs.clone(), ttls })).unwrap();
+    let board =
+        ask(&store, |view| view.board(&BoardQuery { status: all(), needs: needs.clone(), ttls }, None)).unwrap();
     assert_eq!(value(&board.status), value(&ask(&store, |view| view.status(&all())).unwrap()));
     assert_eq!(value(&board.graph), value(&ask(&store, |view| view.graph(&needs)).unwrap()));
     assert_eq!(value(&board.overdue), value(&ask(&store, |view| view.overdue(&Expected::default())).unwrap()));

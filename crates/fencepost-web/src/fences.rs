@@ -64,7 +64,8 @@ fn resources(fences: &[&FenceStatus], now: Wall) -> Markup {
 
 /// The runs that had a write refused: how many each day, and the newest in words.
 fn refused(board: &Board, now: Wall) -> Markup {
-    let mut runs: Vec<&RunAnswer> = board.runs.values().flatten().filter(|run| run.status == Status::Fenced).collect();
+    let mut runs: Vec<&RunAnswer> =
+        board.runs.values().flat_map(|runs| runs.iter()).filter(|run| run.status == Status::Fenced).collect();
     runs.sort_by_key(|run| std::cmp::Reverse(ended(run).at));
     html! {
         @if runs.is_empty() {

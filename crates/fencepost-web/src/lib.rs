@@ -36,6 +36,6 @@ pub use job::{Disclosed, JobPage, job};
 pub use layout::{CONTENT_SECURITY_POLICY, Frame};
 pub use login::login;
 pub use overview::overview;
-pub use query::{JobQuery, OverviewQuery, TimelineQuery};
+pub use query::{JobAction, JobQuery, OverviewQuery, TimelineQuery};
 pub use stores::stores;
 pub use timeline::timeline;

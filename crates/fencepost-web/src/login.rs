@@ -11,7 +11,7 @@ pub fn login(refusal: Option<&str>, next: Option<&str>) -> String {
         h1 { "Sign in" }
         @if let Some(refusal) = refusal { p.note.bad role="alert" { (refusal) } }
         form.login method="post" action=(path::LOGIN) {
-            @if let Some(next) = next.filter(|next| is_local(next)) { input type="hidden" name="next" value=(next); }
+            @if let Some(next) = next.filter(|next| path::is_local(next)) { input type="hidden" name=(path::NEXT_FIELD) value=(next); }
             label for="token" { "Token" }
             input #token type="password" name=(path::TOKEN_FIELD) required autocomplete="current-password" autofocus;
             button.primary { "Sign in" }
@@ -20,9 +20,4 @@ pub fn login(refusal: Option<&str>, next: Option<&str>) -> String {
         p { code.command { "fencepost serve token NAME --token-file FILE" } }
     };
     plain_page("Sign in", &content)
-}
-
-/// Whether an address stays on this server.
-pub fn is_local(address: &str) -> bool {
-    address.starts_with('/') && !address.starts_with("//") && !address.contains(['\\', '\r', '\n', '\t'])
 }

@@ -161,7 +161,7 @@ fn listed<'b>(board: &'b Board, query: &OverviewQuery) -> Vec<&'b JobStatus> {
             let ended = |job: &JobStatus| job.last.as_ref().and_then(|last| last.finished.as_ref()).map(|at| at.at);
             jobs.sort_by_key(|job| Reverse(ended(job)));
         }
-        JobOrder::Duration => jobs.sort_by_key(|job| Reverse(last_took(runs(board, &job.job)))),
+        JobOrder::Duration => jobs.sort_by_key(|job| Reverse(last_took(board.runs_of(&job.job)))),
         JobOrder::Skips => jobs.sort_by(|a, b| b.skips.rate.total_cmp(&a.skips.rate)),
         JobOrder::Host => jobs.sort_by_key(|job| job.host().unwrap_or("\u{10ffff}").to_string()),
     }
@@ -227,12 +227,8 @@ fn heading(query: &OverviewQuery) -> Markup {
     }
 }
 
-fn runs<'b>(board: &'b Board, job: &str) -> &'b [RunAnswer] {
-    board.runs.get(job).map_or(&[][..], Vec::as_slice)
-}
-
 fn row(board: &Board, job: &JobStatus, reason: Option<AttentionReason>, now: Wall) -> Markup {
-    let runs = runs(board, &job.job);
+    let runs = board.runs_of(&job.job);
     let terms = board.terms.get(&job.job).copied().unwrap_or_default();
     let face = Face::of_job(job, reason);
     html! {

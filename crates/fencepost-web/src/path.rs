@@ -1,6 +1,6 @@
 //! The addresses of pages, actions and events.
 
-use std::fmt::Write;
+use fencepost_view::percent;
 
 use crate::query::JobAction;
 
@@ -19,6 +19,9 @@ pub const CSRF_FIELD: &str = "csrf";
 /// The name of the field of the form of `/login` that holds the token.
 pub const TOKEN_FIELD: &str = "token";
 
+/// The name of the field that holds the page to go on to after signing in.
+pub const NEXT_FIELD: &str = "next";
+
 /// The page of a job.
 pub fn job(job: &str) -> String {
     format!("/jobs/{}", segment(job))
@@ -36,15 +39,15 @@ pub fn action(job: &str, action: JobAction) -> String {
 
 /// A text as one segment of a path, or one value of a query.
 pub fn segment(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => encoded.push(char::from(byte)),
-            _ => _ = write!(encoded, "%{byte:02X}"),
-        }
-    }
+    let encoded = percent::encode(text, |byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte));
     // A segment of dots would be taken for a directory.
     if encoded.bytes().all(|byte| byte == b'.') { encoded.replace('.', "%2E") } else { encoded }
+}
+
+/// Whether an address stays on this server, and stands in a header as it is.
+pub fn is_local(address: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'\\';
+    address.starts_with('/') && !address.starts_with("//") && address.bytes().all(is_plain)
 }
 
 #[cfg(test)]
@@ -59,5 +62,17 @@ mod tests {
         assert_eq!(job("\"><script>\u{202e}"), "/jobs/%22%3E%3Cscript%3E%E2%80%AE");
         assert_eq!(slot("a", "2026-03-08T07:30:00+01:00"), "/jobs/a?slot=2026-03-08T07%3A30%3A00%2B01%3A00");
         assert_eq!(action("a/b", JobAction::RunNow), "/api/v1/jobs/a%2Fb/run_now");
+        assert_eq!(segment("a/b c@h"), "a%2Fb%20c%40h");
+    }
+
+    #[test]
+    fn only_an_address_of_this_server_is_local() {
+        for address in ["/", "/jobs/a%2Fb?slot=07%3A00", "/timeline?range=week"] {
+            assert!(is_local(address), "{address}");
+        }
+        for address in ["", "https://evil.example/", "//evil.example", "/\\evil.example", "/a\r\nSet-Cookie: x", "/ü"]
+        {
+            assert!(!is_local(address), "{address:?}");
+        }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::path::segment;
+use fencepost_view::percent;
+
+use crate::path::{self, segment};
 
 /// The most parameters that are read of a query.
 const PAIRS_MAX: usize = 32;
@@ -28,9 +30,6 @@ macro_rules! choices {
                 match self { $(Self::$variant => $label,)* }
             }
 
-            fn parse(text: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|choice| choice.as_str() == text)
-            }
         }
     };
 }
@@ -77,6 +76,14 @@ choices! {
     }
 }
 
+choices! {
+    /// In which order the overview is sorted.
+    SortDirection {
+        Up = "up", "ascending";
+        Down = "down", "descending";
+    }
+}
+
 /// The parameters of `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverviewQuery {
@@ -93,29 +100,24 @@ impl OverviewQuery {
     pub fn parse(query: &str) -> Self {
         let mut fields = Fields::of(query);
         Self {
-            filter: fields.choice("show", JobFilter::All, JobFilter::parse, JobFilter::ALL.iter().map(|f| f.as_str())),
+            filter: fields.one_of("show", JobFilter::ALL, JobFilter::as_str).unwrap_or(JobFilter::All),
             search: fields.text("q"),
-            order: fields.choice(
-                "sort",
-                JobOrder::Attention,
-                JobOrder::parse,
-                JobOrder::ALL.iter().map(|o| o.as_str()),
-            ),
-            is_reversed: fields.choice("order", false, direction, ["up", "down"].into_iter()),
+            order: fields.one_of("sort", JobOrder::ALL, JobOrder::as_str).unwrap_or(JobOrder::Attention),
+            is_reversed: fields.one_of("order", SortDirection::ALL, SortDirection::as_str) == Some(SortDirection::Down),
             notes: fields.notes,
         }
     }
 
     /// The address of the overview with these parameters.
     pub fn href(&self) -> String {
-        let order = if self.is_reversed { "down" } else { "up" };
+        let direction = if self.is_reversed { SortDirection::Down } else { SortDirection::Up };
         address(
-            "/",
+            path::OVERVIEW,
             &[
-                ("show", self.filter.as_str(), "all"),
+                ("show", self.filter.as_str(), JobFilter::All.as_str()),
                 ("q", &self.search, ""),
-                ("sort", self.order.as_str(), "attention"),
-                ("order", order, "up"),
+                ("sort", self.order.as_str(), JobOrder::Attention.as_str()),
+                ("order", direction.as_str(), SortDirection::Up.as_str()),
             ],
         )
     }
@@ -141,18 +143,18 @@ pub struct TimelineQuery {
 impl TimelineQuery {
     pub fn parse(query: &str) -> Self {
         let mut fields = Fields::of(query);
-        let ranges = TimelineRange::ALL.iter().map(|range| range.as_str());
         Self {
-            range: fields.choice("range", TimelineRange::Day, TimelineRange::parse, ranges),
+            range: fields.one_of("range", TimelineRange::ALL, TimelineRange::as_str).unwrap_or(TimelineRange::Day),
             search: fields.text("q"),
-            page: fields.choice("page", 1, page, ["a number from 1"].into_iter()),
+            page: fields.choice("page", page, || "a number from 1".to_string()).unwrap_or(1),
             notes: fields.notes,
         }
     }
 
     pub fn href(&self) -> String {
-        let page = self.page.to_string();
-        address("/timeline", &[("range", self.range.as_str(), "24h"), ("q", &self.search, ""), ("page", &page, "1")])
+        let (range, page) = (self.range.as_str(), self.page.to_string());
+        let parameters = [("range", range, TimelineRange::Day.as_str()), ("q", &self.search, ""), ("page", &page, "1")];
+        address(path::TIMELINE, &parameters)
     }
 }
 
@@ -169,20 +171,25 @@ pub struct JobQuery {
 impl JobQuery {
     pub fn parse(query: &str) -> Self {
         let mut fields = Fields::of(query);
-        let actions = JobAction::ALL.iter().map(|action| action.as_str());
         Self {
             slot: fields.text("slot"),
-            done: fields.choice("done", None, |text| JobAction::parse(text).map(Some), actions),
+            done: fields.one_of("done", JobAction::ALL, JobAction::as_str),
             notes: fields.notes,
         }
     }
 }
 
-/// The fields of a query or of a form that was sent. Of two with the same name the last counts.
+/// The names and values of a query or of a form, encoded as they were sent.
+pub fn pairs(query: &str) -> impl Iterator<Item = (String, String)> {
+    let spaced = |text: &str| text.replace('+', " ");
+    let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    pairs.map(move |(name, value)| (spaced(name), spaced(value)))
+}
+
+/// The fields of a query. Of two with the same name the last counts.
 pub fn fields(query: &str) -> BTreeMap<String, String> {
-    let pairs = query.split('&').filter(|pair| !pair.is_empty()).take(PAIRS_MAX);
-    let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    pairs.map(|(name, value)| (decoded(name), decoded(value))).collect()
+    let decoded = |text: String| percent::decode_leniently(&text);
+    pairs(query).take(PAIRS_MAX).map(|(name, value)| (decoded(name), decoded(value))).collect()
 }
 
 struct Fields {
@@ -204,31 +211,23 @@ impl Fields {
         value.chars().take(VALUE_CHARS_MAX).collect()
     }
 
-    /// One of several words. An empty value is the default.
-    fn choice<T>(
-        &mut self,
-        name: &str,
-        default: T,
-        parse: impl Fn(&str) -> Option<T>,
-        words: impl Iterator<Item = &'static str>,
-    ) -> T {
+    /// One of several words. `None` if the value is empty, or unknown, which is noted.
+    fn one_of<T: Copy>(&mut self, name: &str, all: &[T], word: fn(T) -> &'static str) -> Option<T> {
+        let words = || all.iter().map(|choice| word(*choice)).collect::<Vec<_>>().join(", ");
+        self.choice(name, |text| all.iter().copied().find(|choice| word(*choice) == text), words)
+    }
+
+    /// What `parse` makes of a value. `None` if the value is empty, or unknown, which is noted.
+    fn choice<T>(&mut self, name: &str, parse: impl Fn(&str) -> Option<T>, known: impl Fn() -> String) -> Option<T> {
         let value = self.text(name);
         if value.is_empty() {
-            return default;
+            return None;
         }
-        parse(&value).unwrap_or_else(|| {
-            let words: Vec<_> = words.collect();
-            self.notes.push(format!("{name}={value} is unknown. It may be: {}.", words.join(", ")));
-            default
-        })
-    }
-}
-
-fn direction(text: &str) -> Option<bool> {
-    match text {
-        "up" => Some(false),
-        "down" => Some(true),
-        _ => None,
+        let found = parse(&value);
+        if found.is_none() {
+            self.notes.push(format!("{name}={value} is unknown. It may be: {}.", known()));
+        }
+        found
     }
 }
 
@@ -241,24 +240,6 @@ fn address(path: &str, parameters: &[(&str, &str, &str)]) -> String {
     let differing = parameters.iter().filter(|(_, value, default)| value != default);
     let pairs: Vec<_> = differing.map(|(name, value, _)| format!("{name}={}", segment(value))).collect();
     if pairs.is_empty() { path.to_string() } else { format!("{path}?{}", pairs.join("&")) }
-}
-
-/// A value without percent signs. What is not UTF-8 becomes the replacement character.
-fn decoded(text: &str) -> String {
-    let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
-    let (bytes, mut decoded, mut at) = (text.as_bytes(), Vec::with_capacity(text.len()), 0);
-    while let Some(byte) = bytes.get(at) {
-        at += 1;
-        match (byte, digit(bytes.get(at)), digit(bytes.get(at + 1))) {
-            (b'%', Some(high), Some(low)) => {
-                decoded.push(u8::try_from(high * 16 + low).unwrap_or(b'?'));
-                at += 2;
-            }
-            (b'+', ..) => decoded.push(b' '),
-            (byte, ..) => decoded.push(*byte),
-        }
-    }
-    String::from_utf8_lossy(&decoded).into_owned()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `/stores`: the store in use, what it declares, the result of its last check, its clock and its latency.
 
 use fencepost_core::time::Wall;
-use fencepost_view::answer::{CheckLine, CheckResult, StoreStateAnswer};
+use fencepost_view::answer::{CheckLine, CheckResult, CheckVerdict, LastStoreCheck, StoreStateAnswer};
 use fencepost_view::text;
 use maud::{Markup, html};
 
@@ -17,7 +17,10 @@ pub fn stores(store: &StoreStateAnswer, frame: &Frame) -> String {
         p.lead { code { (text::flat(&store.url)) } }
         (numbers(store, frame.now))
         @if let Some(error) = &store.error { p.note.bad { (text::flat(error)) } }
-        (checks(store, frame.now))
+        h2 { "Last check" }
+        (last_check(store.last_check.as_ref(), frame.now))
+        h2 { "Declarations" }
+        (declarations(store))
     };
     page(frame, "Stores", path::STORES, &[], &content)
 }
@@ -34,33 +37,39 @@ fn numbers(store: &StoreStateAnswer, now: Wall) -> Markup {
     }
 }
 
-fn checks(store: &StoreStateAnswer, now: Wall) -> Markup {
+fn last_check(check: Option<&LastStoreCheck>, now: Wall) -> Markup {
     html! {
-        h2 { "Last check" }
-        @match (&store.check, &store.checked) {
-            (Some(check), Some(checked)) => {
-                p {
-                    @let failed = check.reasons().len();
-                    @if check.is_ok() {
-                        span.word.ok { "ok" } ": " (counted(check.checks.len(), "check")) ", "
-                    } @else {
-                        span.word.bad { "refused" } ": " (counted(failed, "check")) " against the store, "
-                    }
-                    (age(checked, now))
+        @if let Some(LastStoreCheck { at, exit_code, verdict, checks }) = check {
+            p {
+                @match verdict {
+                    CheckVerdict::Ok => { span.word.ok { "ok" } }
+                    CheckVerdict::Refused => { span.word.bad { "refused" } }
                 }
-                (lines(&check.checks))
+                ": " (counted(checks.len(), "check")) ", exit " (exit_code) ", " (age(at, now))
             }
-            _ => {
-                p.calm { "This server has not checked the store. A check writes to it, and takes a few seconds:" }
-            }
+            p { (command("fencepost store check")) }
+            (lines("Checks", "Check", checks))
+        } @else {
+            p.calm { "This host has never checked the store. A check writes to it, and takes a few seconds:" }
+            p { (command("fencepost store check")) }
         }
-        p { (command("fencepost store check")) }
     }
 }
 
-fn lines(checks: &[CheckLine]) -> Markup {
+fn declarations(store: &StoreStateAnswer) -> Markup {
+    html! {
+        @if store.declares.is_empty() {
+            p.calm { "The store does not exist yet. The first run creates it." }
+        } @else {
+            p.calm { "What the settings of the store say, and using it cannot prove." }
+            (lines("Declarations", "Property", &store.declares))
+        }
+    }
+}
+
+fn lines(caption: &str, name: &'static str, checks: &[CheckLine]) -> Markup {
     let row = |line: &CheckLine| [html! { (line.name) }, result(line.result), html! { (text::flat(&line.detail)) }];
-    table("Checks", [column("Check"), column("Result"), wide("Detail")], checks.iter().map(row))
+    table(caption, [column(name), column("Result"), wide("Detail")], checks.iter().map(row))
 }
 
 fn result(result: CheckResult) -> Markup {

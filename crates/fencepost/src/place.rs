@@ -174,7 +174,8 @@ impl Place {
         Ok(handle(&self.store, self.password()?, &self.state))
     }
 
-    fn handle_without_password(&self) -> StoreHandle {
+    /// The store as this host remembers it.
+    pub fn handle_without_password(&self) -> StoreHandle {
         handle(&self.store, None, &self.state)
     }
 

@@ -4,9 +4,10 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
 
 use fencepost_core::time::Wall;
+use fencepost_view::schema::ListedAnswer;
 use fencepost_view::text::{is_unsafe, width};
 use fencepost_view::time::UtcTime;
-use serde::Serialize;
+use serde_json::Value;
 
 pub use fencepost_view::text::{clean, flat, holder, second_in, time_for_people};
 
@@ -47,9 +48,14 @@ pub fn failure() -> Option<&'static str> {
     FAILURE.get().map(String::as_str)
 }
 
-/// Prints a value as one line of JSON.
-pub fn json(value: &impl Serialize) {
-    line(&escaped(serde_json::to_string(value).expect("our own types serialize")));
+/// Prints an answer as one line of JSON.
+pub fn json(answer: &impl ListedAnswer) {
+    line(&escaped(serde_json::to_string(answer).expect("our own types serialize")));
+}
+
+/// Prints what another program expects, in its own format, as one line of JSON.
+pub fn foreign_json(value: &Value) {
+    line(&escaped(value.to_string()));
 }
 
 /// JSON in which every character that a terminal would obey is escaped. Such a character stands only inside a string.

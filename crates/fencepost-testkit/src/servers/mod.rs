@@ -68,6 +68,34 @@ pub fn certificate(directory: &Path) -> (PathBuf, PathBuf) {
     (key, certificate)
 }
 
+/// Makes an authority, and a key and a certificate for `localhost` that it has signed. Returns the paths of the authority,
+/// the certificate and the key, which belong to the user of the test.
+pub fn signed_certificate(directory: &Path) -> (PathBuf, PathBuf, PathBuf) {
+    let path = |name: &str| directory.join(name);
+    let make = |name: &str, subject: &str, options: &[&str]| {
+        let mut openssl = Command::new("openssl");
+        openssl.args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+        ]);
+        openssl.args(["-subj", subject, "-keyout"]).arg(path(&format!("{name}.key")));
+        openssl.arg("-out").arg(path(&format!("{name}.crt"))).args(options).stderr(Stdio::null());
+        assert!(openssl.status().expect("openssl is missing: apt-get install openssl").success(), "{openssl:?}");
+    };
+    let authority = ["ca.crt", "ca.key"].map(|name| path(name).display().to_string());
+    make("ca", "/CN=an authority", &["-addext", "basicConstraints=critical,CA:TRUE"]);
+    let signed = ["-CA", &authority[0], "-CAkey", &authority[1], "-addext", "subjectAltName=DNS:localhost"];
+    make("leaf", "/CN=localhost", &[&signed[..], &["-addext", "basicConstraints=CA:FALSE"]].concat());
+    (path("ca.crt"), path("leaf.crt"), path("leaf.key"))
+}
+
 /// Gives files to the server's user, with mode 0600.
 fn give_away(files: &[&Path]) {
     for file in files {

@@ -24,11 +24,11 @@ pub(crate) use run::unrecorded;
 pub use run::{ConsumedUpstream, RecordedArtifact, RunAnswer};
 pub use setup::{
     InitAnswer, InstallAnswer, InstallChange, InstalledDifference, JobMistakes, LeftOutLine, LogAnswer, LogList,
-    MistakeAnswer, ValidateAnswer, ValidatedJob,
+    MistakeAnswer, ServeTokenAnswer, ValidateAnswer, ValidatedJob,
 };
 pub use store::{
-    CheckLine, CheckResult, CheckVerdict, StoreAcceptAnswer, StoreCheckAnswer, StoreExportAnswer, StoreImportAnswer,
-    StoreMoveAnswer, StoreRecoverAnswer, StoreStateAnswer, StoreUseAnswer,
+    CheckLine, CheckResult, CheckVerdict, LastStoreCheck, StoreAcceptAnswer, StoreCheckAnswer, StoreExportAnswer,
+    StoreImportAnswer, StoreMoveAnswer, StoreRecoverAnswer, StoreStateAnswer, StoreUseAnswer,
 };
 pub use write::{
     DryRunAnswer, DryRunDecision, ForgetAnswer, GitHookAnswer, OnceAnswer, OnceState, PauseAllAnswer, PauseAnswer,

@@ -14,7 +14,7 @@ use crate::time::LocalTime;
 use crate::vocabulary::WordSchema;
 
 /// A run and how it ended, or a stretch of slots that no run was for.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RunAnswer {
     pub v: AnswerVersion,
     pub job: String,
@@ -65,7 +65,7 @@ impl From<&Artifact> for RecordedArtifact {
 }
 
 /// The attempt of an upstream that a run was let through by.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ConsumedUpstream {
     pub job: String,
     pub slot: LocalTime,

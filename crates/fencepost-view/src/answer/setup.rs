@@ -185,3 +185,15 @@ impl LogAnswer {
         format!("==> {} <==", parts.join(", "))
     }
 }
+
+/// `serve token`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ServeTokenAnswer {
+    pub v: AnswerVersion,
+    /// The client.
+    pub name: String,
+    /// The token, which is not shown again.
+    pub token: String,
+    /// The file that has its digest now.
+    pub file: String,
+}

@@ -96,10 +96,19 @@ pub struct StoreStateAnswer {
     pub clock_offset_ms: Option<i64>,
     /// How many jobs it has.
     pub jobs: usize,
-    /// When it was last checked.
-    pub checked: Option<LocalTime>,
-    /// The last check, with what the store declares.
-    pub check: Option<StoreCheckAnswer>,
+    /// What its settings say, which using it cannot prove.
+    pub declares: Vec<CheckLine>,
+    /// The last `store check` of this host; null if there was none.
+    pub last_check: Option<LastStoreCheck>,
+}
+
+/// The result of a `store check` that has ended.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LastStoreCheck {
+    pub at: LocalTime,
+    pub exit_code: u8,
+    pub verdict: CheckVerdict,
+    pub checks: Vec<CheckLine>,
 }
 
 /// `store use`.

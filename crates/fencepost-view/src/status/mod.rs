@@ -18,7 +18,7 @@ use fencepost_store::{Key, Store, StoreError};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use self::seen::SeenJob;
+use self::seen::{ListedJob, SeenJob};
 use crate::answer::{AnswerVersion, ErrorDetail, JobMistakes, RunAnswer};
 use crate::attention::{self, Attention};
 use crate::board::JobTerms;
@@ -306,7 +306,7 @@ impl StatusQuery {
 /// The jobs of a store, gathered while their records are read.
 #[derive(Default)]
 pub(crate) struct SeenJobs {
-    jobs: Vec<SeenJob>,
+    jobs: Vec<ListedJob>,
     leases: Leases,
 }
 
@@ -323,23 +323,31 @@ impl SeenJobs {
         self.leases.add(&record);
         let is_listed = !record.is_hidden() || query.expected.find(&record.job).is_some();
         if query.wants(&record.job) && is_listed {
-            self.jobs.push(SeenJob::of(view, record, clock, &query.expected, unread)?);
+            let seen = SeenJob::of(view, record, clock, &query.expected, unread)?;
+            self.jobs.push(seen.listed(view, query.since.as_ref(), unread)?);
         }
         Ok(())
     }
 
     /// Adds the jobs of the configuration that have no record, after all records. The jobs are then in the order of their
     /// names.
-    pub(crate) fn add_never_ran(&mut self, view: &View<'_>, query: &StatusQuery, unread: &Unread) {
-        let never_ran = view.never_ran(query, &self.jobs, unread);
-        self.jobs.extend(never_ran);
+    pub(crate) fn add_never_ran(
+        &mut self,
+        view: &View<'_>,
+        query: &StatusQuery,
+        unread: &mut Unread,
+    ) -> Result<(), StoreError> {
+        for seen in view.never_ran(query, &self.jobs, unread) {
+            self.jobs.push(seen.listed(view, query.since.as_ref(), unread)?);
+        }
         self.jobs.sort_by(|a, b| a.job.cmp(&b.job));
+        Ok(())
     }
 
     /// What the durations of each job are compared with.
     pub(crate) fn terms(&self, now: Wall, ttls: &BTreeMap<Name, Duration>) -> BTreeMap<String, JobTerms> {
-        let terms = |seen: &SeenJob| JobTerms {
-            ttl: ttls.get(&seen.job.name).copied().or_else(|| seen.ttl()),
+        let terms = |seen: &ListedJob| JobTerms {
+            ttl: ttls.get(&seen.job.name).copied().or(seen.ttl),
             interval: seen.interval(now),
         };
         self.jobs.iter().map(|seen| (seen.job.to_string(), terms(seen))).collect()
@@ -359,7 +367,7 @@ impl View<'_> {
         each_whole_record(self.store, Key::JOBS, &mut unread, |unread, record, clock| {
             seen.add(self, query, record, clock, unread)
         })?;
-        seen.add_never_ran(self, query, &unread);
+        seen.add_never_ran(self, query, &mut unread)?;
         self.status_of(query, seen, unread)
     }
 
@@ -368,13 +376,14 @@ impl View<'_> {
         &self,
         query: &StatusQuery,
         seen: SeenJobs,
-        mut unread: Unread,
+        unread: Unread,
     ) -> Result<StatusAnswer, ViewError> {
-        let SeenJobs { jobs, leases } = seen;
-        let digest = query.since.as_ref().map(|since| self.digest(since, &jobs, &mut unread)).transpose()?;
+        let SeenJobs { mut jobs, leases } = seen;
+        let digest =
+            query.since.is_some().then(|| Digest::of(jobs.iter_mut().filter_map(|job| job.digest.take()).collect()));
         let (sealed, errors) = (sealed(self.store)?, unread.into_errors());
         let mut attention = attention::of_store(sealed.as_ref(), &errors);
-        attention.extend(jobs.iter().flat_map(|job| job.attention.clone()));
+        attention.extend(jobs.iter_mut().flat_map(|job| std::mem::take(&mut job.attention)));
         attention.extend(self.unlisted(query, &jobs));
         attention.sort_by_key(|attention| attention.reason);
         Ok(StatusAnswer {
@@ -386,8 +395,8 @@ impl View<'_> {
             attention,
             digest,
             waiting: self.waits(query, &jobs, &leases),
-            resources: jobs.iter().flat_map(SeenJob::fences).collect(),
-            jobs: jobs.iter().map(|job| job.status(self.now, &leases)).collect(),
+            resources: jobs.iter_mut().flat_map(|job| std::mem::take(&mut job.fences)).collect(),
+            jobs: jobs.into_iter().map(|job| job.into_status(&leases)).collect(),
             unreadable: sentences(&errors),
             errors,
         })
@@ -396,7 +405,7 @@ impl View<'_> {
 
 impl View<'_> {
     /// The jobs of the configuration that have no record. One that has mistakes is listed with these.
-    fn never_ran(&self, query: &StatusQuery, recorded: &[SeenJob], unread: &Unread) -> Vec<SeenJob> {
+    fn never_ran(&self, query: &StatusQuery, recorded: &[ListedJob], unread: &Unread) -> Vec<SeenJob> {
         let is_known = |expected: &ExpectedJob| {
             let key = Key::job(&expected.job).to_string();
             let is_unread = unread.errors().iter().any(|error| error.key.as_deref() == Some(key.as_str()));
@@ -406,14 +415,9 @@ impl View<'_> {
         never_ran.map(|expected| SeenJob::never_ran(self, expected, &query.expected)).collect()
     }
 
-    fn digest(&self, since: &Moment, jobs: &[SeenJob], unread: &mut Unread) -> Result<Digest, StoreError> {
-        let digests: Result<Vec<_>, _> = jobs.iter().map(|job| job.digest(self, since, unread)).collect();
-        Ok(Digest::of(digests?))
-    }
-
     /// Which job waits for which, of those that are asked about.
-    fn waits(&self, query: &StatusQuery, jobs: &[SeenJob], leases: &Leases) -> Vec<Waiting> {
-        let zone = |name: &str| jobs.iter().find(|seen| seen.job.to_string() == name).map(SeenJob::zone);
+    fn waits(&self, query: &StatusQuery, jobs: &[ListedJob], leases: &Leases) -> Vec<Waiting> {
+        let zone = |name: &str| jobs.iter().find(|seen| seen.job.to_string() == name).map(ListedJob::zone);
         let mut waits = waiting::waits(&self.waiting, &self.store_url, leases, zone);
         let is_asked = |name: &String| Job::parse(name).is_ok_and(|job| query.wants(&job));
         waits.retain(|wait| is_asked(&wait.job) || is_asked(&wait.waits_for));
@@ -421,7 +425,7 @@ impl View<'_> {
     }
 
     /// The jobs with mistakes that have no record.
-    fn unlisted(&self, query: &StatusQuery, jobs: &[SeenJob]) -> Vec<Attention> {
+    fn unlisted(&self, query: &StatusQuery, jobs: &[ListedJob]) -> Vec<Attention> {
         let listed: BTreeSet<&str> = jobs.iter().map(|seen| seen.job.name.as_str()).collect();
         let unlisted = self.broken_jobs(query.job.as_ref()).filter(|broken| !listed.contains(broken.job.as_str()));
         unlisted.map(|broken| attention::of_broken(broken, &broken.job, self.config.as_deref())).collect()

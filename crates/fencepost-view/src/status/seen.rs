@@ -32,8 +32,49 @@ use crate::unread::Unread;
 use crate::waiting::Leases;
 use crate::{View, recorded_schedule, remaining, text};
 
-pub(super) struct SeenJob {
+/// A job as it is listed. Its record, which may be long, is not part of it.
+pub(super) struct ListedJob {
     pub job: Job,
+    /// Without the jobs around it and inside it, which follow from all leases.
+    pub status: JobStatus,
+    pub fences: Vec<FenceStatus>,
+    pub attention: Vec<Attention>,
+    /// What happened since the moment that was asked about.
+    pub digest: Option<JobDigest>,
+    schedule: Option<Schedule>,
+    /// The time-to-live of its lease, while it is held.
+    pub ttl: Option<Duration>,
+    /// By the rule of `overdue`.
+    lateness: Lateness,
+}
+
+impl ListedJob {
+    /// The time between two of its slots about now.
+    pub(super) fn interval(&self, now: Wall) -> Option<Duration> {
+        self.schedule.as_ref()?.period_hint(now)
+    }
+
+    pub(super) fn zone(&self) -> Zone {
+        self.status.more.zone.clone()
+    }
+
+    /// Adds the job if it is late.
+    pub(super) fn add_to(&self, late: &mut LateJobs) {
+        late.add(&self.job, self.lateness.clone());
+    }
+
+    /// Its status, once all leases are known.
+    pub(super) fn into_status(mut self, leases: &Leases) -> JobStatus {
+        if let Some(holder) = &mut self.status.holder {
+            holder.inside = leases.around(&self.status.job);
+            holder.around = leases.inside(&self.status.job);
+        }
+        self.status
+    }
+}
+
+pub(super) struct SeenJob {
+    job: Job,
     /// What is shown. The newest outcome and the newest good one are whole, where the record had to cut them. None if the job
     /// was forgotten and has not run since.
     record: Option<Record>,
@@ -43,9 +84,8 @@ pub(super) struct SeenJob {
     skips: Option<Skips>,
     remaining: Option<Duration>,
     is_over: bool,
-    /// By the rule of `overdue`.
     lateness: Lateness,
-    pub attention: Vec<Attention>,
+    attention: Vec<Attention>,
 }
 
 impl SeenJob {
@@ -141,7 +181,7 @@ impl SeenJob {
     }
 
     /// The configuration's zone, or that of the newest run.
-    pub(super) fn zone(&self) -> Zone {
+    fn zone(&self) -> Zone {
         if let Some(expected) = &self.expected {
             return expected.zone.clone();
         }
@@ -171,19 +211,23 @@ impl SeenJob {
         scheduled.plan::<Honest>(self.slots.as_ref(), standing, now).1.upcoming(now)
     }
 
-    /// The time between two of its slots about now.
-    pub(super) fn interval(&self, now: Wall) -> Option<Duration> {
-        self.schedule()?.period_hint(now)
-    }
-
-    /// The time-to-live of its lease, while it is held.
-    pub(super) fn ttl(&self) -> Option<Duration> {
-        self.lease().map(|lease| lease.ttl)
-    }
-
-    /// Adds the job if it is late.
-    pub(super) fn add_to(&self, late: &mut LateJobs) {
-        late.add(&self.job, self.lateness.clone());
+    /// What is listed of it. With `since`, what happened since then is part of it.
+    pub(super) fn listed(
+        self,
+        view: &View<'_>,
+        since: Option<&Moment>,
+        unread: &mut Unread,
+    ) -> Result<ListedJob, StoreError> {
+        Ok(ListedJob {
+            digest: since.map(|since| self.digest(view, since, unread)).transpose()?,
+            status: self.status(view.now),
+            fences: self.fences(),
+            schedule: self.schedule(),
+            ttl: self.lease().map(|lease| lease.ttl),
+            job: self.job,
+            attention: self.attention,
+            lateness: self.lateness,
+        })
     }
 
     fn counts(&self) -> BTreeMap<&'static str, u64> {
@@ -213,16 +257,16 @@ impl SeenJob {
         skipped.or_else(ended).map(|(status, count)| Streak { status, count })
     }
 
-    fn holder(&self, now: Wall, zone: &Zone, leases: &Leases) -> Option<LeaseHolder> {
-        let (lease, name) = (self.held()?, self.job.to_string());
+    fn holder(&self, now: Wall, zone: &Zone) -> Option<LeaseHolder> {
+        let lease = self.held()?;
         Some(LeaseHolder {
             run: lease.run.to_string(),
             host: lease.holder.host.clone(),
             pid: lease.holder.pid(),
             since: LocalTime::new(lease.since, zone),
             until: self.remaining.map(|left| LocalTime::new(now + left, zone)),
-            inside: leases.around(&name),
-            around: leases.inside(&name),
+            inside: Vec::new(),
+            around: Vec::new(),
         })
     }
 
@@ -249,7 +293,7 @@ impl SeenJob {
     }
 
     /// What happened to it since a moment of its zone.
-    pub(super) fn digest(&self, view: &View<'_>, since: &Moment, unread: &mut Unread) -> Result<JobDigest, StoreError> {
+    fn digest(&self, view: &View<'_>, since: &Moment, unread: &mut Unread) -> Result<JobDigest, StoreError> {
         let zone = self.zone();
         let from = since.first(&zone);
         let mut counts = DigestCounts::default();
@@ -274,7 +318,7 @@ impl SeenJob {
         }
     }
 
-    pub(super) fn fences(&self) -> Vec<FenceStatus> {
+    fn fences(&self) -> Vec<FenceStatus> {
         self.record.as_ref().map(|record| fences(record, &self.zone())).unwrap_or_default()
     }
 
@@ -295,7 +339,7 @@ impl SeenJob {
         self.skips.as_ref().map(|skips| SkippedTriggers::new(skips, grants, in_a_row, zone)).unwrap_or_default()
     }
 
-    pub(super) fn status(&self, now: Wall, leases: &Leases) -> JobStatus {
+    fn status(&self, now: Wall) -> JobStatus {
         let (record, zone) = (self.record.as_ref(), self.zone());
         let ended = |outcome: Option<&Outcome>| Some(RunAnswer::ended(record?, outcome?));
         let gauges = record.iter().flat_map(|record| &record.upstreams);
@@ -309,7 +353,7 @@ impl SeenJob {
             timezone: zone.name().to_string(),
             token: record.map_or(0, |record| record.token.number()),
             grants: record.map_or(0, |record| record.grants),
-            holder: self.holder(now, &zone, leases),
+            holder: self.holder(now, &zone),
             lost_run: self.lease().filter(|_| self.is_over).map(|lease| lease.run.to_string()),
             paused: record.and_then(|record| record.paused.as_ref()).map(|paused| PausedJob::new(paused, &zone)),
             last: ended(record.and_then(|record| record.ledger.last())),

@@ -54,7 +54,7 @@ impl JobPage<'_> {
     }
 
     fn runs(&self) -> &[RunAnswer] {
-        self.board.runs.get(self.job).map_or(&[][..], Vec::as_slice)
+        self.board.runs_of(self.job)
     }
 
     fn terms(&self) -> JobTerms {

@@ -43,8 +43,10 @@ impl Night {
     /// The runs of a job in it, newest first.
     pub fn runs<'b>(&self, board: &'b Board, job: &str) -> impl Iterator<Item = &'b RunAnswer> {
         let (start, end) = (self.start, self.end);
-        let runs = board.runs.get(job).map_or(&[][..], Vec::as_slice);
-        runs.iter().filter(move |run| run.finished.as_ref().is_none_or(|at| at.at >= start) && run.started.at <= end)
+        board
+            .runs_of(job)
+            .iter()
+            .filter(move |run| run.finished.as_ref().is_none_or(|at| at.at >= start) && run.started.at <= end)
     }
 
     pub fn has_runs(&self, board: &Board, job: &str) -> bool {
@@ -68,7 +70,7 @@ impl Night {
 
     /// Until when the runs of a job are not listed, because its record has no room for them.
     pub fn unlisted_until(&self, board: &Board, job: &JobStatus) -> Option<Wall> {
-        let runs = board.runs.get(&job.job)?;
+        let runs = board.runs_of(&job.job);
         let listed = u64::try_from(runs.len()).unwrap_or(u64::MAX);
         // Skipped triggers are counted, and not listed.
         let recorded: u64 = Status::ALL

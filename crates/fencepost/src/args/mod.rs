@@ -51,6 +51,10 @@ pub struct Global {
     /// Print nothing
     #[arg(short, long, global = true, help_heading = GLOBAL)]
     pub quiet: bool,
+    /// Whether messages name only the place of a mistake in the configuration. No option sets it: `serve` does, for
+    /// callers without a token.
+    #[arg(skip)]
+    pub hides_configuration: bool,
 }
 
 /// The grammar of `run` alone. Cron starts `run` thousands of times a day, and building the whole grammar costs more than

@@ -10,7 +10,6 @@ use fencepost_view::answer::AnswerVersion;
 use fencepost_view::plan::{PlanAllAnswer, PlanAnswer, PlanQuery, PlannedJob};
 use fencepost_view::text::length;
 use fencepost_view::time::LocalTime;
-use serde::Serialize;
 
 use crate::args::{Global, PlanOptions};
 use crate::calendar;
@@ -24,7 +23,8 @@ pub fn run(global: &Global, options: &PlanOptions) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     let answer = answer(&place, options)?;
     match (&answer, global.json) {
-        (answer, true) => show::json(answer),
+        (Planned::One(plan), true) => show::json(plan.as_ref()),
+        (Planned::All(all), true) => show::json(all),
         (Planned::One(plan), false) => describe(plan),
         (Planned::All(all), false) => describe_all(all, &place),
     }
@@ -35,8 +35,6 @@ pub fn run(global: &Global, options: &PlanOptions) -> Result<Code, Failure> {
 }
 
 /// The plan of one job, or of all.
-#[derive(Serialize)]
-#[serde(untagged)]
 pub enum Planned {
     One(Box<PlanAnswer>),
     All(PlanAllAnswer),

@@ -281,7 +281,7 @@ fn last_due(place: &Place, store: &dyn Store, job: &Job, at: Wall) -> Result<Opt
 fn told(global: &Global, job: &Job, word: Word, record: Option<&Record>, slot: &str) {
     if global.json {
         let outcome = record.and_then(|record| record.ledger.last().map(|last| RunAnswer::ended(record, last)));
-        show::json(&outcome);
+        outcome.iter().for_each(show::json);
         return;
     }
     Voice::of(global).tell(&format!("{job} is recorded as {} for {slot}.", word.as_str()));

@@ -129,9 +129,22 @@ pub struct Source {
     chars: Vec<usize>,
     /// The number of each line in the file, if the text is an excerpt of it.
     numbers: Vec<usize>,
-    /// The text is not TOML, so its lines are not shown: it may be another kind of file, reached by a link.
-    is_hidden: bool,
+    disclosure: Disclosure,
 }
+
+/// What a message about a mistake shows of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Disclosure {
+    /// The line, with a caret.
+    Lines,
+    /// What is wrong. The text is not TOML, so its lines are not shown: it may be another kind of file, reached by a link.
+    Messages,
+    /// Where the mistake is, and no content of the file.
+    Places,
+}
+
+/// Stands for a mistake of which only the place is shown.
+const UNTOLD: &str = "The mistake is not shown without a token.";
 
 impl Source {
     pub fn new(path: PathBuf, text: String) -> Self {
@@ -142,7 +155,7 @@ impl Source {
             Some(*total)
         });
         let chars = std::iter::once(0).chain(counts).collect();
-        Self { path, text, lines, chars, numbers: Vec::new(), is_hidden: false }
+        Self { path, text, lines, chars, numbers: Vec::new(), disclosure: Disclosure::Lines }
     }
 
     /// An excerpt, whose lines have these numbers in the file, in ascending order.
@@ -152,7 +165,21 @@ impl Source {
 
     /// The same source with all its lines hidden.
     pub fn hidden(self) -> Self {
-        Self { is_hidden: true, ..self }
+        Self { disclosure: Disclosure::Messages, ..self }
+    }
+
+    /// The same source, of which messages show only places.
+    pub fn with_places_only(self) -> Self {
+        Self { disclosure: Disclosure::Places, ..self }
+    }
+
+    /// A mistake, for answers.
+    pub fn answer(&self, mistake: &Mistake) -> MistakeAnswer {
+        let answer = mistake.answer();
+        match self.disclosure {
+            Disclosure::Places => MistakeAnswer { message: UNTOLD.to_string(), hint: None, ..answer },
+            Disclosure::Lines | Disclosure::Messages => answer,
+        }
     }
 
     /// Converts a range of bytes to a line and a column.
@@ -195,13 +222,14 @@ impl Source {
     }
 
     pub fn render_one(&self, mistake: &Mistake) -> String {
-        let hint = mistake.hint.as_ref().map(|hint| format!(" {hint}")).unwrap_or_default();
+        let MistakeAnswer { message, hint, .. } = self.answer(mistake);
+        let hint = hint.map(|hint| format!(" {hint}")).unwrap_or_default();
         let Some(at) = &mistake.at else {
-            return format!("{}: {}{hint}", self.path.display(), mistake.message);
+            return format!("{}: {message}{hint}", self.path.display());
         };
-        let head = format!("{}:{}:{}: {}{hint}", self.path.display(), at.line, at.column, mistake.message);
+        let head = format!("{}:{}:{}: {message}{hint}", self.path.display(), at.line, at.column);
         let line = self.line(at.line as usize);
-        if self.is_hidden || line.len() > LINE_BYTES_MAX {
+        if self.disclosure != Disclosure::Lines || line.len() > LINE_BYTES_MAX {
             return head;
         }
         let gutter = " ".repeat(at.line.to_string().len());

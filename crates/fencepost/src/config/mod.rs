@@ -88,7 +88,10 @@ pub struct Reading {
 impl Config {
     /// Loads the configuration of this command, if there is one.
     pub fn load(global: &Global) -> Result<Option<Self>, Failure> {
-        find(global)?.map(|location| Reading::of(&location)?.accepted()).transpose()
+        let Some(location) = find(global)? else { return Ok(None) };
+        let reading = Reading::of(&location)?;
+        let reading = if global.hides_configuration { reading.with_places_only() } else { reading };
+        reading.accepted().map(Some)
     }
 
     /// The options of a job, or the defaults if the file does not name it. Of a broken job, those that could be read.
@@ -117,7 +120,7 @@ impl Config {
     pub fn broken_answers(&self) -> impl Iterator<Item = JobMistakes> {
         self.broken.iter().map(|(key, broken)| JobMistakes {
             job: key.clone(),
-            mistakes: broken.mistakes.iter().map(Mistake::answer).collect(),
+            mistakes: broken.mistakes.iter().map(|mistake| self.source.answer(mistake)).collect(),
         })
     }
 
@@ -244,6 +247,12 @@ impl Reading {
         let mistakes = Mistake::sorted(mistakes);
         config.break_jobs(&mistakes);
         Self { config, mistakes }
+    }
+
+    /// The same reading, whose mistakes are shown by their places and without any content of the file.
+    fn with_places_only(mut self) -> Self {
+        self.config.source = self.config.source.with_places_only();
+        self
     }
 
     /// Returns the configuration, unless it has a mistake outside its jobs.

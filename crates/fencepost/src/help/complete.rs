@@ -138,7 +138,7 @@ impl<'c> Typed<'c> {
     /// The jobs of the configuration and of the store. Prints nothing if one of them fails.
     fn jobs(&self) -> Vec<String> {
         let (store, config) = (self.store.clone(), self.config.clone());
-        let global = Global { store, config, json: false, verbose: false, quiet: true };
+        let global = Global { store, config, json: false, verbose: false, quiet: true, hides_configuration: false };
         let Ok(place) = Place::find(&global) else { return Vec::new() };
         let mut jobs: Vec<String> =
             place.config.iter().flat_map(Config::all_names).map(|name| name.to_string()).collect();

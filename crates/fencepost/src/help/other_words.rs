@@ -87,7 +87,8 @@ fn command<'c>(root: &'c clap::Command, verb: &str) -> Option<&'c clap::Command>
 
 /// Whether the configuration has a job of this name.
 fn is_job(word: &str) -> bool {
-    let global = Global { store: None, config: None, json: false, verbose: false, quiet: true };
+    let global =
+        Global { store: None, config: None, json: false, verbose: false, quiet: true, hides_configuration: false };
     let config = Config::load(&global).ok().flatten();
     config.is_some_and(|config| config.all_names().any(|name| name.as_str() == word))
 }

@@ -15,7 +15,7 @@ use fencepost_core::said::Published;
 use fencepost_core::time::Wall;
 use fencepost_core::token::{RunId, Token};
 
-fn promtool() -> PathBuf {
+pub fn promtool() -> PathBuf {
     let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/usr/bin/promtool");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let installed = std::env::split_paths(&path).map(|directory| directory.join("promtool"));
@@ -24,7 +24,7 @@ fn promtool() -> PathBuf {
 }
 
 /// Fails if the checker has anything to say.
-fn check(text: &str) {
+pub fn check(text: &str) {
     let mut command = Command::new(promtool());
     command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();

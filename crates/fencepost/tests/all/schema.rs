@@ -57,9 +57,11 @@ impl Bench {
     }
 }
 
-/// Answers that no verb prints by itself: the tests of `mcp` and of `session` compare them.
-const UNPRINTED: [&str; 7] = [
+/// Answers that no verb prints by itself: the tests of `mcp`, of `serve` and of `session` compare them.
+const UNPRINTED: [&str; 9] = [
     "graph",
+    "store, as a server sees it",
+    "serve, event",
     "runs, as one object",
     "logs, as one object",
     "run_now",
@@ -177,6 +179,7 @@ fn setup(bench: &mut Bench) {
     let crontab = format!("crontab={}", bench.path("crontab"));
     fs::write(bench.site.path("crontab"), "* * * * * true\nnonsense\n").unwrap();
     bench.check("init", &["init", "--output", &config, "--from", &crontab]);
+    bench.check("serve token", &["serve", "token", "laptop", "--token-file", &bench.path("tokens")]);
     bench.check("validate", &["validate", "--config", &config]);
     fs::write(&config, "timezone = \"Nowhere/Land\"\n[job.a]\nschedule = \"@daily\"\ncommand = \"true\"\n").unwrap();
     bench.check("validate", &["validate", "--config", &config]);

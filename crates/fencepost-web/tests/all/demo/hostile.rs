@@ -1,6 +1,8 @@
 //! Texts of attackers in every field.
 
-use fencepost_view::answer::{CheckLine, CheckResult, RecordedArtifact, StoreCheckAnswer, StoreStateAnswer};
+use std::sync::Arc;
+
+use fencepost_view::answer::{CheckLine, CheckResult, LastStoreCheck, RecordedArtifact, StoreStateAnswer};
 use fencepost_view::attention::{Attention, AttentionReason};
 use fencepost_view::board::Board;
 use fencepost_view::graph::GraphEdge;
@@ -47,7 +49,7 @@ pub fn hostile(text: &str) -> Board {
         job.paused = Some(PausedJob { since: at.clone(), until: Some(at), by: text.into(), note: Some(text.into()) });
         job.more.holder = Some(text.to_string());
     }
-    for run in board.runs.values_mut().flatten() {
+    for run in board.runs.values_mut().flat_map(|runs| Arc::make_mut(runs).iter_mut()) {
         run.run = text.to_string();
         run.artifacts = vec![RecordedArtifact { path: text.into(), size: 1, sha256: text.into() }];
     }
@@ -71,8 +73,9 @@ pub fn hostile_frame(text: &str) -> Frame {
 }
 
 pub fn hostile_store(text: &str) -> StoreStateAnswer {
-    let check = StoreCheckAnswer::new(text.to_string(), vec![CheckLine::new(text, CheckResult::Failed, text)]);
-    StoreStateAnswer { url: text.into(), error: Some(text.into()), check: Some(check), ..store() }
+    let (demo, lines) = (store(), vec![CheckLine::new(text, CheckResult::Failed, text)]);
+    let last_check = demo.last_check.clone().map(|check| LastStoreCheck { checks: lines.clone(), ..check });
+    StoreStateAnswer { url: text.into(), error: Some(text.into()), declares: lines, last_check, ..demo }
 }
 
 /// A job's page whose every text is hostile.

@@ -252,7 +252,7 @@ pub fn board(jobs: &[DemoJob], attention: &[(AttentionReason, &str, &str)]) -> B
             edges: Vec::new(),
             errors: Vec::new(),
         },
-        runs: jobs.iter().map(|job| (job.name.clone(), job.runs())).collect(),
+        runs: jobs.iter().map(|job| (job.name.clone(), job.runs().into())).collect(),
         terms: jobs.iter().map(|job| (job.name.clone(), terms(job))).collect(),
     }
 }

@@ -4,8 +4,8 @@ use fencepost_core::schedule::Schedule;
 use fencepost_core::time::Wall;
 use fencepost_view::advise::JobAdvice;
 use fencepost_view::answer::{
-    AnswerVersion, CheckLine, CheckResult, LogAnswer, LogList, RunAnswer, StoreCheckAnswer, StoreStateAnswer,
-    ValidatedJob,
+    AnswerVersion, CheckLine, CheckResult, CheckVerdict, LastStoreCheck, LogAnswer, LogList, RunAnswer,
+    StoreStateAnswer, ValidatedJob,
 };
 use fencepost_view::board::Board;
 use fencepost_view::plan::{PlanAnswer, PlanDetails};
@@ -125,12 +125,13 @@ fn log(run: &RunAnswer) -> LogAnswer {
 
 /// A store that was checked an hour ago.
 pub fn store() -> StoreStateAnswer {
-    let checks = vec![
+    let declares = vec![CheckLine::new("durability", CheckResult::Declared, "synchronous_commit is on.")];
+    let proved = [
         CheckLine::new("read", CheckResult::Proved, "A read returns the last value written."),
         CheckLine::new("swap", CheckResult::Proved, "Of 20 swaps at once one wins."),
-        CheckLine::new("durability", CheckResult::Declared, "synchronous_commit is on."),
         CheckLine::new("clock", CheckResult::Unknown, "The store's clock could not be compared."),
     ];
+    let checks = proved.into_iter().chain(declares.clone()).collect();
     let at = |millis: i64| LocalTime::new(Wall(now().0 - millis), &zone());
     StoreStateAnswer {
         v: AnswerVersion,
@@ -141,7 +142,7 @@ pub fn store() -> StoreStateAnswer {
         latency_ms: Some(3),
         clock_offset_ms: Some(12),
         jobs: 8,
-        checked: Some(at(3_600_000)),
-        check: Some(StoreCheckAnswer::new("postgres://db/jobs".to_string(), checks)),
+        declares,
+        last_check: Some(LastStoreCheck { at: at(3_600_000), exit_code: 1, verdict: CheckVerdict::Refused, checks }),
     }
 }

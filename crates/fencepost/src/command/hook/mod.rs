@@ -46,8 +46,8 @@ pub fn run(global: &Global, options: &HookOptions) -> Result<Code, Failure> {
         (None, None) => HookAnswer::Pass,
     };
     match (answer, &input) {
-        (HookAnswer::Pass, _) => options.agent.pass().iter().for_each(show::json),
-        (HookAnswer::Refuse(reason), Ok(input)) => show::json(&options.agent.refusal(&input.event, &reason)),
+        (HookAnswer::Pass, _) => options.agent.pass().iter().for_each(show::foreign_json),
+        (HookAnswer::Refuse(reason), Ok(input)) => show::foreign_json(&options.agent.refusal(&input.event, &reason)),
         // It is unknown which event it is, and so is the form of its answer. Every agent takes this exit code as a refusal.
         (HookAnswer::Refuse(reason), Err(_)) => {
             report::say(&reason);

@@ -1,5 +1,6 @@
 //! The arguments of a tool: their schema, and the command line of the verb that they stand for.
 
+use fencepost_core::ledger::Status;
 use serde_json::{Map, Value, json};
 
 use super::message::RpcError;
@@ -33,6 +34,19 @@ pub enum Kind {
     Flag,
     /// A list of texts.
     Texts,
+    /// A list of ends of runs.
+    Statuses,
+}
+
+impl Kind {
+    /// Whether it takes a list.
+    pub fn is_list(&self) -> bool {
+        matches!(self, Self::Texts | Self::Statuses)
+    }
+}
+
+fn status_words() -> [&'static str; Status::ALL.len()] {
+    Status::ALL.map(Status::as_str)
 }
 
 /// Where an argument stands on the command line.
@@ -56,6 +70,10 @@ pub fn schema(tool: &Tool) -> Value {
             Kind::Whole { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
             Kind::Flag => json!({ "type": "boolean" }),
             Kind::Texts => json!({ "type": "array", "items": { "type": "string" }, "maxItems": TEXTS_MAX }),
+            Kind::Statuses => {
+                let word = json!({ "type": "string", "enum": status_words() });
+                json!({ "type": "array", "items": word, "maxItems": TEXTS_MAX })
+            }
         };
         schema["description"] = json!(parameter.about);
         (parameter.name.to_string(), schema)
@@ -134,7 +152,8 @@ fn fits(parameter: &Parameter, value: &Value) -> Result<(), RpcError> {
         (Kind::OneOf(words), Value::String(text)) => words.contains(&text.as_str()),
         (Kind::Whole { least, most }, value) => value.as_u64().is_some_and(|number| (least..=most).contains(&&number)),
         (Kind::Flag, value) => value.is_boolean(),
-        (Kind::Texts, Value::Array(values)) if values.len() <= TEXTS_MAX => {
+        // The verb refuses a word that is none.
+        (Kind::Texts | Kind::Statuses, Value::Array(values)) if values.len() <= TEXTS_MAX => {
             return values.iter().try_for_each(|value| match value {
                 Value::String(text) => sound(parameter, text),
                 _ => Err(refused(parameter, "is a list of strings")),
@@ -147,7 +166,7 @@ fn fits(parameter: &Parameter, value: &Value) -> Result<(), RpcError> {
         Kind::OneOf(words) => format!("is one of {}", words.join(", ")),
         Kind::Whole { least, most } => format!("is a whole number from {least} to {most}"),
         Kind::Flag => "is true or false".to_string(),
-        Kind::Texts => format!("is a list of at most {TEXTS_MAX} strings"),
+        Kind::Texts | Kind::Statuses => format!("is a list of at most {TEXTS_MAX} strings"),
     };
     if is_good { Ok(()) } else { Err(refused(parameter, &expected)) }
 }

@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fencepost_view::answer::ErrorAnswer;
+use fencepost_view::schema::ListedAnswer;
 use fencepost_view::text::{clean, without_escapes};
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::{Global, Verb};
 use crate::command::logs::{self, LogBounds};
+use crate::command::plan::Planned;
 use crate::command::{advise, gate, overdue, parsed, plan, runs, status, why};
 use crate::duration;
 use crate::exit::Failure;
@@ -114,7 +115,10 @@ fn answer(global: &Global, verb: &Verb) -> Result<Value, Failure> {
         Verb::Status(options) => value(&status::answer(global, options)?.0),
         Verb::Runs(options) => value(&runs::answer(&place()?, options)?),
         Verb::Why(options) => value(&why::answer(&place()?, options)?),
-        Verb::Plan(options) => value(&plan::answer(&place()?, options)?),
+        Verb::Plan(options) => match plan::answer(&place()?, options)? {
+            Planned::One(plan) => value(plan.as_ref()),
+            Planned::All(all) => value(&all),
+        },
         Verb::Overdue(options) => value(&overdue::answer(&place()?, options)?),
         Verb::Advise(options) => value(&advise::answer(&place()?, options)?),
         Verb::Gate(options) => {
@@ -129,7 +133,7 @@ fn answer(global: &Global, verb: &Verb) -> Result<Value, Failure> {
 }
 
 /// An answer as JSON.
-pub fn value(answer: &impl Serialize) -> Value {
+pub fn value(answer: &impl ListedAnswer) -> Value {
     serde_json::to_value(answer).expect("our own types serialize")
 }
 

@@ -99,8 +99,7 @@ const TOOLS: &[Tool] = &[
         verb: &["runs"],
         parameters: &[
             JOB,
-            option("status", "--status", "Only runs that ended this way, such as ok, empty, error, timeout, missed")
-                .of(Kind::Texts),
+            option("status", "--status", "Only runs that ended in one of these ways").of(Kind::Statuses),
             option("since", "--since", "Only slots at or after this: 12h (ago), yesterday, 07:00, a date or a time"),
             option("until", "--until", "Only slots at or before this, written as for since"),
             ZONE,

@@ -8,6 +8,7 @@ use fencepost_guard::clock;
 use fencepost_guard::state::state_directory;
 use fencepost_view::ReasonCode;
 use fencepost_view::time::UtcTime;
+use fencepost_web::JobAction;
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 
@@ -29,64 +30,44 @@ const RECORD: &str = "serve-actions.jsonl";
 /// The longest note of a pause.
 const NOTE_CHARACTERS_MAX: usize = 500;
 
-/// What a client may do with a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServeAction {
-    RunNow,
-    Pause,
-    Resume,
-    Release,
+/// The name of an action's answer in the schema.
+pub fn answer_of(action: JobAction) -> &'static str {
+    match action {
+        JobAction::RunNow => "run_now",
+        JobAction::Pause => "pause",
+        JobAction::Resume => "resume",
+        JobAction::Release => "lease",
+    }
 }
 
-impl ServeAction {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::RunNow => "run_now",
-            Self::Pause => "pause",
-            Self::Resume => "resume",
-            Self::Release => "release",
-        }
+/// The fields that the form of an action may have.
+pub fn fields_of(action: JobAction) -> &'static [&'static str] {
+    match action {
+        JobAction::Pause => &["for", "note"],
+        JobAction::RunNow | JobAction::Resume | JobAction::Release => &[],
     }
+}
 
-    /// The names of its answers in the schema.
-    pub fn answer(self) -> &'static str {
-        match self {
-            Self::RunNow => "run_now",
-            Self::Pause => "pause",
-            Self::Resume => "resume",
-            Self::Release => "lease",
+/// The words after `fencepost`.
+fn words(action: JobAction, job: &str, client: &str, form: &Parameters) -> Vec<String> {
+    // A job of another host is named with it; the verbs take the name and act on this host's own.
+    let job = job.to_string();
+    match action {
+        JobAction::RunNow => vec!["run".to_string(), job],
+        JobAction::Pause => {
+            let note: String = form.text("note").unwrap_or_default().chars().take(NOTE_CHARACTERS_MAX).collect();
+            let note = if note.is_empty() { format!("by {client}") } else { format!("{note} (by {client})") };
+            let length = form.text("for").filter(|length| !length.is_empty());
+            let length = length.map(|length| format!("--for={length}"));
+            [vec!["pause".to_string(), format!("--note={note}")], length.into_iter().collect(), vec![job]].concat()
         }
-    }
-
-    /// The fields that its form may have.
-    pub fn fields(self) -> &'static [&'static str] {
-        match self {
-            Self::Pause => &["for", "note"],
-            Self::RunNow | Self::Resume | Self::Release => &[],
-        }
-    }
-
-    /// The words after `fencepost`.
-    fn words(self, job: &str, client: &str, form: &Parameters) -> Vec<String> {
-        // A job of another host is named with it; the verbs take the name and act on this host's own.
-        let job = job.to_string();
-        match self {
-            Self::RunNow => vec!["run".to_string(), job],
-            Self::Pause => {
-                let note: String = form.text("note").unwrap_or_default().chars().take(NOTE_CHARACTERS_MAX).collect();
-                let note = if note.is_empty() { format!("by {client}") } else { format!("{note} (by {client})") };
-                let length = form.text("for").filter(|length| !length.is_empty());
-                let length = length.map(|length| format!("--for={length}"));
-                [vec!["pause".to_string(), format!("--note={note}")], length.into_iter().collect(), vec![job]].concat()
-            }
-            Self::Resume => vec!["resume".to_string(), job],
-            Self::Release => ["lease", "release", "--force"].map(String::from).into_iter().chain([job]).collect(),
-        }
+        JobAction::Resume => vec!["resume".to_string(), job],
+        JobAction::Release => ["lease", "release", "--force"].map(String::from).into_iter().chain([job]).collect(),
     }
 }
 
 /// Carries out an action on a job that is known.
-pub async fn act(server: &Server, action: ServeAction, job: &str, client: &Client, form: &Parameters) -> ServeReply {
+pub async fn act(server: &Server, action: JobAction, job: &str, client: &Client, form: &Parameters) -> ServeReply {
     if let Err(why) = record(action, job, client) {
         return reply::error(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -94,28 +75,28 @@ pub async fn act(server: &Server, action: ServeAction, job: &str, client: &Clien
             &format!("The action cannot be recorded ({why}), so nothing was done."),
         );
     }
-    let (global, words) = (server.global.clone(), action.words(job, &client.name, form));
+    let (global, words) = (server.global.clone(), words(action, job, &client.name, form));
     let name = job.to_string();
     let carried_out = tokio::task::spawn_blocking(move || carry_out(&global, action, &name, &words)).await;
     server.poller.look_soon();
     let Ok(told) = carried_out else {
-        return reply::unavailable("The action may have been taken. BoardLook at the job before you repeat it.");
+        return reply::unavailable("The action may have been taken. Look at the job before you repeat it.");
     };
     match (told.is_error, reason(&told.answer)) {
-        (_, Some(ReasonCode::Held | ReasonCode::Running)) => reply::json(StatusCode::CONFLICT, &told.answer),
-        (false, _) => reply::json(StatusCode::OK, &told.answer),
-        (true, _) if told.answer["state"].is_string() => reply::json(StatusCode::OK, &told.answer),
+        (_, Some(ReasonCode::Held | ReasonCode::Running)) => reply::value(StatusCode::CONFLICT, &told.answer),
+        (false, _) => reply::value(StatusCode::OK, &told.answer),
+        (true, _) if told.answer["state"].is_string() => reply::value(StatusCode::OK, &told.answer),
         // A job that this server cannot start: the form itself has nothing that could be wrong.
-        (true, Some(ReasonCode::Usage)) if action == ServeAction::RunNow => {
-            reply::json(StatusCode::FORBIDDEN, &told.answer)
+        (true, Some(ReasonCode::Usage)) if action == JobAction::RunNow => {
+            reply::value(StatusCode::FORBIDDEN, &told.answer)
         }
         (true, _) => failed(&told),
     }
 }
 
-fn carry_out(global: &Global, action: ServeAction, job: &str, words: &[String]) -> ToolReply {
+fn carry_out(global: &Global, action: JobAction, job: &str, words: &[String]) -> ToolReply {
     match action {
-        ServeAction::RunNow => {
+        JobAction::RunNow => {
             let given: Map<String, Value> =
                 [("job".to_string(), json!(job)), ("wait_seconds".to_string(), json!(RUN_WAIT_SECONDS))]
                     .into_iter()
@@ -133,7 +114,7 @@ fn reason(answer: &Value) -> Option<ReasonCode> {
 }
 
 /// Writes down who asks for what, and when, before it is done.
-fn record(action: ServeAction, job: &str, client: &Client) -> std::io::Result<()> {
+fn record(action: JobAction, job: &str, client: &Client) -> std::io::Result<()> {
     let at = UtcTime(clock::now().wall);
     let line = json!({ "at": at, "client": client.name, "action": action.as_str(), "job": job });
     let state = state_directory().map_err(std::io::Error::other)?;

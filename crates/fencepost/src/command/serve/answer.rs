@@ -2,12 +2,13 @@
 
 use fencepost_view::ReasonCode;
 use fencepost_view::status::StatusAnswer;
+use fencepost_web::{JobAction, path};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap};
 use hyper::{Method, Request, StatusCode, Uri};
 
 use super::access::Caller;
-use super::actions::{self, ServeAction};
+use super::actions;
 use super::poller::{BoardLook, TimedBoard};
 use super::question::{self, Parameters};
 use super::reply::{self, ServeReply};
@@ -75,8 +76,8 @@ fn refused(server: &Server, route: &Route, caller: &Caller, asked: &Uri) -> Opti
         return None;
     }
     if matches!(route.endpoint, RouteEndpoint::Page(_)) {
-        let next = asked.path_and_query().map_or("/", |path| path.as_str());
-        return Some(form::see_other(&format!("/login?next={}", routes::segment(next))));
+        let next = asked.path_and_query().map_or(path::OVERVIEW, |path| path.as_str());
+        return Some(form::see_other(&format!("{}?{}={}", path::LOGIN, path::NEXT_FIELD, path::segment(next))));
     }
     let message = match server.access.has_tokens() {
         true => "This needs a token: send it as Authorization: Bearer TOKEN.",
@@ -103,11 +104,12 @@ impl ServeRequest<'_> {
             RouteEndpoint::Job => self.one_job().await,
             RouteEndpoint::Overdue => self.of_board(|board| reply::json_bytes(&board.board.overdue)).await,
             RouteEndpoint::Graph => self.of_board(|board| reply::json_bytes(&board.board.graph)).await,
+            RouteEndpoint::Store => self.of_board(|board| reply::json_bytes(&board.store_state(None))).await,
             RouteEndpoint::Question(tool) => question::answer(&self, tool).await,
             RouteEndpoint::Events => events::subscribe(&self),
             RouteEndpoint::Metrics => status_line::metrics(&self).await,
             RouteEndpoint::StatusLine => status_line::answer(&self).await,
-            RouteEndpoint::OpenApi => reply::tagged(self.headers, openapi::document()),
+            RouteEndpoint::OpenApi => reply::tagged(self.headers, openapi::document(self.server.access.is_open)),
             RouteEndpoint::Page(_) | RouteEndpoint::Asset | RouteEndpoint::SignInPage => {
                 reply::bad_request("This place is a page.")
             }
@@ -134,18 +136,18 @@ impl ServeRequest<'_> {
         }
     }
 
-    async fn act(self, action: ServeAction, form: &Parameters) -> Result<ServeReply, ServeReply> {
+    async fn act(self, action: JobAction, form: &Parameters) -> Result<ServeReply, ServeReply> {
         if let Some(refusal) = form::csrf_refusal(self.caller, self.headers, form) {
             return Err(refusal);
         }
-        let known = [action.fields(), &[form::CSRF]].concat();
+        let known = [actions::fields_of(action), &[path::CSRF_FIELD]].concat();
         self.parameters.only(&[]).and_then(|()| form.only(&known)).map_err(|why| reply::bad_request(&why))?;
         let Some(client) = self.caller.client() else { return Err(reply::bad_request("There is no token.")) };
         self.board_with_job().await?;
         let job = self.job.unwrap_or_default();
         let reply = actions::act(self.server, action, job, client, form).await;
         if reply.status() == StatusCode::OK && form::is_of_page(self.caller, self.headers) {
-            return Ok(form::see_other(&format!("/jobs/{}?done={}", routes::segment(job), action.as_str())));
+            return Ok(form::see_other(&format!("{}?done={}", path::job(job), action.as_str())));
         }
         Ok(reply)
     }
@@ -194,7 +196,7 @@ impl ServeRequest<'_> {
         let reply = reply::tagged(self.headers, reply::json_bytes(&part));
         match next {
             Some(next) => {
-                let query = format!("limit={}&cursor={}", part.jobs.len(), routes::segment(&next));
+                let query = format!("limit={}&cursor={}", part.jobs.len(), path::segment(&next));
                 reply::with_header(reply, header::LINK, &format!("</api/v1/status?{query}>; rel=\"next\""))
             }
             None => reply,

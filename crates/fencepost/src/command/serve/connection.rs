@@ -8,8 +8,21 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
+#[cfg(debug_assertions)]
+use crate::duration;
+
 /// How long a peer may leave its answer unread. Then the connection is closed.
 const STALL_MAX: Duration = Duration::from_secs(15);
+
+fn stall_max() -> Duration {
+    // A test cannot wait so long. Release builds do not read this variable.
+    #[cfg(debug_assertions)]
+    if let Some(length) = std::env::var("FENCEPOST_TEST_SERVE_STALL").ok().and_then(|text| duration::parse(&text).ok())
+    {
+        return length;
+    }
+    STALL_MAX
+}
 
 /// Fails a write that makes no progress.
 #[derive(Debug)]
@@ -30,9 +43,9 @@ impl<S> Prompt<S> {
             self.stalled = None;
             return result;
         }
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(STALL_MAX)));
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(stall_max())));
         ready!(stalled.as_mut().poll(context));
-        stalled.as_mut().reset(Instant::now() + STALL_MAX);
+        stalled.as_mut().reset(Instant::now() + stall_max());
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not read")))
     }
 }

@@ -8,70 +8,72 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fencepost_view::board::Board;
+use fencepost_view::board::{Board, BoardEvent};
 use fencepost_view::status::JobStatus;
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 use super::answer::ServeRequest;
 use super::reply::{self, ServeReply};
 use super::tokens::random_hex;
-use crate::show;
 
 /// The most viewers of events at once. Other requests keep the rest of the connections.
 const VIEWERS_MAX: usize = 600;
 
-/// Events that a viewer may be behind. Then it is cut off, and comes back with its last id.
-const BEHIND_MAX: usize = 256;
-
-/// Events that are kept for viewers that come back.
+/// Events that are kept for viewers that are behind or come back. One that is further behind is cut off.
 const KEPT_MAX: usize = 2048;
 const KEPT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
+/// Events that a viewer takes at once. It holds no others.
+const EVENTS_AT_ONCE: usize = 32;
+
 /// How often something is sent to a viewer if nothing happens: a connection that is gone is noticed.
 const BEAT: Duration = Duration::from_secs(15);
+const BEAT_LINE: &str = ": all is quiet\n\n";
 
 /// How long a browser waits before it comes back.
 const COME_BACK: &str = "retry: 3000\n\n";
 
-/// The viewers, and what they are told.
+/// The events, and the viewers that wait for them. The events are kept once for all viewers.
 #[derive(Debug)]
-pub struct Hub(Mutex<HubState>);
+pub struct Hub {
+    state: Mutex<HubState>,
+    /// The number of the newest event; `None` once the server stops.
+    news: watch::Sender<Option<u64>>,
+    places: Arc<Semaphore>,
+}
 
 #[derive(Debug)]
 struct HubState {
     /// This process, in ids: another one has other events.
     era: String,
-    next: u64,
+    /// The number of the newest event.
+    newest: u64,
     /// The newest events.
     kept: VecDeque<Bytes>,
     kept_bytes: usize,
-    viewers: Vec<mpsc::Sender<Bytes>>,
     /// A digest of what was last told of each job.
     jobs: Option<BTreeMap<String, u64>>,
     trouble: Option<String>,
-    beaten: std::time::Instant,
-    is_closed: bool,
 }
 
 impl Hub {
     pub fn new() -> Self {
-        Self(Mutex::new(HubState {
+        let state = HubState {
             era: random_hex(6).unwrap_or_else(|_| std::process::id().to_string()),
-            next: 0,
+            newest: 0,
             kept: VecDeque::new(),
             kept_bytes: 0,
-            viewers: Vec::new(),
             jobs: None,
             trouble: None,
-            beaten: std::time::Instant::now(),
-            is_closed: false,
-        }))
+        };
+        let (news, places) = (watch::Sender::new(Some(0)), Arc::new(Semaphore::new(VIEWERS_MAX)));
+        Self { state: Mutex::new(state), news, places }
     }
 
     /// Tells what changed since the last look.
@@ -83,19 +85,19 @@ impl Hub {
         let mut is_changed = state.trouble.take().is_some();
         if let Some(before) = state.jobs.take() {
             for job in board.status.jobs.iter().filter(|job| before.get(&job.job) != digests.get(&job.job)) {
-                state.tell("job", &json!(job));
+                state.tell(&BoardEvent::Job(job));
                 is_changed = true;
             }
             for job in before.keys().filter(|job| !digests.contains_key(*job)) {
-                state.tell("gone", &json!({ "job": job }));
+                state.tell(&BoardEvent::Gone { job });
                 is_changed = true;
             }
         }
         state.jobs = Some(digests);
         if is_changed {
-            state.tell("board", &json!({ "jobs": board.status.jobs.len() }));
+            state.tell(&BoardEvent::Board { jobs: Some(board.status.jobs.len()) });
         }
-        state.beat();
+        self.announce(state);
     }
 
     /// Tells that the store cannot be read.
@@ -103,93 +105,131 @@ impl Hub {
         let mut state = self.state();
         if state.trouble.as_deref() != Some(why) {
             state.trouble = Some(why.to_string());
-            state.tell("trouble", &json!({ "message": why }));
-            state.tell("board", &json!({}));
+            state.tell(&BoardEvent::Trouble { message: why });
+            state.tell(&BoardEvent::Board { jobs: None });
         }
-        state.beat();
+        self.announce(state);
     }
 
     /// Ends the stream of every viewer.
     pub fn close(&self) {
-        let mut state = self.state();
-        state.is_closed = true;
-        state.viewers.clear();
+        self.news.send_replace(None);
     }
 
-    #[cfg(test)]
-    fn viewers(&self) -> usize {
-        self.state().viewers.iter().filter(|viewer| !viewer.is_closed()).count()
+    /// Wakes the viewers if there are new events.
+    fn announce(&self, state: MutexGuard<'_, HubState>) {
+        let newest = Some(state.newest);
+        drop(state);
+        self.news.send_if_modified(|news| news.is_some() && std::mem::replace(news, newest) != newest);
     }
 
     /// Adds a viewer, who has seen everything up to an id.
-    fn join(&self, last: Option<&str>) -> Option<mpsc::Receiver<Bytes>> {
-        let mut state = self.state();
-        state.viewers.retain(|viewer| !viewer.is_closed());
-        if state.viewers.len() >= VIEWERS_MAX || state.is_closed {
-            return None;
-        }
-        let missed = state.missed(last);
-        let (sender, receiver) = mpsc::channel(BEHIND_MAX + 1);
-        let mut opening = COME_BACK.to_string();
-        match missed {
-            Some(missed) => missed.iter().for_each(|event| opening.push_str(&String::from_utf8_lossy(event))),
-            None if last.is_some() => opening.push_str(&state.reset()),
-            // An event without data is not dispatched; the client remembers its id.
-            None => opening.push_str(&format!("id: {}\n\n", state.id())),
-        }
-        let _ = sender.try_send(Bytes::from(opening));
-        state.viewers.push(sender);
+    fn join(self: &Arc<Self>, last: Option<&str>) -> Option<mpsc::Receiver<Bytes>> {
+        let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
+        let news = self.news.subscribe();
+        (*news.borrow())?;
+        let (sender, receiver) = mpsc::channel(1);
+        let (opening, seen) = self.state().opening(last);
+        let _ = sender.try_send(opening);
+        tokio::spawn(Viewer { hub: Arc::clone(self), seen, sender, _place: place }.follow(news));
         Some(receiver)
     }
 
     fn state(&self) -> MutexGuard<'_, HubState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A client that is sent events.
+struct Viewer {
+    hub: Arc<Hub>,
+    /// The number of the last event that it was sent.
+    seen: u64,
+    /// Has room for one event: a viewer that does not read holds few of them.
+    sender: mpsc::Sender<Bytes>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Viewer {
+    /// Sends events until the client is gone, is too far behind, or the server stops.
+    async fn follow(mut self, mut news: watch::Receiver<Option<u64>>) {
+        loop {
+            let Some(newest) = *news.borrow_and_update() else { return };
+            let parts = match newest > self.seen {
+                true => match self.hub.state().since(self.seen, EVENTS_AT_ONCE) {
+                    Some(missed) => missed,
+                    None => return,
+                },
+                false => tokio::select! {
+                    changed = news.changed() => match changed {
+                        Ok(()) => continue,
+                        Err(_) => return,
+                    },
+                    () = self.sender.closed() => return,
+                    () = tokio::time::sleep(BEAT) => vec![(self.seen, Bytes::from_static(BEAT_LINE.as_bytes()))],
+                },
+            };
+            for (number, part) in parts {
+                if self.sender.send(part).await.is_err() {
+                    return;
+                }
+                self.seen = number;
+            }
+        }
     }
 }
 
 impl HubState {
-    fn tell(&mut self, kind: &str, data: &Value) {
-        self.next += 1;
-        let data = show::escaped(data.to_string());
-        let event = Bytes::from(format!("id: {}\nevent: {kind}\ndata: {data}\n\n", self.id()));
+    fn tell(&mut self, event: &BoardEvent<'_>) {
+        self.newest += 1;
+        let event = Bytes::from(self.written(event));
         self.kept_bytes += event.len();
-        self.kept.push_back(event.clone());
+        self.kept.push_back(event);
         while self.kept.len() > KEPT_MAX || self.kept_bytes > KEPT_BYTES_MAX {
             self.kept_bytes -= self.kept.pop_front().map_or(0, |event| event.len());
         }
-        self.send(&event);
     }
 
-    /// Sends to every viewer that keeps up. Another one is cut off.
-    fn send(&mut self, bytes: &Bytes) {
-        self.viewers.retain(|viewer| viewer.try_send(bytes.clone()).is_ok());
-        self.beaten = std::time::Instant::now();
+    /// What a new viewer is sent first, and the number of the last event in it.
+    fn opening(&self, last: Option<&str>) -> (Bytes, u64) {
+        let (rest, seen) = match last.map(|last| self.number(last)) {
+            Some(Some(number)) => (String::new(), number),
+            Some(None) => (self.reset(), self.newest),
+            // An event without data is not dispatched; the client remembers its id.
+            None => (format!("id: {}\n\n", self.id()), self.newest),
+        };
+        (Bytes::from(format!("{COME_BACK}{rest}")), seen)
     }
 
-    fn beat(&mut self) {
-        if self.beaten.elapsed() >= BEAT {
-            self.send(&Bytes::from_static(b": all is quiet\n\n"));
-        }
+    /// The number of an event whose successors are kept.
+    fn number(&self, id: &str) -> Option<u64> {
+        let (era, number) = id.rsplit_once('-')?;
+        let number = number.parse().ok()?;
+        self.since(number, 0).filter(|_| era == self.era).map(|_| number)
     }
 
-    /// The events after an id. `None` if they are not known, or if the viewer is new.
-    fn missed(&self, last: Option<&str>) -> Option<Vec<Bytes>> {
-        let (era, number) = last?.rsplit_once('-')?;
-        let number: u64 = number.parse().ok()?;
-        let oldest = self.next - self.kept.len() as u64;
-        let is_known = era == self.era && (oldest..=self.next).contains(&number);
-        is_known.then(|| self.kept.iter().skip((number - oldest) as usize).cloned().collect())
+    /// The first events after a number, with theirs. `None` if they are not kept any more.
+    fn since(&self, number: u64, most: usize) -> Option<Vec<(u64, Bytes)>> {
+        let oldest = self.newest - self.kept.len() as u64;
+        let is_known = (oldest..=self.newest).contains(&number);
+        let events = || (number + 1..).zip(self.kept.iter().skip((number - oldest) as usize).cloned()).take(most);
+        is_known.then(|| events().collect())
     }
 
     /// Tells a viewer to read everything anew, and where the events go on from.
     fn reset(&self) -> String {
-        let id = self.id();
-        format!("id: {id}\nevent: reset\ndata: {{}}\n\nid: {id}\nevent: board\ndata: {{}}\n\n")
+        self.written(&BoardEvent::Reset {}) + &self.written(&BoardEvent::Board { jobs: None })
+    }
+
+    /// An event with the newest id.
+    fn written(&self, event: &BoardEvent<'_>) -> String {
+        let data = reply::json_text(event);
+        format!("id: {}\nevent: {}\ndata: {data}\n\n", self.id(), event.name())
     }
 
     /// The id of the newest event.
     fn id(&self) -> String {
-        format!("{}-{}", self.era, self.next)
+        format!("{}-{}", self.era, self.newest)
     }
 }
 
@@ -229,52 +269,73 @@ pub fn subscribe(asked: &ServeRequest<'_>) -> ServeReply {
 mod tests {
     use super::*;
 
-    fn text(events: &[Bytes]) -> String {
-        events.iter().map(|event| String::from_utf8_lossy(event).into_owned()).collect()
+    fn tell(hub: &Hub, texts: impl IntoIterator<Item = String>) {
+        let mut state = hub.state();
+        texts.into_iter().for_each(|job| state.tell(&BoardEvent::Gone { job: &job }));
+        hub.announce(state);
+    }
+
+    fn numbers(count: usize) -> impl Iterator<Item = String> {
+        (0..count).map(|number| number.to_string())
+    }
+
+    /// Runs tasks until each of them waits.
+    async fn settle() {
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[test]
     fn a_viewer_that_comes_back_gets_what_it_missed() {
         let hub = Hub::new();
-        for number in 0..3 {
-            hub.state().tell("job", &json!(number));
-        }
+        tell(&hub, numbers(3));
         let state = hub.state();
         let id = |number: u64| format!("{}-{number}", state.era);
-        assert_eq!(text(&state.missed(Some(&id(3))).unwrap()), "");
-        assert!(text(&state.missed(Some(&id(1))).unwrap()).contains("data: 1\n\nid: "));
-        assert!(state.missed(Some(&id(4))).is_none(), "it is of the future");
-        assert!(state.missed(Some("other-1")).is_none() && state.missed(None).is_none());
-        assert!(state.missed(Some("\u{0}")).is_none());
+        assert_eq!((state.number(&id(3)), state.number(&id(1))), (Some(3), Some(1)));
+        let missed = state.since(1, 9).unwrap();
+        assert_eq!(missed.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(missed[0].1, format!("id: {}\nevent: gone\ndata: {{\"job\":\"1\"}}\n\n", id(2)));
+        assert_eq!(state.number(&id(4)), None, "it is of the future");
+        assert!(state.number("other-1").is_none() && state.number("\u{0}").is_none());
     }
 
-    #[test]
-    fn a_viewer_that_does_not_read_is_cut_off_and_memory_stays_bounded() {
-        let hub = Hub::new();
-        let mut slow = hub.join(None).unwrap();
-        for number in 0..BEHIND_MAX + 5 {
-            hub.state().tell("job", &json!(number));
+    #[tokio::test]
+    async fn one_look_may_change_every_job_and_a_viewer_that_does_not_read_is_cut_off() {
+        let hub = Arc::new(Hub::new());
+        let (mut good, mut stalled) = (hub.join(None).unwrap(), hub.join(None).unwrap());
+        good.recv().await.unwrap();
+        for _ in 0..4 {
+            tell(&hub, numbers(KEPT_MAX));
+            for _ in 0..KEPT_MAX {
+                assert!(good.recv().await.unwrap().starts_with(b"id: "));
+            }
         }
-        assert_eq!(hub.viewers(), 0);
-        let mut seen = 0;
-        while slow.try_recv().is_ok() {
-            seen += 1;
+        // It gets what was underway for it, and then the end.
+        let mut parts = 0;
+        while stalled.recv().await.is_some() {
+            parts += 1;
         }
-        assert_eq!(seen, BEHIND_MAX + 1);
-        for _ in 0..3 * KEPT_MAX {
-            hub.state().tell("job", &json!("x".repeat(2000)));
-        }
+        assert!(parts <= EVENTS_AT_ONCE + 1, "{parts}");
+        settle().await;
+        assert_eq!(hub.places.available_permits(), VIEWERS_MAX - 1);
+        tell(&hub, (0..3 * KEPT_MAX).map(|_| "x".repeat(2000)));
         assert!(hub.state().kept_bytes <= KEPT_BYTES_MAX && hub.state().kept.len() <= KEPT_MAX);
     }
 
-    #[test]
-    fn the_number_of_viewers_is_bounded_and_each_that_leaves_makes_room() {
-        let hub = Hub::new();
+    #[tokio::test]
+    async fn the_number_of_viewers_is_bounded_and_each_that_leaves_makes_room() {
+        let hub = Arc::new(Hub::new());
         let mut viewers: Vec<_> = (0..VIEWERS_MAX).map(|_| hub.join(None).unwrap()).collect();
         assert!(hub.join(None).is_none());
         viewers.pop();
-        assert!(hub.join(None).is_some());
+        settle().await;
+        let mut last = hub.join(None).unwrap();
+        last.recv().await.unwrap();
         hub.close();
+        assert!(last.recv().await.is_none(), "its stream ends");
+        drop(viewers);
+        settle().await;
         assert!(hub.join(None).is_none());
     }
 }

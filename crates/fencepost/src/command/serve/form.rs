@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fencepost_view::ReasonCode;
+use fencepost_web::path;
 use http_body_util::{BodyExt, Limited};
 use hyper::StatusCode;
 use hyper::body::{Body, Bytes};
@@ -19,9 +20,6 @@ const FORM_BYTES_MAX: usize = 8 * 1024;
 
 /// How long a client may take to send a body.
 pub const BODY_WITHIN: Duration = Duration::from_secs(15);
-
-/// The field that shows that the server's own page sent a form.
-pub const CSRF: &str = "csrf";
 
 /// Reads the body of a request, up to a limit.
 pub async fn body<B>(body: B, most: usize) -> Result<Bytes, BodyTrouble>
@@ -78,7 +76,7 @@ where
 pub fn csrf_refusal(caller: &Caller, headers: &HeaderMap, form: &Parameters) -> Option<ServeReply> {
     let Caller::Session(session) = caller else { return None };
     let header = headers.get("x-csrf-token").and_then(|value| value.to_str().ok());
-    let sent = form.text(CSRF).or(header).unwrap_or_default();
+    let sent = form.text(path::CSRF_FIELD).or(header).unwrap_or_default();
     if is_same(sent.as_bytes(), session.csrf.as_bytes()) {
         return None;
     }
@@ -95,8 +93,8 @@ pub fn is_of_page(caller: &Caller, headers: &HeaderMap) -> bool {
 
 /// Signs a browser in.
 pub fn sign_in(server: &Server, caller: &Caller, headers: &HeaderMap, form: &Parameters) -> ServeReply {
-    let client = form.text("token").and_then(|token| server.access.client(token.trim()));
-    let next = form.text("next").filter(|next| is_local(next));
+    let client = form.text(path::TOKEN_FIELD).and_then(|token| server.access.client(token.trim()));
+    let next = form.text(path::NEXT_FIELD).filter(|next| path::is_local(next));
     let Some(client) = client else {
         let message = "This token is not known here.";
         return match is_of_page(caller, headers) {
@@ -104,7 +102,7 @@ pub fn sign_in(server: &Server, caller: &Caller, headers: &HeaderMap, form: &Par
             false => reply::error(StatusCode::UNAUTHORIZED, ReasonCode::Refused, message),
         };
     };
-    let next = next.unwrap_or("/");
+    let next = next.unwrap_or(path::OVERVIEW);
     match server.access.sessions.open(client) {
         Ok(cookie) => reply::with_header(see_other(next), header::SET_COOKIE, &cookie),
         Err(failure) => reply::error(StatusCode::SERVICE_UNAVAILABLE, ReasonCode::Failed, failure.message()),
@@ -115,17 +113,10 @@ pub fn sign_in(server: &Server, caller: &Caller, headers: &HeaderMap, form: &Par
 pub fn sign_out(server: &Server, headers: &HeaderMap) -> ServeReply {
     let cookies = headers.get(header::COOKIE).and_then(|cookies| cookies.to_str().ok()).unwrap_or_default();
     let cookie = server.access.sessions.close(cookies);
-    reply::with_header(see_other("/login"), header::SET_COOKIE, &cookie)
+    reply::with_header(see_other(path::LOGIN), header::SET_COOKIE, &cookie)
 }
 
 /// Leads a browser to another page of this server.
 pub fn see_other(path: &str) -> ServeReply {
     reply::with_header(reply::text(StatusCode::SEE_OTHER, ""), header::LOCATION, path)
-}
-
-/// Whether an address stays on this server.
-fn is_local(address: &str) -> bool {
-    address.starts_with('/')
-        && !address.starts_with("//")
-        && address.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
 }

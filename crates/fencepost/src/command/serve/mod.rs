@@ -36,13 +36,15 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::sync::Arc;
 
+use fencepost_sys::share_one_heap;
+
 use crate::args::Global;
 use crate::args::serve::{ServeOptions, ServeVerb};
 use crate::exit::{Code, Failure};
 use crate::inside::Inside;
 use crate::place::Place;
 
-use self::access::AccessRules;
+use self::access::{AccessRules, Caller};
 use self::events::Hub;
 use self::poller::Poller;
 use self::share::Share;
@@ -50,7 +52,7 @@ use self::terms::ServeTerms;
 
 pub fn run(global: &Global, options: &ServeOptions) -> Result<Code, Failure> {
     if let Some(ServeVerb::Token { name, token_file }) = &options.verb {
-        return tokens::add(name, token_file);
+        return tokens::add(global, name, token_file);
     }
     // Restores the variables of a run around this server, while there is one thread.
     let _ = Inside::find();
@@ -59,6 +61,7 @@ pub fn run(global: &Global, options: &ServeOptions) -> Result<Code, Failure> {
     let terms = ServeTerms::of(options, &place.state)?;
     let created = DirBuilder::new().recursive(true).mode(0o700).create(&place.state);
     created.map_err(|error| Failure::Other(format!("Cannot create {}: {error}.", place.state.display())))?;
+    share_one_heap();
     // Warnings on standard error would be repeated with every look.
     let quiet = Global { json: true, quiet: true, verbose: false, ..global.clone() };
     listen::serve(global, terms, quiet)
@@ -81,9 +84,15 @@ pub struct Server {
 impl Server {
     fn new(global: Global, terms: ServeTerms, port: u16, share: Option<Share>) -> Self {
         let hub = Arc::new(Hub::new());
-        let poller = Poller::start(&global, Arc::clone(&hub));
+        // One board for all viewers has only what each of them may see.
+        let poller = Poller::start(Global { hides_configuration: terms.is_open(), ..global.clone() }, Arc::clone(&hub));
         let access = AccessRules::new(&terms, port);
         let questions = tokio::sync::Semaphore::new(question::QUESTIONS_MAX);
         Self { global, terms, access, poller, hub, questions, share }
+    }
+
+    /// The options of a question that this caller asks. Every user of the host may ask without a token.
+    fn global_of(&self, caller: &Caller) -> Global {
+        Global { hides_configuration: caller.client().is_none(), ..self.global.clone() }
     }
 }

@@ -3,21 +3,22 @@
 use std::sync::OnceLock;
 
 use fencepost_view::schema::schema;
+use fencepost_web::JobAction;
 use hyper::body::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::actions::ServeAction;
+use super::actions::{answer_of, fields_of};
 use super::routes::{Needs, ROUTES, Route, RouteEndpoint};
-use crate::command::mcp::arguments::{Kind, Parameter, Spot, schema as parameters_schema};
+use crate::command::mcp::arguments::{Parameter, Spot, schema as parameters_schema};
 use crate::command::mcp::tools::{self, Tool};
 
-/// The description, which stays the same while the server runs.
-pub fn document() -> Bytes {
+/// The description, which stays the same while the server runs. With `is_open`, reading needs no token.
+pub fn document(is_open: bool) -> Bytes {
     static DOCUMENT: OnceLock<Bytes> = OnceLock::new();
-    DOCUMENT.get_or_init(|| Bytes::from(description().to_string())).clone()
+    DOCUMENT.get_or_init(|| Bytes::from(description(is_open).to_string())).clone()
 }
 
-fn description() -> Value {
+fn description(is_open: bool) -> Value {
     let whole = schema();
     let mut paths: Map<String, Value> = Map::new();
     for route in ROUTES {
@@ -38,8 +39,7 @@ fn description() -> Value {
             "schemas": whole["$defs"],
             "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
         },
-        // On a loopback address reading needs no token.
-        "security": [{}, { "token": [] }],
+        "security": if is_open { json!([{}, { "token": [] }]) } else { json!([{ "token": [] }]) },
     });
     relocate(&mut document);
     document
@@ -59,7 +59,11 @@ fn operation(route: &Route, answers: &Value) -> Option<Value> {
     let mut responses = json!({ "200": { "description": route.about, "content": { kind: { "schema": body } } } });
     for (status, what) in failures(route) {
         let content = match route.endpoint {
-            RouteEndpoint::StatusLine => json!({ "text/plain": { "schema": { "type": "string" } } }),
+            // A caller that is refused is told so before the place is known.
+            RouteEndpoint::StatusLine => json!({
+                "text/plain": { "schema": { "type": "string" } },
+                "application/json": { "schema": answers["error"] },
+            }),
             _ => json!({ "application/json": { "schema": answers["error"] } }),
         };
         responses[status] = json!({ "description": what, "content": content });
@@ -94,8 +98,9 @@ fn content(endpoint: RouteEndpoint, answers: &Value) -> Option<(&'static str, Va
         RouteEndpoint::Status | RouteEndpoint::Job => json_of(&["status"]),
         RouteEndpoint::Overdue => json_of(&["overdue"]),
         RouteEndpoint::Graph => json_of(&["graph"]),
+        RouteEndpoint::Store => json_of(&["store, as a server sees it"]),
         RouteEndpoint::Question(name) => json_of(tools::find(name)?.answers),
-        RouteEndpoint::Action(action) => json_of(&[action.answer()]),
+        RouteEndpoint::Action(action) => json_of(&[answer_of(action)]),
         RouteEndpoint::OpenApi => Some(("application/json", json!({ "type": "object" }))),
         RouteEndpoint::Health | RouteEndpoint::StatusLine | RouteEndpoint::Metrics => text("text/plain"),
         RouteEndpoint::Events => text("text/event-stream"),
@@ -131,16 +136,16 @@ fn of_tool(tool: &'static Tool) -> impl Iterator<Item = Value> {
     let is_asked = |parameter: &&Parameter| parameter.name != "job" && !matches!(parameter.spot, Spot::Own);
     tool.parameters.iter().filter(is_asked).map(move |parameter| {
         let mut schema = schema["properties"][parameter.name].clone();
-        if let (Kind::Texts, Some(fields)) = (&parameter.kind, schema.as_object_mut()) {
-            fields.insert("maxItems".to_string(), json!(20));
+        if parameter.kind.is_list() {
+            schema["maxItems"] = json!(20);
         }
         json!({ "name": parameter.name, "in": "query", "description": parameter.about, "schema": schema })
     })
 }
 
-fn form(action: ServeAction) -> Value {
+fn form(action: JobAction) -> Value {
     let fields: Map<String, Value> =
-        action.fields().iter().map(|field| ((*field).to_string(), json!({ "type": "string" }))).collect();
+        fields_of(action).iter().map(|field| ((*field).to_string(), json!({ "type": "string" }))).collect();
     let schema = json!({ "type": "object", "properties": fields, "additionalProperties": false });
     json!({ "content": { "application/x-www-form-urlencoded": { "schema": schema } } })
 }
@@ -188,7 +193,7 @@ mod tests {
 
     #[test]
     fn every_reference_leads_somewhere_and_every_place_of_the_api_is_there() {
-        let document = description();
+        let document = description(true);
         let text = document.to_string();
         assert!(!text.contains("#/$defs/"));
         for part in text.split("#/components/schemas/").skip(1) {
@@ -196,8 +201,13 @@ mod tests {
             assert!(document["components"]["schemas"][name].is_object(), "{name}");
         }
         for route in ROUTES.iter().filter(|route| route.path.starts_with("/api/")) {
-            let method = route.method.as_str().to_ascii_lowercase();
-            assert!(document["paths"][route.path][method].is_object(), "{}", route.path);
+            let operation = &document["paths"][route.path][route.method.as_str().to_ascii_lowercase()];
+            let content = operation["responses"]["200"]["content"].as_object().expect(route.path);
+            let schema = content.values().next().map(|content| content["schema"].to_string()).unwrap_or_default();
+            // An answer that the schema does not list would be null.
+            assert!(schema.contains("#/components/schemas/") || schema.contains("string"), "{}: {schema}", route.path);
+            assert!(!schema.contains("null"), "{}: {schema}", route.path);
         }
+        assert_eq!(document["security"][0], json!({}));
     }
 }

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use fencepost_core::name::Job;
-use fencepost_core::zone::Zone;
 use fencepost_guard::clock;
 use fencepost_view::ReasonCode;
-use fencepost_view::answer::{AnswerVersion, ErrorAnswer, StoreStateAnswer};
-use fencepost_view::time::LocalTime;
+use fencepost_view::answer::{AnswerVersion, ErrorAnswer};
 use fencepost_view::why::{Sentence, WhyAnswer};
-use fencepost_web::{Disclosed, Frame, JobPage, JobQuery, OverviewQuery, TimelineQuery};
+use fencepost_web::{Disclosed, Frame, JobPage, JobQuery, OverviewQuery, TimelineQuery, path};
 use hyper::StatusCode;
 use hyper::header;
 
@@ -55,7 +53,7 @@ pub async fn answer(asked: &ServeRequest<'_>, page: PageKind, query: &str) -> Se
         return failed(StatusCode::SERVICE_UNAVAILABLE, ReasonCode::StoreFailed, why, None);
     };
     let (query, job) = (query.to_string(), asked.job.map(str::to_string));
-    let (global, may_see) = (asked.server.global.clone(), asked.caller.client().is_some());
+    let (global, may_see) = (asked.server.global_of(asked.caller), asked.caller.client().is_some());
     // A page of a thousand jobs takes milliseconds, in which no other answer should wait.
     let rendered =
         tokio::task::spawn_blocking(move || known.render(page, &query, job.as_deref(), &global, may_see, &look)).await;
@@ -100,26 +98,10 @@ impl Known {
             PageKind::Timeline => fencepost_web::timeline(board, frame, &TimelineQuery::parse(query)),
             PageKind::Graph => fencepost_web::graph(board, frame),
             PageKind::Fences => fencepost_web::fences(board, frame),
-            PageKind::Stores => fencepost_web::stores(&self.store(look), frame),
+            PageKind::Stores => fencepost_web::stores(&self.board.store_state(look.trouble.as_deref()), frame),
             PageKind::Job => return self.job(job.unwrap_or_default(), &JobQuery::parse(query), global, may_see),
         };
         reply::whole(StatusCode::OK, HTML, text)
-    }
-
-    fn store(&self, look: &BoardLook) -> StoreStateAnswer {
-        let TimedBoard { board, at, took, clock_offset_ms, .. } = &*self.board;
-        StoreStateAnswer {
-            v: AnswerVersion,
-            url: board.status.store.clone(),
-            available: look.trouble.is_none(),
-            error: look.trouble.clone(),
-            polled: Some(LocalTime::new(*at, &Zone::utc())),
-            latency_ms: u64::try_from(took.as_millis()).ok(),
-            clock_offset_ms: *clock_offset_ms,
-            jobs: board.status.jobs.len(),
-            checked: None,
-            check: None,
-        }
     }
 
     /// The page of one job. It asks the store itself; if that fails, the page has what was known before.
@@ -193,7 +175,7 @@ impl Known {
 
     /// The page of a job while the store cannot be asked.
     fn known_page<'a>(&'a self, name: &'a str, query: &'a JobQuery, failure: &Failure) -> JobPage<'a> {
-        let runs = self.board.board.runs.get(name).map_or(&[][..], Vec::as_slice);
+        let runs = self.board.board.runs_of(name);
         let newest = runs.first();
         let text = format!("This slot cannot be explained now: {}", failure.message());
         JobPage {
@@ -232,7 +214,7 @@ fn logs_of(place: &Place, job: &Job, why: &WhyAnswer) -> Disclosed<fencepost_vie
 
 /// The form that takes a token.
 pub fn sign_in(query: &str) -> ServeReply {
-    let next = fencepost_web::query::fields(query).remove("next");
+    let next = fencepost_web::query::fields(query).remove(path::NEXT_FIELD);
     reply::whole(StatusCode::OK, HTML, fencepost_web::login(None, next.as_deref()))
 }
 

@@ -7,16 +7,22 @@ use std::time::{Duration, Instant, SystemTime};
 use fencepost_core::barrier::Need;
 use fencepost_core::name::{Job, Name};
 use fencepost_core::time::Wall;
+use fencepost_core::zone::Zone;
 use fencepost_guard::clock;
-use fencepost_store::{Key, Store};
+use fencepost_store::{Key, Store, StoreHandle};
+use fencepost_sys::give_back_heap;
+use fencepost_view::answer::{AnswerVersion, CheckLine, StoreStateAnswer};
 use fencepost_view::board::{Board, BoardQuery};
 use fencepost_view::durations::RunDurations;
 use fencepost_view::status::StatusQuery;
+use fencepost_view::time::LocalTime;
 use tokio::sync::watch;
 
 use super::events::Hub;
 use crate::args::Global;
 use crate::command::overdue::expected;
+use crate::command::store::check::declarations;
+use crate::command::store::last;
 use crate::config::Config;
 use crate::exit::Failure;
 use crate::options::JobOptions;
@@ -82,6 +88,28 @@ pub struct TimedBoard {
     pub took: Duration,
     /// How far the store's clock is ahead of this host's.
     pub clock_offset_ms: Option<i64>,
+    /// The store that was read, without its password.
+    pub store: StoreHandle,
+    /// What the settings of the store say.
+    pub declares: Arc<[CheckLine]>,
+}
+
+impl TimedBoard {
+    /// The store, and the last check of it that this host remembers.
+    pub fn store_state(&self, trouble: Option<&str>) -> StoreStateAnswer {
+        StoreStateAnswer {
+            v: AnswerVersion,
+            url: self.board.status.store.clone(),
+            available: trouble.is_none(),
+            error: trouble.map(str::to_string),
+            polled: Some(LocalTime::new(self.at, &Zone::utc())),
+            latency_ms: u64::try_from(self.took.as_millis()).ok(),
+            clock_offset_ms: self.clock_offset_ms,
+            jobs: self.board.status.jobs.len(),
+            declares: self.declares.to_vec(),
+            last_check: last::recall(&self.store),
+        }
+    }
 }
 
 /// The thread that reads the store, as requests see it.
@@ -92,10 +120,9 @@ pub struct Poller {
 }
 
 impl Poller {
-    pub fn start(global: &Global, hub: Arc<Hub>) -> Self {
+    pub fn start(global: Global, hub: Arc<Hub>) -> Self {
         let (sender, look) = watch::channel(BoardLook::default());
         let (wake, woken) = mpsc::channel();
-        let global = global.clone();
         std::thread::spawn(move || {
             Lookout { global, store: None, seen: None, durations: RunDurations::default(), hub, sender }.go_on(&woken);
         });
@@ -122,13 +149,20 @@ impl Poller {
 
 struct Lookout {
     global: Global,
-    /// The store that is open, by its URL.
-    store: Option<(String, Arc<dyn Store>)>,
+    store: Option<OpenStore>,
     /// What the last reading rests on.
     seen: Option<Seen>,
     durations: RunDurations,
     hub: Arc<Hub>,
     sender: watch::Sender<BoardLook>,
+}
+
+/// The store that is open, by its URL.
+struct OpenStore {
+    url: String,
+    store: Arc<dyn Store>,
+    /// What its settings say. They are asked for once, after it has answered.
+    declares: Option<Arc<[CheckLine]>>,
 }
 
 /// The files of a store and of the configuration as they were read.
@@ -193,6 +227,8 @@ impl Lookout {
             Ok(board) => {
                 self.seen = Some(Seen { at, files, is_settled });
                 self.found(board, at, properties.is_embedded);
+                // A board of many jobs leaves as much behind as it holds.
+                give_back_heap();
             }
             Err(failure) => {
                 (self.seen, self.store) = (None, None);
@@ -203,19 +239,29 @@ impl Lookout {
     }
 
     fn read(&mut self, place: &Place) -> Result<TimedBoard, Failure> {
-        let store = match &self.store {
-            Some((url, store)) if *url == place.store => Arc::clone(store),
-            _ => place.open_to_read()?,
+        let mut opened = match self.store.take().filter(|open| open.url == place.store) {
+            Some(open) => open,
+            None => OpenStore { url: place.store.clone(), store: place.open_to_read()?, declares: None },
         };
+        let store = Arc::clone(&opened.store);
         let (query, begun) = (query(place)?, Instant::now());
-        let (board, at) = place.ask(store.as_ref(), |view| view.board(&query).map(|board| (board, view.now)))?;
-        self.durations.note(&board);
+        let before = self.sender.borrow().board.clone();
+        let before = before.as_ref().map(|before| &before.board);
+        let (board, at) =
+            place.ask(store.as_ref(), |view| view.board(&query, before).map(|board| (board, view.now)))?;
+        self.durations.note(&board, before);
         let took = begun.elapsed();
         let reading = store.read(&Key::identity())?.clock;
         let clock_offset_ms = reading.map(|clock| clock.wall.0.saturating_sub(clock::now().wall.0));
+        let is_new = place.is_new()?;
+        let declares = match is_new {
+            true => Arc::default(),
+            false => opened.declares(place)?,
+        };
         // A store that does not exist yet is empty, and is opened again until it does.
-        self.store = (!place.is_new()?).then(|| (place.store.clone(), store));
-        Ok(TimedBoard { board, at, durations: self.durations.clone(), took, clock_offset_ms })
+        self.store = (!is_new).then_some(opened);
+        let (store, durations) = (place.handle_without_password(), self.durations.clone());
+        Ok(TimedBoard { board, at, durations, took, clock_offset_ms, store, declares })
     }
 
     fn found(&self, board: TimedBoard, at: Instant, is_embedded: bool) {
@@ -240,6 +286,15 @@ impl Lookout {
             (look.trouble, look.checked, look.is_embedded) = (Some(why), Some(Instant::now()), is_embedded);
             look.count += 1;
         });
+    }
+}
+
+impl OpenStore {
+    fn declares(&mut self, place: &Place) -> Result<Arc<[CheckLine]>, Failure> {
+        if self.declares.is_none() {
+            self.declares = Some(declarations(&place.handle()?).into());
+        }
+        Ok(self.declares.clone().unwrap_or_default())
     }
 }
 

@@ -3,13 +3,14 @@
 use fencepost_store::percent;
 use fencepost_view::ReasonCode;
 use fencepost_view::why::OUTPUT;
+use fencepost_web::path::segment;
+use fencepost_web::query::pairs;
 use hyper::StatusCode;
 use hyper::header;
 use serde_json::{Map, Value, json};
 
 use super::answer::ServeRequest;
 use super::reply::{self, ServeReply};
-use super::routes::segment;
 use crate::command::mcp::arguments::{self, Kind};
 use crate::command::mcp::question::{ToolReply, ask};
 use crate::command::mcp::tools;
@@ -32,15 +33,9 @@ pub struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
     pub fn parse(query: &str) -> Result<Self, String> {
-        let pairs = query.split('&').filter(|pair| !pair.is_empty());
-        let decode = |text: &str| {
-            let spaced = text.replace('+', " ");
-            percent::decode(&spaced).ok_or_else(|| "A parameter is not percent-encoded UTF-8.".to_string())
-        };
-        let decoded = pairs.map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            Ok((decode(name)?, decode(value)?))
-        });
+        let decode =
+            |text: &str| percent::decode(text).ok_or_else(|| "A parameter is not percent-encoded UTF-8.".to_string());
+        let decoded = pairs(query).map(|(name, value)| Ok((decode(&name)?, decode(&value)?)));
         let parameters: Vec<_> = decoded.collect::<Result<_, String>>()?;
         match parameters.len() > PARAMETERS_MAX {
             true => Err(format!("A request may have {PARAMETERS_MAX} parameters.")),
@@ -87,19 +82,19 @@ pub async fn answer(asked: &ServeRequest<'_>, tool: &'static str) -> ServeReply 
     let Ok(_place) = asked.server.questions.acquire().await else {
         return reply::unavailable("The server is stopping.");
     };
-    let global = asked.server.global.clone();
+    let global = asked.server.global_of(asked.caller);
     let Ok(mut told) = tokio::task::spawn_blocking(move || ask(&global, &words)).await else {
         return reply::unavailable("The question could not be answered. Ask again.");
     };
     if told.is_error {
         // A run whose output is not kept on this host is not there; the store has been asked before.
-        return if tool == "logs" { reply::json(StatusCode::NOT_FOUND, &told.answer) } else { failed(&told) };
+        return if tool == "logs" { reply::value(StatusCode::NOT_FOUND, &told.answer) } else { failed(&told) };
     }
     if asked.caller.client().is_none() {
         withhold(&mut told.answer);
     }
     let next = page.and_then(|page| page.cut(&mut told.answer));
-    let reply = reply::tagged(asked.headers, reply::json_bytes(&told.answer));
+    let reply = reply::tagged(asked.headers, reply::value_bytes(&told.answer));
     match next {
         Some(next) => {
             let path = format!("/api/v1/jobs/{}/runs", segment(asked.job.unwrap_or_default()));
@@ -120,7 +115,7 @@ fn words(asked: &ServeRequest<'_>, name: &'static str) -> Result<(Vec<String>, O
             Some(Kind::Whole { .. }) => text.parse::<u64>().map_or_else(|_| json!(text), |number| json!(number)),
             Some(Kind::Flag) if text == "true" || text.is_empty() => json!(true),
             Some(Kind::Flag) if text == "false" => json!(false),
-            Some(Kind::Texts) => {
+            Some(kind) if kind.is_list() => {
                 let list = given.entry(name.as_str()).or_insert_with(|| json!([]));
                 list.as_array_mut().ok_or("A list is expected.")?.push(json!(text));
                 continue;
@@ -211,5 +206,5 @@ pub fn failed(told: &ToolReply) -> ServeReply {
         () if is(ReasonCode::Held) || is(ReasonCode::Running) => StatusCode::CONFLICT,
         () => StatusCode::SERVICE_UNAVAILABLE,
     };
-    reply::json(status, &told.answer)
+    reply::value(status, &told.answer)
 }

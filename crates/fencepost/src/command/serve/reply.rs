@@ -7,10 +7,11 @@ use std::task::{Context, Poll};
 use fencepost_core::hex;
 use fencepost_view::ReasonCode;
 use fencepost_view::answer::ErrorAnswer;
+use fencepost_view::schema::ListedAnswer;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
-use serde::Serialize;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 
@@ -85,15 +86,32 @@ pub fn text(status: StatusCode, text: impl Into<String>) -> ServeReply {
 }
 
 /// A typed answer, as `--json` prints it.
-pub fn json(status: StatusCode, answer: &impl Serialize) -> ServeReply {
+pub fn json(status: StatusCode, answer: &impl ListedAnswer) -> ServeReply {
     whole(status, JSON, json_bytes(answer))
 }
 
 /// The bytes of a typed answer, as `--json` prints it.
-pub fn json_bytes(answer: &impl Serialize) -> Bytes {
-    let mut line = show::escaped(serde_json::to_string(answer).expect("our own types serialize"));
-    line.push('\n');
-    line.into()
+pub fn json_bytes(answer: &impl ListedAnswer) -> Bytes {
+    json_line(json_text(answer))
+}
+
+/// The text of a typed answer, without an end of line.
+pub fn json_text(answer: &impl ListedAnswer) -> String {
+    show::escaped(serde_json::to_string(answer).expect("our own types serialize"))
+}
+
+/// JSON that was typed where it was made: the answer of a tool of `mcp`, or of the store protocol.
+pub fn value(status: StatusCode, value: &Value) -> ServeReply {
+    whole(status, JSON, value_bytes(value))
+}
+
+pub fn value_bytes(value: &Value) -> Bytes {
+    json_line(show::escaped(value.to_string()))
+}
+
+fn json_line(mut json: String) -> Bytes {
+    json.push('\n');
+    json.into()
 }
 
 /// An answer of JSON that a client may ask for again by its tag.

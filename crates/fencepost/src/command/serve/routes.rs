@@ -1,9 +1,9 @@
 //! Every place of the server: one table.
 
 use fencepost_store::percent;
+use fencepost_web::{JobAction, path};
 use hyper::Method;
 
-use super::actions::ServeAction;
 use super::pages::PageKind;
 
 /// A place, and what is served there.
@@ -38,6 +38,7 @@ pub enum RouteEndpoint {
     Job,
     Overdue,
     Graph,
+    Store,
     /// The answer of a verb to a question about one job. The name is that of a tool of `mcp`, which has the same parameters.
     Question(&'static str),
     Events,
@@ -49,7 +50,7 @@ pub enum RouteEndpoint {
     SignInPage,
     SignIn,
     SignOut,
-    Action(ServeAction),
+    Action(JobAction),
 }
 
 const fn get(path: &'static str, needs: Needs, endpoint: RouteEndpoint, about: &'static str) -> Route {
@@ -64,19 +65,19 @@ const fn page(path: &'static str, page: PageKind, about: &'static str) -> Route 
     get(path, Needs::Reading, RouteEndpoint::Page(page), about)
 }
 
-const fn action(path: &'static str, action: ServeAction, about: &'static str) -> Route {
+const fn action(path: &'static str, action: JobAction, about: &'static str) -> Route {
     post(path, Needs::Action, RouteEndpoint::Action(action), about)
 }
 
 pub const ROUTES: &[Route] = &[
-    page("/", PageKind::Overview, "All jobs"),
-    page("/timeline", PageKind::Timeline, "All jobs over time"),
+    page(path::OVERVIEW, PageKind::Overview, "All jobs"),
+    page(path::TIMELINE, PageKind::Timeline, "All jobs over time"),
     page("/jobs/{job}", PageKind::Job, "A job"),
-    page("/graph", PageKind::Graph, "Which job needs which"),
-    page("/fences", PageKind::Fences, "Where jobs write"),
-    page("/stores", PageKind::Stores, "The store"),
+    page(path::GRAPH, PageKind::Graph, "Which job needs which"),
+    page(path::FENCES, PageKind::Fences, "Where jobs write"),
+    page(path::STORES, PageKind::Stores, "The store"),
     get("/assets/{file}", Needs::Nothing, RouteEndpoint::Asset, "The style sheet, the script and the icon"),
-    get("/login", Needs::Nothing, RouteEndpoint::SignInPage, "The form that takes a token"),
+    get(path::LOGIN, Needs::Nothing, RouteEndpoint::SignInPage, "The form that takes a token"),
     get("/healthz", Needs::Nothing, RouteEndpoint::Health, "Whether the server runs"),
     get("/api/v1/status", Needs::Reading, RouteEndpoint::Status, "All jobs, and what needs attention"),
     get("/api/v1/jobs/{job}", Needs::Reading, RouteEndpoint::Job, "One job"),
@@ -97,16 +98,17 @@ pub const ROUTES: &[Route] = &[
     ),
     get("/api/v1/overdue", Needs::Reading, RouteEndpoint::Overdue, "Slots that passed with nothing recorded"),
     get("/api/v1/graph", Needs::Reading, RouteEndpoint::Graph, "Which job needs which"),
-    get("/api/v1/events", Needs::Reading, RouteEndpoint::Events, "Changes as they are seen, as server-sent events"),
+    get("/api/v1/store", Needs::Reading, RouteEndpoint::Store, "The store, its declarations and its last check"),
+    get(path::EVENTS, Needs::Reading, RouteEndpoint::Events, "Changes as they are seen, as server-sent events"),
     get("/openapi.json", Needs::Reading, RouteEndpoint::OpenApi, "This API, as OpenAPI 3.1"),
     get("/metrics", Needs::Reading, RouteEndpoint::Metrics, "The jobs as metrics"),
     get("/status/{job}", Needs::Reading, RouteEndpoint::StatusLine, "One line about a job, for uptime monitors"),
-    post("/login", Needs::Nothing, RouteEndpoint::SignIn, "Takes a token once, and sets the session cookie"),
-    post("/logout", Needs::Nothing, RouteEndpoint::SignOut, "Ends the session"),
-    action("/api/v1/jobs/{job}/run_now", ServeAction::RunNow, "Starts a job of the server's configuration on its host"),
-    action("/api/v1/jobs/{job}/pause", ServeAction::Pause, "Stops a job from starting"),
-    action("/api/v1/jobs/{job}/resume", ServeAction::Resume, "Lets a paused job start again"),
-    action("/api/v1/jobs/{job}/release", ServeAction::Release, "Takes the lease from its holder, which is stopped"),
+    post(path::LOGIN, Needs::Nothing, RouteEndpoint::SignIn, "Takes a token once, and sets the session cookie"),
+    post(path::LOGOUT, Needs::Nothing, RouteEndpoint::SignOut, "Ends the session"),
+    action("/api/v1/jobs/{job}/run_now", JobAction::RunNow, "Starts a job of the server's configuration on its host"),
+    action("/api/v1/jobs/{job}/pause", JobAction::Pause, "Stops a job from starting"),
+    action("/api/v1/jobs/{job}/resume", JobAction::Resume, "Lets a paused job start again"),
+    action("/api/v1/jobs/{job}/release", JobAction::Release, "Takes the lease from its holder, which is stopped"),
 ];
 
 /// What a request leads to.
@@ -146,11 +148,6 @@ fn matched(pattern: &str, path: &str) -> Option<Option<String>> {
     }
 }
 
-/// A job as one segment of a path.
-pub fn segment(job: &str) -> String {
-    percent::encode(job, |byte| byte.is_ascii_alphanumeric() || b"-._~@".contains(&byte))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,7 +166,6 @@ mod tests {
         {
             assert_eq!(job(path), None, "{path}");
         }
-        assert_eq!(segment("a/b c@h"), "a%2Fb%20c@h");
         assert!(
             matches!(find(&Method::POST, "/healthz"), RouteMatch::OtherMethod(methods) if methods == [Method::GET])
         );

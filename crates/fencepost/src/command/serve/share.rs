@@ -281,7 +281,7 @@ impl Told {
 fn refused(refusal: &Refusal) -> ServeReply {
     let fate = if refusal.fate == Fate::NotDone { "not-done" } else { "unknown" };
     let body = json!({ "error": { "code": refusal.code, "message": refusal.message, "fate": fate } });
-    let reply = reply::with_header(reply::json(refusal.status, &body), ANSWER, "error");
+    let reply = reply::with_header(reply::value(refusal.status, &body), ANSWER, "error");
     match refusal.code {
         "too_many" => reply::with_header(reply, header::RETRY_AFTER, "1"),
         "unauthorized" => reply::with_header(reply, header::WWW_AUTHENTICATE, "Bearer realm=\"fencepost\""),

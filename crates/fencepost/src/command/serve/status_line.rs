@@ -38,7 +38,7 @@ pub async fn metrics(asked: &ServeRequest<'_>) -> ServeReply {
     if let Err(why) = asked.parameters.only(&[]) {
         return reply::bad_request(&why);
     }
-    let BoardLook { board, trouble, .. } = asked.server.poller.fresh().await;
+    let BoardLook { board, trouble, count, .. } = asked.server.poller.fresh().await;
     let Some(board) = board else {
         return reply::unavailable(trouble.as_deref().unwrap_or("The store has not answered yet."));
     };
@@ -52,6 +52,7 @@ pub async fn metrics(asked: &ServeRequest<'_>) -> ServeReply {
         durations: &board.durations,
         version: env!("CARGO_PKG_VERSION"),
         is_store_up: trouble.is_none(),
+        store_polls: count,
     };
     let reply = reply::whole(StatusCode::OK, kind, prometheus::server_exposition(&metrics, format));
     reply::with_header(reply, header::VARY, "Accept")

@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
 use fencepost_core::hex;
+use fencepost_view::answer::{AnswerVersion, ServeTokenAnswer};
 use nix::fcntl::{Flock, FlockArg};
 use nix::libc::O_NONBLOCK;
 use nix::unistd::geteuid;
 use sha2::{Digest, Sha256};
 
+use crate::args::Global;
 use crate::exit::{Code, Failure};
 use crate::{place, report, show};
 
@@ -110,7 +112,7 @@ impl Tokens {
 }
 
 /// `serve token`: adds a client and prints its token.
-pub fn add(name: &str, path: &Path) -> Result<Code, Failure> {
+pub fn add(global: &Global, name: &str, path: &Path) -> Result<Code, Failure> {
     check_name(name).map_err(|why| Failure::Usage(format!("{name:?} is not a client's name: {why}.")))?;
     let cannot = |what: &str, error: std::io::Error| {
         Failure::Other(format!("Cannot {what} {}: {error}. No token was added.", path.display()))
@@ -132,8 +134,16 @@ pub fn add(name: &str, path: &Path) -> Result<Code, Failure> {
     let separator = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     let line = format!("{separator}{name} sha256:{}\n", hex::encode(&digest(&token)));
     file.write_all(line.as_bytes()).and_then(|()| file.sync_all()).map_err(|error| cannot("write", error))?;
-    show::line(&token);
+    match global.json {
+        true => show::json(&ServeTokenAnswer { v: AnswerVersion, name: name.to_string(), token, file: shown(path) }),
+        false => show::line(&token),
+    }
     Ok(Code::DONE)
+}
+
+/// The absolute path of the token file.
+fn shown(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()).display().to_string()
 }
 
 /// Random bytes, as hexadecimal digits.

@@ -9,8 +9,9 @@ use fencepost_store::conformance::{self, Check, Effort};
 use fencepost_store::{Key, OpenError, Soundness, Store, StoreClock, StoreError, StoreHandle, Swapped, Trouble};
 use fencepost_view::answer::{CheckLine, CheckResult, StoreCheckAnswer};
 
+use super::last;
 use crate::args::Global;
-use crate::exit::Failure;
+use crate::exit::{Code, Failure};
 use crate::place::Place;
 use crate::show;
 
@@ -24,19 +25,37 @@ const LEFT_OUT: &[&str] = &["scan limit"];
 const DECISIVE: &[&str] = &["durability", "file system"];
 
 /// Checks the store and prints the results.
-pub fn run(global: &Global, place: &Place) -> Result<StoreCheckAnswer, Failure> {
+pub fn run(global: &Global, place: &Place) -> Result<Code, Failure> {
     let report = examine(global, place)?;
     if global.json {
         show::json(&report);
     } else {
         describe(&report);
     }
-    Ok(report)
+    Ok(code(&report))
 }
 
-/// Checks the store, with progress on a terminal.
+fn code(report: &StoreCheckAnswer) -> Code {
+    if report.is_ok() { Code::DONE } else { Code::REFUSED }
+}
+
+/// Checks the store, with progress on a terminal. This host remembers the result.
 pub fn examine(global: &Global, place: &Place) -> Result<StoreCheckAnswer, Failure> {
     let handle = place.handle()?;
+    let examined = tested(global, place, &handle);
+    match &examined {
+        Ok(report) => last::keep(&handle, &report.checks, code(report)),
+        Err(failure @ Failure::Store(error)) => {
+            let line = CheckLine::new("reach", CheckResult::Failed, error.detail.clone());
+            last::keep(&handle, &[line], failure.code(false));
+        }
+        // The command line is wrong: there was no check.
+        Err(Failure::Usage(_) | Failure::Other(_)) => {}
+    }
+    examined
+}
+
+fn tested(global: &Global, place: &Place, handle: &StoreHandle) -> Result<StoreCheckAnswer, Failure> {
     let mut checks = Vec::new();
     let progress = CheckProgress::of(global);
     match handle.check() {
@@ -46,7 +65,7 @@ pub fn examine(global: &Global, place: &Place) -> Result<StoreCheckAnswer, Failu
             return Err(Failure::Store(error));
         }
         Err(OpenError::Store(error)) => checks.push(CheckLine::new("reach", CheckResult::Failed, error.detail)),
-        Ok(()) => checks.extend(tried(&handle, &progress)?),
+        Ok(()) => checks.extend(tried(handle, &progress)?),
     }
     progress.clear();
     let report = StoreCheckAnswer::new(place.shown_store(), checks);
@@ -75,7 +94,7 @@ fn tried(handle: &StoreHandle, progress: &CheckProgress) -> Result<Vec<CheckLine
     };
     lines.extend(prove(&open, progress));
     progress.say("settings");
-    lines.extend(settings(handle));
+    lines.extend(declarations(handle));
     Ok(lines)
 }
 
@@ -186,7 +205,7 @@ fn proved(check: &Check) -> String {
 }
 
 /// Properties that cannot be tested by running, from the store's settings.
-fn settings(handle: &StoreHandle) -> Vec<CheckLine> {
+pub fn declarations(handle: &StoreHandle) -> Vec<CheckLine> {
     let declared = match handle.declared() {
         Ok(declared) => declared,
         Err(OpenError::Usage(text)) => return vec![CheckLine::new("durability", CheckResult::Unknown, text)],

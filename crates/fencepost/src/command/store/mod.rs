@@ -2,9 +2,10 @@
 
 mod accept;
 mod backup;
-mod check;
+pub mod check;
 mod choose;
 mod copy;
+pub mod last;
 mod recover;
 
 use fencepost_store::redacted;
@@ -25,8 +26,7 @@ pub fn run(global: &Global, verb: &StoreVerb) -> Result<Code, Failure> {
     match verb {
         StoreVerb::Check { url } => {
             let place = url.as_ref().map_or_else(|| Ok(place.clone()), |url| one_store(global, &place, url))?;
-            let is_ok = check::run(global, &place)?.is_ok();
-            Ok(if is_ok { Code::DONE } else { Code::REFUSED })
+            check::run(global, &place)
         }
         StoreVerb::Accept { url } => accept::run(global, &one_store(global, &place, url)?),
         StoreVerb::Use { url } => choose::run(global, &one_store(global, &place, url)?),

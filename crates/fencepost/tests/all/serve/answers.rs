@@ -1,10 +1,13 @@
 //! What is answered: the verbs' own answers, unchanged.
 
+use std::process::Command;
+
 use fencepost_testkit::eventually;
 
 use super::{Served, add_token, json, token_file};
-use crate::common::Site;
+use crate::common::{Said, Site};
 use crate::desk::Desk;
+use crate::prometheus;
 use crate::schema::validator::Validator;
 
 const JOBS: &str = "timezone = 'Asia/Tokyo'
@@ -185,10 +188,24 @@ fn metrics_come_in_both_formats() {
     let open = served.ask("GET", "/metrics", &accept, "");
     assert!(open.header("content-type").unwrap().starts_with("application/openmetrics-text; version=1.0.0"));
     assert!(open.body.ends_with("\n# EOF\n") && open.body.contains("# TYPE fencepost_runs counter\n"), "{}", open.body);
+    prometheus::check(&text.body);
+    is_open_metrics(&desk.site, &open.body);
     desk.say(&["run", "feed/in", "--again"]);
     eventually("both runs are counted, each once", || {
         served.get("/metrics").body.contains("fencepost_run_duration_seconds_count{job_name=\"feed/in\"} 2\n")
     });
+}
+
+/// Has Prometheus' own reader of OpenMetrics read a text. It wants a time with every sample.
+fn is_open_metrics(site: &Site, text: &str) {
+    let timed = text
+        .lines()
+        .map(|line| if line.starts_with('#') { format!("{line}\n") } else { format!("{line} 1700000000\n") });
+    std::fs::write(site.path("metrics"), timed.collect::<String>()).unwrap();
+    let mut promtool = Command::new(prometheus::promtool());
+    promtool.args(["tsdb", "create-blocks-from", "openmetrics"]).arg(site.path("metrics")).arg(site.path("blocks"));
+    let said = Said::of(promtool.output().unwrap());
+    assert_eq!(said.code, 0, "{said:?}\n{text}");
 }
 
 #[test]

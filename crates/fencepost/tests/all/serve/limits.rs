@@ -45,7 +45,7 @@ fn a_client_that_sends_nothing_is_closed_and_delays_no_other() {
 }
 
 #[test]
-fn five_hundred_viewers_get_every_event_and_one_that_does_not_read_is_cut_off() {
+fn five_hundred_viewers_get_every_event_and_come_back_to_those_they_missed() {
     let site = Site::new();
     site.say(&["run", "j", "--", "true"]);
     let served = Served::of(&site, &[]);
@@ -82,6 +82,41 @@ fn five_hundred_viewers_get_every_event_and_one_that_does_not_read_is_cut_off() 
     let foreign = [("Last-Event-ID", "0000-7")];
     stream.write_all(request(served.port, "GET", "/api/v1/events", &foreign, "").as_bytes()).unwrap();
     until(&mut BufReader::new(stream), "event: reset");
+}
+
+#[test]
+fn a_client_that_does_not_read_is_cut_off_and_delays_no_other() {
+    let site = Site::new();
+    let mut command = site.command(&["serve", "--listen", "127.0.0.1:0"]);
+    command.env("FENCEPOST_TEST_SERVE_STALL", "200ms");
+    let served = Served::start(command);
+    let sockets = || {
+        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", served.child.id())).unwrap().flatten();
+        let is_socket = |path: std::path::PathBuf| path.to_string_lossy().starts_with("socket:");
+        descriptors.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(is_socket)).count()
+    };
+    let idle = sockets();
+    let page = served.get("/login").body;
+    let is_asset = |part: &&str| part.starts_with("/assets/") && part.ends_with(".css");
+    let path = page.split('"').find(is_asset).expect("a style sheet");
+    eventually("the earlier connection is closed", || sockets() == idle);
+    // The answers are more than the buffers of both ends hold.
+    let one = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n\r\n", served.port);
+    let mut stalled = served.connect();
+    let asked = one.repeat(2_000);
+    stalled.set_nonblocking(true).unwrap();
+    let mut sent = 0;
+    eventually("it is cut off", || {
+        // The server stops reading requests whose answers it cannot send.
+        sent += stalled.write(&asked.as_bytes()[sent..]).unwrap_or(0);
+        assert_eq!(served.get("/healthz").status, 200, "no other client waits");
+        sent > 0 && sockets() == idle
+    });
+    stalled.set_nonblocking(false).unwrap();
+    let mut answered = Vec::new();
+    let _ = stalled.read_to_end(&mut answered);
+    let count = String::from_utf8_lossy(&answered).matches("HTTP/1.1 200").count();
+    assert!(count > 0 && count < 2_000, "{count} answers came");
 }
 
 /// Reads up to a line that begins so, and returns the id before it.

@@ -7,10 +7,12 @@ mod limits;
 mod security;
 mod share;
 mod shutdown;
+mod store_state;
 mod storm;
 mod tls;
 mod tokens;
 mod trouble;
+mod withheld;
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
