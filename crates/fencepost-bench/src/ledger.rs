@@ -89,7 +89,8 @@ impl Site {
     }
 }
 
-fn outcome(number: u64, slot: Wall) -> Outcome {
+/// An outcome of a run of a second.
+pub fn outcome(number: u64, slot: Wall) -> Outcome {
     Outcome {
         slot,
         zone: "Europe/London".to_string(),

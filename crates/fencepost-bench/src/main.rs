@@ -8,6 +8,8 @@ mod leases;
 mod ledger;
 mod measure;
 mod memory;
+mod serve;
+mod share;
 mod stores;
 mod up;
 
@@ -26,10 +28,10 @@ const ALLOWANCE_MS_PLAIN: u64 = 3;
 /// What a waiting wrapper and its keeper may hold in memory together.
 const PSS_KIB_MAX: u64 = 6 * 1024;
 
-const PARTS: [&str; 5] = ["true", "memory", "file", "ledger", "up"];
+const PARTS: [&str; 6] = ["true", "memory", "file", "ledger", "up", "serve"];
 /// Measured only if they are named: they start the servers of the tests.
 const SERVERS: [&str; 2] = ["stores", "leases"];
-const USAGE: &str = "usage: fencepost-bench FENCEPOST [ROUNDS [true|memory|file|ledger|up|stores|leases]…]";
+const USAGE: &str = "usage: fencepost-bench FENCEPOST [ROUNDS [true|memory|file|ledger|up|serve|stores|leases]…]";
 
 fn main() {
     let fencepost = PathBuf::from(std::env::args_os().nth(1).expect(USAGE));
@@ -51,6 +53,10 @@ fn main() {
             "memory" => memory::report(&fencepost, directory.path()),
             "file" => file::report(directory.path(), rounds),
             "ledger" => ledger::report(&fencepost, directory.path(), rounds.min(50)),
+            "serve" => {
+                serve::report(&fencepost, directory.path());
+                share::report(&fencepost, directory.path());
+            }
             _ => up::report(&fencepost, directory.path()),
         }
     }
