@@ -170,7 +170,12 @@ impl BenchServer {
             assert_ne!(out.read_line(&mut greeting).expect("its greeting"), 0, "the server ended");
         }
         let port = greeting.trim().rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
-        Self { child, port }
+        let server = Self { child, port };
+        // Until the store has been read once, pages say so.
+        while !server.answer("/api/v1/status", "").1.starts_with(b"HTTP/1.1 200") {
+            sleep(Duration::from_millis(100));
+        }
+        server
     }
 
     /// Sends a request, and returns the connection.
@@ -182,17 +187,22 @@ impl BenchServer {
         stream
     }
 
-    /// The time to the first byte, and the bytes of the body.
-    fn get(&self, path: &str, headers: &str) -> (Duration, Vec<u8>) {
+    /// The time to the first byte, and the whole answer.
+    fn answer(&self, path: &str, headers: &str) -> (Duration, Vec<u8>) {
         let begun = Instant::now();
         let mut stream = self.ask(path, headers);
-        let mut first = [0];
-        stream.read_exact(&mut first).expect("an answer");
+        let mut answer = vec![0];
+        stream.read_exact(&mut answer).expect("an answer");
         let took = begun.elapsed();
-        let mut answer = Vec::new();
         stream.read_to_end(&mut answer).expect("an answer");
+        (took, answer)
+    }
+
+    /// The time to the first byte, and the bytes of the body.
+    fn get(&self, path: &str, headers: &str) -> (Duration, Vec<u8>) {
+        let (took, mut answer) = self.answer(path, headers);
         let head = answer.windows(4).position(|end| end == b"\r\n\r\n").expect("a head") + 4;
-        assert!(answer.starts_with(b"TTP/1.1 200"), "{path}: {}", String::from_utf8_lossy(&answer[..head]));
+        assert!(answer.starts_with(b"HTTP/1.1 200"), "{path}: {}", String::from_utf8_lossy(&answer[..head]));
         (took, answer.split_off(head))
     }
 
