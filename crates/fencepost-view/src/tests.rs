@@ -105,6 +105,7 @@ fn a_board_holds_what_each_question_answers() {
     assert_eq!(value(&board.graph), value(&ask(&store, |view| view.graph(&needs)).unwrap()));
     assert_eq!(value(&board.overdue), value(&ask(&store, |view| view.overdue(&Expected::default())).unwrap()));
     let runs = ask(&store, |view| view.runs(&RunsQuery { limit: 9, ..RunsQuery::default() })).unwrap().runs;
-    assert_eq!(value(&board.runs), json!({ "article": runs }));
+    assert_eq!(value(&board.runs_of("article")), json!(runs));
+    assert_eq!(board.runs.len(), 1);
     assert_eq!(board.terms["article"].ttl, Some(Duration::from_secs(90)));
 }
