@@ -317,7 +317,9 @@ fn a_server_that_is_not_there_is_unavailable() {
 #[test]
 fn settings_are_declared() {
     let server = shared();
-    let found = declared(&server.url(&server.database()), &Access::default()).unwrap();
+    let url = server.url(&server.database());
+    store(&url).swap(&key("a"), None, Some(b"1")).unwrap();
+    let found = declared(&url, &Access::default()).unwrap();
     let standing = |name: &str| found.iter().find(|one| one.name == name).map(|one| one.standing);
     assert_eq!(standing("durability"), Some(Soundness::Sound), "{found:?}");
     assert_eq!(standing("replication"), Some(Soundness::Weak), "{found:?}");

@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -61,8 +61,18 @@ impl Drop for Loopback {
     }
 }
 
+/// Ports below those that systems give to clients and to servers without a wish.
+const PORTS: std::ops::Range<u32> = 12_000..32_000;
+
+/// A port that a server can be started on. A port of the system's own choice would be given to a client of another test
+/// before the server is there.
 pub fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    // Processes that run side by side begin far from each other.
+    let first = std::process::id().wrapping_mul(7919);
+    let candidates = (0..PORTS.len()).map(|_| first.wrapping_add(TAKEN.fetch_add(1, Ordering::SeqCst)));
+    let mut ports = candidates.map(|number| PORTS.start + number % PORTS.len() as u32).map(|port| port as u16);
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a free port")
 }
 
 /// What happens to a message of the client.
