@@ -72,7 +72,7 @@ pub fn share_one_heap() {
     }
 }
 
-/// Returns freed memory to the system. musl does so by itself.
+/// Returns freed memory to the system. Only glibc can be asked to.
 pub fn give_back_heap() {
     // SAFETY: the call takes the allocator's own locks, and touches no memory that is in use.
     #[cfg(target_env = "gnu")]

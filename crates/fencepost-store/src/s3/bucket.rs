@@ -282,7 +282,7 @@ impl S3Reply {
     }
 }
 
-/// The value of the header Content-MD5: every server of S3 refuses a body that does not have it.
+/// The value of the header Content-MD5, by which a server refuses a body that arrives changed or cut short.
 pub fn content_md5(body: &mut dyn Read) -> io::Result<String> {
     let (mut hash, mut buffer) = (Md5::new(), [0; 16 * 1024]);
     loop {
