@@ -225,6 +225,7 @@ fn folders_that_are_carried_away_are_refused() {
 #[test]
 fn settings_are_declared() {
     let (_directory, path) = place();
+    drop(store(&path));
     let found = declared(&format!("dir:{}", path.display()), &Access::default()).unwrap();
     assert!(found.iter().any(|one| one.name == "reach" && one.standing == Soundness::Weak), "{found:?}");
 }
