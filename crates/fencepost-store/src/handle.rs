@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::conformance::canary;
-use crate::known::{Acquaintance, KnownStore, identity};
+use crate::known::{Acquaintance, KnownStore, StoreNotes, identity};
 use crate::open::{Properties, backend, bare, canonical, is_absent, must_name_a_store, properties, redacted};
 use crate::{Access, HostMemory, MemoryStore, OpenError, Property, Store, StoreError, Trouble};
 
@@ -58,13 +58,13 @@ impl StoreHandle {
     pub fn open(&self) -> Result<Arc<dyn Store>, OpenError> {
         let Some(acquaintance) = self.acquaintance() else { return self.open_unchecked() };
         let remembered = acquaintance.recall();
-        self.must_not_be_missing(&acquaintance)?;
+        self.must_not_be_missing(&acquaintance, &remembered)?;
         let store = self.backend(remembered.is_used())?;
         if !self.properties().is_embedded && !remembered.is_tried {
             self.try_swaps(store.as_ref())?;
             let _ = acquaintance.note(|remembered| remembered.is_tried = true);
         }
-        Ok(Arc::new(KnownStore::new(store, acquaintance, true)))
+        Ok(Arc::new(KnownStore::new(store, remembered.id, acquaintance, true)))
     }
 
     /// Opens the store for reading. Creates and writes nothing, neither in the store nor in the memory of this host.
@@ -74,7 +74,7 @@ impl StoreHandle {
         }
         let store = self.backend(true)?;
         Ok(match self.acquaintance() {
-            Some(acquaintance) => Arc::new(KnownStore::new(store, acquaintance, false)),
+            Some(acquaintance) => Arc::new(KnownStore::new(store, acquaintance.recall().id, acquaintance, false)),
             None => Arc::from(store),
         })
     }
@@ -90,7 +90,7 @@ impl StoreHandle {
     pub fn is_new(&self) -> Result<bool, OpenError> {
         must_name_a_store(&self.url)?;
         if let Some(acquaintance) = self.acquaintance() {
-            self.must_not_be_missing(&acquaintance)?;
+            self.must_not_be_missing(&acquaintance, &acquaintance.recall())?;
         }
         Ok(is_absent(&self.url))
     }
@@ -101,7 +101,7 @@ impl StoreHandle {
             return Ok(());
         }
         let Some(acquaintance) = self.acquaintance() else { return Ok(()) };
-        Ok(KnownStore::new(self.backend(true)?, acquaintance, false).check()?)
+        Ok(KnownStore::new(self.backend(true)?, acquaintance.recall().id, acquaintance, false).check()?)
     }
 
     /// Returns the properties that follow from the settings of a store that exists, and cannot be proved by calls.
@@ -167,9 +167,8 @@ impl StoreHandle {
     }
 
     /// This host writes its memory after it created the store, so the memory is read first.
-    fn must_not_be_missing(&self, acquaintance: &Acquaintance) -> Result<(), StoreError> {
-        let is_used = acquaintance.recall().is_used();
-        if is_used && is_absent(&self.url) { Err(acquaintance.missing()) } else { Ok(()) }
+    fn must_not_be_missing(&self, acquaintance: &Acquaintance, remembered: &StoreNotes) -> Result<(), StoreError> {
+        if remembered.is_used() && is_absent(&self.url) { Err(acquaintance.missing()) } else { Ok(()) }
     }
 
     fn backend(&self, must_exist: bool) -> Result<Box<dyn Store>, OpenError> {

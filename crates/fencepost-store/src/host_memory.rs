@@ -54,7 +54,8 @@ impl HostMemory {
     }
 
     pub(crate) fn look_up<T: DeserializeOwned>(&self, name: &str) -> Recalled<T> {
-        let mut bytes = Vec::new();
+        // Room for all of it: a vector without room is read into in steps of 32 bytes.
+        let mut bytes = Vec::with_capacity(1024);
         let file = OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(self.path(name));
         match file.and_then(|file| file.take(MEMORY_BYTES_MAX).read_to_end(&mut bytes)) {
             Err(error) if error.kind() == ErrorKind::NotFound => Recalled::Nothing,

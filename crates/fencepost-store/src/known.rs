@@ -141,11 +141,12 @@ struct Checked {
 impl<S: Store> KnownStore<S> {
     /// Wraps a store that is already open. [`StoreHandle`](crate::StoreHandle) opens and checks in one step.
     pub fn remembering(inner: S, memory: &HostMemory, url: &str) -> Self {
-        Self::new(inner, Acquaintance::of(memory, url), true)
+        let acquaintance = Acquaintance::of(memory, url);
+        Self::new(inner, acquaintance.recall().id, acquaintance, true)
     }
 
-    pub(crate) fn new(inner: S, acquaintance: Acquaintance, remembers: bool) -> Self {
-        let id = acquaintance.recall().id;
+    /// Wraps a store whose id must be `id`, if this host knows one.
+    pub(crate) fn new(inner: S, id: Option<StoreId>, acquaintance: Acquaintance, remembers: bool) -> Self {
         Self { inner, acquaintance, remembers, checked: Mutex::new(Checked { id, is_done: false, identity: None }) }
     }
 
@@ -331,7 +332,7 @@ mod tests {
         let memory = HostMemory::new(directory.path());
         let store = MemoryStore::new();
         put(&store, &Key::identity(), &id(1));
-        let known = KnownStore::new(store, Acquaintance::of(&memory, URL), false);
+        let known = KnownStore::new(store, None, Acquaintance::of(&memory, URL), false);
         assert!(known.read(&job()).is_ok());
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     }
