@@ -19,9 +19,9 @@ use crate::sys;
 use crate::worker::CallWorker;
 pub use crate::worker::Callee;
 
-/// The longest sleep of the loop. The kernel's timers stop while the machine is suspended: a longer sleep would end
+/// The longest sleep of a loop that keeps a deadline. The kernel's timers stop while the machine is suspended: a longer sleep would end
 /// late by the time of the suspension.
-const NAP_MAX: Duration = Duration::from_millis(500);
+pub const NAP_MAX: Duration = Duration::from_millis(500);
 
 /// What a lease is held for: a child process, a program at the other end of standard input, or the program around this code.
 pub trait GuardedWork {
@@ -58,36 +58,82 @@ pub enum Note {
     Unregistered(String),
 }
 
+/// A run and the worker that makes its store calls: what one drive leaves to the next.
+#[derive(Debug)]
+pub struct DrivenRun {
+    run: Run,
+    worker: CallWorker,
+    has_begun: bool,
+}
+
 /// Drives a run to its end. Without `signals` the process's signals are not the run's business.
 pub fn drive(
     run: Run,
     store: Callee,
     local: &Local,
-    signals: Option<&mut Signals>,
+    mut signals: Option<&mut Signals>,
     body: &mut dyn GuardedWork,
     tell: &mut dyn FnMut(Note),
 ) -> Finish {
-    let worker = CallWorker::new(store);
-    let mut driver = Driver { run, worker, local, signals, body, tell, is_lean: false };
-    let mut outputs = VecDeque::from(driver.run.step(clock::now(), Input::Begin));
+    let mut driven = DrivenRun::new(run, store);
     loop {
-        while let Some(output) = outputs.pop_front() {
-            if let Output::Finish(finish) = output {
-                return finish;
-            }
-            let inputs = driver.perform(output);
-            outputs.extend(driver.step(inputs));
+        if let Some(finish) = driven.go_on(local, signals.as_deref_mut(), body, tell, |_| false) {
+            return finish;
         }
-        driver.nap();
-        let inputs = driver.happenings();
-        outputs.extend(driver.step(inputs));
-        outputs.extend(driver.keep_time());
+    }
+}
+
+impl DrivenRun {
+    pub fn new(run: Run, store: Callee) -> Self {
+        Self { run, worker: CallWorker::new(store), has_begun: false }
+    }
+
+    /// Drives the run to its end, or until it is far enough and waits for something. Then another thread may go on with it.
+    pub fn go_on(
+        &mut self,
+        local: &Local,
+        signals: Option<&mut Signals>,
+        body: &mut dyn GuardedWork,
+        tell: &mut dyn FnMut(Note),
+        is_enough: impl Fn(&Run) -> bool,
+    ) -> Option<Finish> {
+        let has_begun = std::mem::replace(&mut self.has_begun, true);
+        let mut driver = Driver { driven: self, local, signals, body, tell, is_lean: false };
+        let mut outputs = VecDeque::new();
+        if !has_begun {
+            outputs.extend(driver.step(vec![Input::Begin]));
+        }
+        loop {
+            while let Some(output) = outputs.pop_front() {
+                if let Output::Finish(finish) = output {
+                    return Some(finish);
+                }
+                let inputs = driver.perform(output);
+                outputs.extend(driver.step(inputs));
+            }
+            if is_enough(&driver.driven.run) {
+                return None;
+            }
+            driver.nap();
+            let inputs = driver.happenings();
+            outputs.extend(driver.step(inputs));
+            outputs.extend(driver.keep_time());
+        }
+    }
+
+    /// When the run has to be driven again, if nothing happens before.
+    pub fn due(&self, body: &dyn GuardedWork) -> Option<Boot> {
+        [self.run.wake_at(), self.kept_until().and_then(|deadline| body.due(deadline))].into_iter().flatten().min()
+    }
+
+    /// The deadline, while a command runs that has to keep it.
+    fn kept_until(&self) -> Option<Boot> {
+        self.run.deadline().filter(|_| self.run.is_running())
     }
 }
 
 struct Driver<'a> {
-    run: Run,
-    worker: CallWorker,
+    driven: &'a mut DrivenRun,
     local: &'a Local,
     signals: Option<&'a mut Signals>,
     body: &'a mut dyn GuardedWork,
@@ -98,7 +144,7 @@ struct Driver<'a> {
 
 impl Driver<'_> {
     fn step(&mut self, inputs: Vec<Input>) -> Vec<Output> {
-        inputs.into_iter().flat_map(|input| self.run.step(clock::now(), input)).collect()
+        inputs.into_iter().flat_map(|input| self.driven.run.step(clock::now(), input)).collect()
     }
 
     /// Performs an output of the run, and returns the inputs that follow at once.
@@ -106,7 +152,7 @@ impl Driver<'_> {
         self.is_lean = false;
         match output {
             Output::Call(call) => {
-                self.worker.call(call, self.run.is_running());
+                self.driven.worker.call(call, self.driven.run.is_running());
                 Vec::new()
             }
             Output::Consult(record) => {
@@ -132,10 +178,10 @@ impl Driver<'_> {
     /// Sleeps until an input arrives or a timer is due. Before a long sleep, releases memory that is not needed
     /// meanwhile.
     fn nap(&mut self) {
-        if self.worker.has_answered() {
+        if self.driven.worker.has_answered() {
             return;
         }
-        let has_slept_through = nap(&self.run, &self.worker, self.signals.as_deref(), self.body);
+        let has_slept_through = nap(self.driven, self.signals.as_deref(), self.body);
         if has_slept_through && !self.is_lean && self.body.is_alone() {
             self.is_lean = true;
             sys::give_back_code();
@@ -154,33 +200,27 @@ impl Driver<'_> {
             });
         }
         inputs.extend(self.body.hear(self.tell));
-        inputs.extend(self.worker.answer().map(Input::Answered));
+        inputs.extend(self.driven.worker.answer().map(Input::Answered));
         inputs
     }
 
     /// Checks the deadline, and fires timers that are due.
     fn keep_time(&mut self) -> Vec<Output> {
         let now = clock::now();
-        let missed = self.body.check(kept_until(&self.run), now.boot, self.tell);
+        let missed = self.body.check(self.driven.kept_until(), now.boot, self.tell);
         let mut outputs = self.step(missed);
-        if self.run.wake_at().is_some_and(|at| now.boot >= at) {
-            outputs.extend(self.run.step(now, Input::Tick));
+        if self.driven.run.wake_at().is_some_and(|at| now.boot >= at) {
+            outputs.extend(self.driven.run.step(now, Input::Tick));
         }
         outputs
     }
 }
 
-/// The deadline, while a command runs that has to keep it.
-fn kept_until(run: &Run) -> Option<Boot> {
-    run.deadline().filter(|_| run.is_running())
-}
-
 /// Sleeps. Returns whether the longest sleep passed without an input.
-fn nap(run: &Run, worker: &CallWorker, signals: Option<&Signals>, body: &dyn GuardedWork) -> bool {
-    let due = [run.wake_at(), kept_until(run).and_then(|deadline| body.due(deadline))].into_iter().flatten().min();
-    let until_due = due.map_or(NAP_MAX, |at| at.since(clock::boot_now()));
+fn nap(driven: &DrivenRun, signals: Option<&Signals>, body: &dyn GuardedWork) -> bool {
+    let until_due = driven.due(body).map_or(NAP_MAX, |at| at.since(clock::boot_now()));
     let timeout = PollTimeout::try_from(until_due.min(NAP_MAX)).unwrap_or(PollTimeout::ZERO);
-    let fds = worker.fd().into_iter().chain(signals.map(Signals::fd)).chain(body.fds());
+    let fds = driven.worker.fd().into_iter().chain(signals.map(Signals::fd)).chain(body.fds());
     let mut fds: Vec<PollFd> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
     match poll(&mut fds, timeout) {
         Ok(happened) => return happened == 0 && until_due >= NAP_MAX,

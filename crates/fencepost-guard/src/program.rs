@@ -19,7 +19,7 @@ use nix::libc::SIGTERM;
 
 use crate::checks::Checks;
 use crate::clock;
-use crate::drive::{Callee, GuardedWork, Note, drive};
+use crate::drive::{Callee, DrivenRun, GuardedWork, Note};
 use crate::local::Local;
 use crate::upstream_check::{Pinned, UpstreamCheck};
 
@@ -166,17 +166,8 @@ impl ProgramWork {
     }
 
     /// Drives a run to its end. `tell` hears what people and programs are told of a run.
-    pub fn drive(mut self, run: Run, store: Callee, local: &Local, tell: &mut dyn FnMut(Note)) -> Finish {
-        let (news, grace) = (Arc::clone(&self.news), self.grace);
-        let mut tell = |note: Note| {
-            if let Note::Event(event) = &note
-                && let Some(told) = told(event, grace)
-            {
-                news(told);
-            }
-            tell(note);
-        };
-        drive(run, store, local, None, &mut self, &mut tell)
+    pub fn drive(self, run: Run, store: Callee, local: &Local, tell: &mut dyn FnMut(Note)) -> Finish {
+        ProgramRun::new(self, run, store).finish(local, tell)
     }
 
     /// Begins the work, unless the lease has to be confirmed first.
@@ -258,6 +249,51 @@ fn told(event: &Event, grace: Duration) -> Option<ProgramNews> {
         }
         Event::Stopping(why) => Some(ProgramNews::Lost { why: LossCause::Decided(why.clone()) }),
         _ => None,
+    }
+}
+
+/// The run of a program, which one thread may claim and another drive on.
+#[derive(Debug)]
+pub struct ProgramRun {
+    work: ProgramWork,
+    driven: DrivenRun,
+}
+
+impl ProgramRun {
+    pub fn new(work: ProgramWork, run: Run, store: Callee) -> Self {
+        Self { work, driven: DrivenRun::new(run, store) }
+    }
+
+    /// Drives the run until the work may begin. Returns how it ended, if it may not.
+    pub fn claim(&mut self, local: &Local, tell: &mut dyn FnMut(Note)) -> Option<Finish> {
+        self.go_on(local, tell, Run::is_running)
+    }
+
+    /// Drives the run to its end.
+    pub fn finish(&mut self, local: &Local, tell: &mut dyn FnMut(Note)) -> Finish {
+        loop {
+            if let Some(finish) = self.go_on(local, tell, |_| false) {
+                return finish;
+            }
+        }
+    }
+
+    fn go_on(&mut self, local: &Local, tell: &mut dyn FnMut(Note), is_enough: impl Fn(&Run) -> bool) -> Option<Finish> {
+        let (news, grace) = (Arc::clone(&self.work.news), self.work.grace);
+        let mut tell = |note: Note| {
+            if let Note::Event(event) = &note
+                && let Some(told) = told(event, grace)
+            {
+                news(told);
+            }
+            tell(note);
+        };
+        self.driven.go_on(local, None, &mut self.work, &mut tell, is_enough)
+    }
+
+    /// When the run has to be driven again, if the program gives no order before.
+    pub fn due(&self) -> Option<Boot> {
+        self.driven.due(&self.work)
     }
 }
 

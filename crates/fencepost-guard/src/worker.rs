@@ -1,7 +1,7 @@
 //! Store calls off the main loop, so that a hung call cannot delay lease enforcement.
 //!
-//! While a command runs, calls are made on a thread. Otherwise the embedded store is called directly: it answers within
-//! bounds, and a thread costs more than the call.
+//! While a command runs, calls are made on a thread. Otherwise a prompt store, as the embedded one is, is called directly: it
+//! answers within bounds, and a thread costs more than the call.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -31,13 +31,13 @@ pub fn perform(store: &dyn Store, call: &Call) -> Answered {
 #[derive(Clone)]
 pub struct Callee {
     pub store: Arc<dyn Store>,
-    /// A call ends within seconds, as those of the embedded store do.
-    pub is_embedded: bool,
+    /// A call ends within seconds: the caller may wait for it while nothing is guarded.
+    pub is_prompt: bool,
 }
 
 impl std::fmt::Debug for Callee {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Callee").field("is_embedded", &self.is_embedded).finish_non_exhaustive()
+        f.debug_struct("Callee").field("is_prompt", &self.is_prompt).finish_non_exhaustive()
     }
 }
 
@@ -58,7 +58,7 @@ impl CallWorker {
 
     /// Makes a call. While a command runs the loop does not wait for it.
     pub fn call(&mut self, call: Call, is_guarding: bool) {
-        if self.callee.is_embedded && !is_guarding {
+        if self.callee.is_prompt && !is_guarding {
             self.answered = Some(perform(self.callee.store.as_ref(), &call));
             return;
         }
@@ -158,9 +158,9 @@ mod tests {
         }
     }
 
-    fn worker(is_embedded: bool) -> (Arc<Noting>, CallWorker) {
+    fn worker(is_prompt: bool) -> (Arc<Noting>, CallWorker) {
         let store = Arc::new(Noting { store: MemoryStore::new(), callers: Mutex::default() });
-        let worker = CallWorker::new(Callee { store: Arc::clone(&store) as Arc<dyn Store>, is_embedded });
+        let worker = CallWorker::new(Callee { store: Arc::clone(&store) as Arc<dyn Store>, is_prompt });
         (store, worker)
     }
 
@@ -175,17 +175,17 @@ mod tests {
     }
 
     #[test]
-    fn only_the_embedded_store_is_waited_for_and_only_while_nothing_is_guarded() {
+    fn only_a_prompt_store_is_waited_for_and_only_while_nothing_is_guarded() {
         let read = || Call::Read(Key::identity());
-        for (is_embedded, is_guarding, is_here) in
+        for (is_prompt, is_guarding, is_here) in
             [(true, false, true), (true, true, false), (false, false, false), (false, true, false)]
         {
-            let (store, mut worker) = worker(is_embedded);
+            let (store, mut worker) = worker(is_prompt);
             worker.call(read(), is_guarding);
             assert_eq!((worker.has_answered(), worker.fd().is_none()), (is_here, is_here));
             assert!(waited_for(|| worker.answer()).expect("an answer").is_ok());
             let is_caller_here = store.callers.lock().unwrap().as_slice() == [thread::current().id()];
-            assert_eq!(is_caller_here, is_here, "embedded {is_embedded}, guarding {is_guarding}");
+            assert_eq!(is_caller_here, is_here, "prompt {is_prompt}, guarding {is_guarding}");
         }
     }
 }

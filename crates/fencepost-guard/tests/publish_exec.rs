@@ -78,7 +78,7 @@ fn be_writer(arguments: &[String]) -> ExitCode {
     let host = Host::this();
     let store = StoreHandle::new(database, Access::default()).open().unwrap();
     let local = Local::new(Path::new("state"), host.clone());
-    let desk = FencedHost { store: Callee { store, is_embedded: true }, host: &host, local: &local };
+    let desk = FencedHost { store: Callee { store, is_prompt: true }, host: &host, local: &local };
     // Writers that are to race wait here for each other, as near to the check as can be.
     if let Some(gate) = std::env::var_os(GATE) {
         fs::write(format!("{}-{token}", Path::new(&gate).display()), "").unwrap();

@@ -216,7 +216,8 @@ impl JobClaim {
             true => None,
             false => Some(place.check(needs, self.needs_wait, directory)?),
         };
-        let claimed = ClaimedRun { place, kind: self.kind, job: self.job, id: run, run: Run::new(terms), zone, pins };
+        let (kind, is_lock) = (self.kind, self.is_unrecorded);
+        let claimed = ClaimedRun { place, kind, is_lock, job: self.job, id: run, run: Run::new(terms), zone, pins };
         HeldLease::claim(claimed, check)
     }
 

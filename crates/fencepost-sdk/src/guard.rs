@@ -19,6 +19,8 @@ use fencepost_view::{ReasonCode, recorded_schedule};
 
 use crate::claim::{JobClaim, LeaseKind};
 use crate::error::GuardError;
+use crate::free_records::FreeRecords;
+use crate::parked::ParkedRuns;
 
 /// Variable that names the store.
 const STORE_VARIABLE: &str = "FENCEPOST_STORE";
@@ -32,6 +34,8 @@ pub struct Guard {
 /// What every claim of a guard uses.
 pub(crate) struct GuardPlace {
     pub(crate) store: Arc<dyn Store>,
+    /// The same store, for locks.
+    pub(crate) locks: Arc<dyn Store>,
     /// A call of the store ends within seconds, so a claim makes it on its own thread: the program waits for it anyway.
     pub(crate) is_prompt: bool,
     /// The shortest ttl that the store can keep.
@@ -39,6 +43,7 @@ pub(crate) struct GuardPlace {
     pub(crate) host: Host,
     pub(crate) local: Local,
     pub(crate) state: PathBuf,
+    pub(crate) parking: Arc<ParkedRuns>,
 }
 
 impl std::fmt::Debug for GuardPlace {
@@ -75,11 +80,13 @@ impl Guard {
         let password = if known.is_path { None } else { password::from_environment().map_err(GuardError::Usage)? };
         let access = Access { password, cache: Some(state.join("cache")), must_exist: false };
         let store = StoreHandle::new(&url, access).remembering(HostMemory::new(&state)).open()?;
-        let host = Host::known_in(&state);
-        let local = Local::new(&state, host.clone());
         let is_prompt = known.is_embedded || known.minimum_ttl.is_zero();
-        let place = GuardPlace { store, is_prompt, ttl_min: known.minimum_ttl, host, local, state };
-        Ok(Self { place: Arc::new(place) })
+        Ok(Self { place: Arc::new(GuardPlace::new(store, is_prompt, known.minimum_ttl, state)) })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn on(store: Arc<dyn Store>, state: &Path) -> Self {
+        Self { place: Arc::new(GuardPlace::new(store, true, Duration::ZERO, state.to_path_buf())) }
     }
 
     /// Names a job to claim. The name is the same on every machine that may do it.
@@ -120,8 +127,16 @@ impl Guard {
 }
 
 impl GuardPlace {
-    pub(crate) fn callee(&self) -> Callee {
-        Callee { store: Arc::clone(&self.store), is_embedded: self.is_prompt }
+    fn new(store: Arc<dyn Store>, is_prompt: bool, ttl_min: Duration, state: PathBuf) -> Self {
+        let locks = Arc::new(FreeRecords::new(Arc::clone(&store)));
+        let host = Host::known_in(&state);
+        let local = Local::new(&state, host.clone());
+        Self { store, locks, is_prompt, ttl_min, host, local, state, parking: Arc::default() }
+    }
+
+    pub(crate) fn callee(&self, is_lock: bool) -> Callee {
+        let store = if is_lock { &self.locks } else { &self.store };
+        Callee { store: Arc::clone(store), is_prompt: self.is_prompt }
     }
 
     /// The check of upstreams. Artifacts are named from the working directory.

@@ -1,9 +1,9 @@
-//! A lease that is held, and renewed by a thread of its own.
+//! A lease that is held. The thread that claims it drives its run, and so does the one that ends it; between the two the
+//! run is parked (see [`crate::parked`]), and gets a thread of its own when it has to be renewed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fencepost_core::artifact::Artifact;
@@ -11,14 +11,15 @@ use fencepost_core::contract::{Recorded, Word};
 use fencepost_core::ledger::{Status, WHOLE_NOTE_BYTES_MAX, cut};
 use fencepost_core::name::Job;
 use fencepost_core::record::Lease;
-use fencepost_core::run::{Event, Exit, Grant, Run};
+use fencepost_core::run::{Event, Exit, Finish, Grant, Run};
 use fencepost_core::said::Said;
+use fencepost_core::time::Boot;
 use fencepost_core::token::RunId;
 use fencepost_core::zone::Zone;
 use fencepost_guard::artifact::{Base, read};
 use fencepost_guard::drive::Note;
 use fencepost_guard::pin::Pins;
-use fencepost_guard::program::{NewsSink, ProgramHandle, ProgramNews, ProgramWork};
+use fencepost_guard::program::{NewsSink, ProgramHandle, ProgramNews, ProgramRun, ProgramWork};
 use fencepost_guard::publish::Writer;
 use fencepost_guard::transact::{Unsettled, look, settle};
 use fencepost_guard::upstream_check::{Pinned, UpstreamCheck};
@@ -30,11 +31,12 @@ use fencepost_view::summary::Summary;
 use crate::claim::LeaseKind;
 use crate::error::GuardError;
 use crate::guard::GuardPlace;
+use crate::parked::{ParkedRuns, Ticket};
 
 /// The exit code that leaves it unknown whether an item of work had its effect.
 const UNKNOWN: i32 = 255;
 
-/// A lease that this program holds. A thread renews it until [`HeldLease::done`].
+/// A lease that this program holds. Threads of the library renew it until [`HeldLease::done`].
 ///
 /// If it is dropped without `done`, the work is recorded as an error and the lease is released; an item of
 /// [`Guard::once`](crate::Guard::once) is recorded as unknown.
@@ -43,7 +45,9 @@ pub struct HeldLease {
     kind: LeaseKind,
     pub(crate) handle: ProgramHandle,
     watch: Arc<LeaseWatch>,
-    thread: Option<JoinHandle<()>>,
+    parking: Arc<ParkedRuns>,
+    ticket: Ticket,
+    is_ended: bool,
     grant: Grant,
     inputs: BTreeMap<String, PathBuf>,
     zone: Zone,
@@ -57,10 +61,12 @@ impl std::fmt::Debug for HeldLease {
     }
 }
 
-/// A run that is about to be claimed, with everything that its thread needs.
+/// A run that is about to be claimed.
 pub(crate) struct ClaimedRun {
     pub(crate) place: Arc<GuardPlace>,
     pub(crate) kind: LeaseKind,
+    /// Its end records no outcome.
+    pub(crate) is_lock: bool,
     pub(crate) job: Job,
     pub(crate) id: RunId,
     pub(crate) run: Run,
@@ -79,39 +85,92 @@ pub(crate) struct RunOver {
     pub(crate) token: Option<u64>,
 }
 
-impl ClaimedRun {
-    /// Drives the run to its end, and tells the program of it. Then removes old entries of the job's history, if it is due.
-    fn drive(self, work: ProgramWork, watch: &LeaseWatch) {
-        let Self { place, job, id, run, zone, pins, .. } = self;
-        let mut grants = None;
-        let mut tell = |note: Note| match note {
-            Note::Event(Event::Claimed { grants: number, .. }) => grants = Some(number),
-            Note::Event(Event::AskedToStop { record }) => nudge(&place.host, &record),
-            _ => {}
-        };
-        let finish = work.drive(run, place.callee(), &place.local, &mut tell);
-        drop(pins);
-        let context = RunContext { job: &job, skip_exit: 0, now: clock::now().wall, zone: &zone };
+/// A run with everything that a thread needs to drive it.
+pub(crate) struct LeaseRun {
+    place: Arc<GuardPlace>,
+    job: Job,
+    is_lock: bool,
+    id: RunId,
+    zone: Zone,
+    pins: Option<Pins>,
+    program: ProgramRun,
+    /// The number of the grant, once there is one.
+    grants: Option<u64>,
+    watch: Arc<LeaseWatch>,
+}
+
+impl LeaseRun {
+    /// Drives the run until the lease is held. False if it came to nothing: then the program has been told why.
+    fn claim(&mut self) -> bool {
+        let Self { place, program, grants, .. } = self;
+        let finish = program.claim(&place.local, &mut |note| hear(place, grants, note));
+        let is_held = finish.is_none();
+        finish.into_iter().for_each(|finish| self.tell_end(finish));
+        is_held
+    }
+
+    /// When the run has to be driven again.
+    pub(crate) fn due(&self) -> Boot {
+        self.program.due().unwrap_or_default()
+    }
+
+    /// Drives the run to its end. Then removes old entries of the job's history, if it is due: the program does not wait for it.
+    pub(crate) fn finish(&mut self) {
+        let Self { place, program, grants, .. } = self;
+        let finish = program.finish(&place.local, &mut |note| hear(place, grants, note));
+        self.tell_end(finish);
+    }
+
+    /// Drives the run to its end on a thread of its own. If none can be started, the run is dropped, and the program learns that
+    /// the lease is lost.
+    pub(crate) fn finish_on_a_thread(mut self: Box<Self>) {
+        let thread = std::thread::Builder::new().name("fencepost lease".to_string());
+        let _ = thread.spawn(move || self.finish());
+    }
+
+    fn tell_end(&mut self, finish: Finish) {
+        // The copies of the inputs are gone when the program learns of the end.
+        self.pins = None;
+        let Self { place, job, is_lock, id, zone, grants, .. } = self;
+        let context = RunContext { job, skip_exit: 0, now: clock::now().wall, zone };
         let summary = context.summary(finish);
-        let store = place.store.as_ref();
+        let store = &place.store;
         let left = Unsettled { refused: summary.unrecorded_refusal(), skip: summary.skip };
-        let in_a_row = settle(store, &place.local, &job, id, &place.host.name, left).ok().flatten();
+        let in_a_row = settle(store.as_ref(), &place.local, job, *id, &place.host.name, left).ok().flatten();
         let is_unknown = summary.is(ReasonCode::Unknown);
-        let record = is_unknown.then(|| look(store, &job).ok().and_then(|(record, _)| record)).flatten();
+        let record = is_unknown.then(|| look(store.as_ref(), job).ok().and_then(|(record, _)| record)).flatten();
         let token = record.map(|record| record.token.number());
-        watch.change(|state| state.over = Some(RunOver { summary, in_a_row, token }));
-        if grants.is_some_and(retention::is_due) {
-            let _ = retention::look_after(store, &job);
+        self.watch.change(|state| state.over = Some(RunOver { summary, in_a_row, token }));
+        if !*is_lock && grants.is_some_and(retention::is_due) {
+            let (store, job) = (Arc::clone(store), job.clone());
+            let thread = std::thread::Builder::new().name("fencepost history".to_string());
+            // If it fails, a later run removes them.
+            let _ = thread.spawn(move || retention::look_after(store.as_ref(), &job));
         }
+    }
+}
+
+/// Notes the end of a lease's run, however it ends.
+impl Drop for LeaseRun {
+    fn drop(&mut self) {
+        self.watch.end();
+    }
+}
+
+fn hear(place: &GuardPlace, grants: &mut Option<u64>, note: Note) {
+    match note {
+        Note::Event(Event::Claimed { grants: number, .. }) => *grants = Some(number),
+        Note::Event(Event::AskedToStop { record }) => nudge(&place.host, &record),
+        _ => {}
     }
 }
 
 /// What is called when a lease is lost.
 type LossCallback = Box<dyn FnOnce(&str) + Send>;
 
-/// What the thread of a lease tells the program.
+/// What the run of a lease tells the program.
 #[derive(Default)]
-struct LeaseWatch {
+pub(crate) struct LeaseWatch {
     state: Mutex<WatchedLease>,
     changed: Condvar,
 }
@@ -120,20 +179,11 @@ struct LeaseWatch {
 struct WatchedLease {
     granted: Option<(Grant, Vec<Pinned>)>,
     over: Option<RunOver>,
-    /// The thread has ended, by a panic perhaps.
+    /// The run is driven no more: it is over, or its thread has panicked.
     is_gone: bool,
     loss: Option<String>,
     stop: Option<String>,
     callbacks: Vec<LossCallback>,
-}
-
-/// Notes the end of a lease's thread, however it ends.
-struct ThreadEnd(Arc<LeaseWatch>);
-
-impl Drop for ThreadEnd {
-    fn drop(&mut self) {
-        self.0.change(|state| state.is_gone = true);
-    }
 }
 
 impl LeaseWatch {
@@ -154,10 +204,19 @@ impl LeaseWatch {
     fn lose(&self, why: String) {
         let mut callbacks = Vec::new();
         self.change(|state| {
-            state.loss = Some(why.clone());
+            state.loss.get_or_insert_with(|| why.clone());
             callbacks = std::mem::take(&mut state.callbacks);
         });
         callbacks.into_iter().for_each(|callback| call(callback, why.clone()));
+    }
+
+    /// The run is driven no more. A lease that has not ended by then is not renewed.
+    fn end(&self) {
+        let is_over = self.state().over.is_some();
+        if !is_over {
+            self.lose("no thread of fencepost renews it any more".to_string());
+        }
+        self.change(|state| state.is_gone = true);
     }
 
     fn wait_while(&self, is_so: impl Fn(&WatchedLease) -> bool) -> MutexGuard<'_, WatchedLease> {
@@ -175,31 +234,42 @@ fn call(callback: LossCallback, why: String) {
 }
 
 impl HeldLease {
-    /// Drives a run on a thread of its own, and waits until it is granted or refused.
+    /// Drives a run until it is granted or refused.
     pub(crate) fn claim(claimed: ClaimedRun, check: Option<UpstreamCheck>) -> Result<Self, GuardError> {
-        let failed =
-            |error: std::io::Error| GuardError::Failed(format!("Cannot start a thread for the lease: {error}"));
-        let (kind, zone, host) = (claimed.kind, claimed.zone.clone(), claimed.place.host.name.clone());
+        let ClaimedRun { place, kind, is_lock, job, id, run, zone, pins } = claimed;
+        let (parking, host) = (Arc::clone(&place.parking), place.host.name.clone());
         let watch = Arc::new(LeaseWatch::default());
         let sink: NewsSink = {
             let watch = Arc::clone(&watch);
             Arc::new(move |news| watch.hear(news))
         };
-        let (work, handle) = ProgramWork::new(check, claimed.run.grace(), sink).map_err(failed)?;
-        let thread = {
-            let end = ThreadEnd(Arc::clone(&watch));
-            let drive = move || {
-                let end = end;
-                claimed.drive(work, &end.0);
-            };
-            std::thread::Builder::new().name("fencepost lease".to_string()).spawn(drive).map_err(failed)?
-        };
-        let mut state = watch.wait_while(|state| state.granted.is_none() && state.over.is_none() && !state.is_gone);
+        let (work, handle) = ProgramWork::new(check, run.grace(), sink)
+            .map_err(|error| GuardError::Failed(format!("Cannot open a socket for the lease: {error}")))?;
+        let program = ProgramRun::new(work, run, place.callee(is_lock));
+        let watch_of_run = Arc::clone(&watch);
+        let mut run = Box::new(LeaseRun {
+            is_lock,
+            place,
+            job,
+            id,
+            zone: zone.clone(),
+            pins,
+            program,
+            grants: None,
+            watch: watch_of_run,
+        });
+        let is_held = run.claim();
+        let mut state = watch.state();
         let (granted, over) = (state.granted.take(), state.over.as_ref().and_then(GuardError::of));
         drop(state);
-        let Some((grant, inputs)) = granted else {
+        let Some((grant, inputs)) = granted.filter(|_| is_held) else {
             return Err(over.unwrap_or_else(|| GuardError::Failed("The claim ended without a lease.".to_string())));
         };
+        let ticket = parking.park(run).map_err(|(mut run, error)| {
+            handle.end(Exit::Code(1));
+            run.finish();
+            GuardError::Failed(format!("Cannot start a thread to renew the lease: {error}. It was released."))
+        })?;
         let Some(lease) = &grant.record.lease else {
             return Err(GuardError::Failed("the record holds no lease".to_string()));
         };
@@ -212,7 +282,7 @@ impl HeldLease {
         };
         let inputs = inputs.into_iter().map(|input| (input.upstream.to_string(), input.path)).collect();
         let said = Mutex::new(Recorded { word: Word::Ok, note: None, artifacts: Vec::new() });
-        Ok(Self { kind, handle, watch, thread: Some(thread), grant, inputs, zone, writer, said })
+        Ok(Self { kind, handle, watch, parking, ticket, is_ended: false, grant, inputs, zone, writer, said })
     }
 
     fn lease(&self) -> Option<&Lease> {
@@ -345,20 +415,21 @@ impl HeldLease {
     }
 
     fn finish(&mut self, said: Option<Recorded>, code: i32) -> Result<(), GuardError> {
-        // The thread may still have to look after the history, which is not waited for.
-        if self.thread.take().is_none() {
+        if std::mem::replace(&mut self.is_ended, true) {
             return Ok(());
         }
         if let Some(said) = said {
             self.handle.say(Said::Recorded(said));
         }
         self.handle.end(Exit::Code(code));
-        let mut state = self.watch.wait_while(|state| state.over.is_none() && !state.is_gone);
+        // If it is not parked any more, a thread drives it.
+        self.parking.take(self.ticket).into_iter().for_each(|mut run| run.finish());
+        let state = self.watch.wait_while(|state| state.over.is_none() && !state.is_gone);
         if let Some(why) = &state.loss {
             return Err(GuardError::lost(why));
         }
-        match state.over.take() {
-            Some(over) => GuardError::of(&over).map_or(Ok(()), Err),
+        match &state.over {
+            Some(over) => GuardError::of(over).map_or(Ok(()), Err),
             None => Err(GuardError::Failed("The thread of the lease has died. The lease ends by its ttl.".to_string())),
         }
     }
@@ -366,7 +437,7 @@ impl HeldLease {
 
 impl Drop for HeldLease {
     fn drop(&mut self) {
-        if self.thread.is_none() {
+        if self.is_ended {
             return;
         }
         let note = match std::thread::panicking() {

@@ -2,8 +2,10 @@
 
 mod claim;
 mod error;
+mod free_records;
 mod guard;
 mod lease;
+mod parked;
 mod publish;
 
 pub use claim::JobClaim;

@@ -257,7 +257,7 @@ impl Place {
 
     /// The store as a driver calls it.
     pub fn callee(&self, store: &Arc<dyn Store>) -> Callee {
-        Callee { store: Arc::clone(store), is_embedded: self.properties().is_embedded }
+        Callee { store: Arc::clone(store), is_prompt: self.properties().is_embedded }
     }
 
     pub fn local(&self) -> Local {

@@ -111,7 +111,7 @@ fn run_once(store: Arc<dyn Store>, site: &Site, job: &Job, needs: &[&str]) {
         waiting: None,
     });
     let mut signals = Signals::listen().unwrap();
-    let callee = Callee { store, is_embedded: true };
+    let callee = Callee { store, is_prompt: true };
     let finish = drive(Run::new(terms), callee, &local, Some(&mut signals), &mut Instantly { check }, &mut |_| {});
     assert!(matches!(finish, Finish::Ended { exit: Exit::Code(0), .. }), "{finish:?}");
 }
@@ -197,7 +197,7 @@ fn program_once(store: Arc<dyn Store>, site: &Site, job: &Job, holder: Holder) {
     let (work, handle) = ProgramWork::new(None, Duration::from_secs(10), sink).unwrap();
     own.set(handle).unwrap();
     let local = Local::new(&site.state(), Host::this());
-    let callee = Callee { store, is_embedded: false };
+    let callee = Callee { store, is_prompt: false };
     let finish = work.drive(Run::new(terms(job, holder, &[])), callee, &local, &mut |_| {});
     assert!(matches!(finish, Finish::Ended { exit: Exit::Code(0), .. }), "{finish:?}");
 }
