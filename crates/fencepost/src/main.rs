@@ -30,6 +30,10 @@ use fencepost_core::duration;
 use crate::args::{Arguments, Verb};
 use crate::exit::Code;
 
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static HEAP: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 fn main() -> std::process::ExitCode {
     run().0.into()
 }
