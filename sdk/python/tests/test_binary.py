@@ -60,6 +60,7 @@ class Search(Case):
                 self.fail("the block must not run")
             said = str(caught.exception)
             self.assertIn(why, said)
+            self.assertNotRegex(said, r"\.\.|lease")
             for part in (str(path), f"fencepost {fencepost.__version__}", "version 1 of the session protocol", "FENCEPOST_BIN:"):
                 self.assertIn(part, said)
             if text:

@@ -23,6 +23,9 @@ S = TypeVar("S", bound=Signal)
 # A request has to fit into a line of 4 MiB, with six bytes for a control character. Larger content goes through a file.
 INLINE_BYTES_MAX = 256 * 1024
 
+# A record keeps this much of a note.
+NOTE_BYTES_MAX = 8 * 1024
+
 # The exit codes of `fencepost once`: 1 says that there was no effect, and above 128 that it is not known.
 NO_EFFECT, UNKNOWN_EFFECT = 1, 255
 
@@ -185,6 +188,8 @@ class Lease(Generic[S]):
             self._extend(self._grant.remaining_ms)
             return
         self._forget()
+        # There is nothing to give up.
+        self._asked = None
         if answer["answer"] not in ("skipped", "halted"):
             raise error_of(answer)
         self._result = _answers.not_granted(answer)
@@ -192,7 +197,7 @@ class Lease(Generic[S]):
             raise self._not_granted()
 
     def _abandon(self) -> None:
-        """Gives up a claim that was not answered yet. The session cancels it, or releases a lease that it has just granted."""
+        """Gives up a claim whose block does not begin. The session cancels it, or releases a lease that it has just granted."""
         # A claim that another thread is still sending is given up there.
         self._is_abandoned = True
         if self._asked is None:
@@ -283,9 +288,11 @@ def without_run(function: Callable[..., object]) -> inspect.Signature:
 
 
 def last_line(error: BaseException) -> str:
-    """The last line of an exception, as a traceback ends."""
-    text = "".join(traceback.format_exception_only(type(error), error)).strip()
-    return text.splitlines()[-1]
+    """The last line of an exception, as a traceback ends, without its notes. It fits into a request and into a record."""
+    said = traceback.TracebackException(type(error), error, None)
+    vars(said)["__notes__"] = None
+    line = "".join(said.format_exception_only()).strip().splitlines()[-1]
+    return line.encode(errors="replace")[:NOTE_BYTES_MAX].decode(errors="ignore")
 
 
 @contextlib.contextmanager
@@ -295,7 +302,12 @@ def content(fields: Dict[str, Any]) -> Iterator[Dict[str, Any]]:
     if data is None:
         yield fields
         return
-    raw = data.encode() if isinstance(data, str) else bytes(data)
+    if "from" in fields:
+        raise UsageError("A write takes either data or source_file. Nothing was sent.")
+    try:
+        raw = data.encode() if isinstance(data, str) else bytes(data)
+    except UnicodeEncodeError:
+        raise UsageError("The content contains a lone surrogate, which no UTF-8 text has. Nothing was sent.") from None
     text = _text(raw) if len(raw) <= INLINE_BYTES_MAX else None
     if text is not None:
         yield {**fields, "data": text}

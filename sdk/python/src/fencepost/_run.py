@@ -35,11 +35,10 @@ class Run(Lease[Signal]):
     def __enter__(self) -> "Run":
         self._open()
         try:
-            answer = self._submit_claim().result()
+            self._begin(self._submit_claim().result())
         except BaseException:
             self._abandon()
             raise
-        self._begin(answer)
         return self
 
     def __exit__(

@@ -21,7 +21,7 @@ from concurrent.futures import Future
 from typing import IO, Any, Dict, List, Mapping, NamedTuple, Optional, Protocol, Tuple, cast
 
 from fencepost._binary import PROTOCOL, binary_path, unfit
-from fencepost._errors import StoreError, error_of
+from fencepost._errors import StoreError, UsageError, error_of
 from fencepost._version import __version__
 
 Answer = Mapping[str, Any]
@@ -31,6 +31,8 @@ TICK_SECONDS = 0.5
 # They are counted rather than timed: a program that was itself stopped for an hour counts one.
 SILENT_TICKS = 20
 FAREWELL_SECONDS = 2.0
+# The most bytes that the session takes in one line.
+LINE_BYTES_MAX = 4 * 1024 * 1024
 CLOCK = getattr(time, "CLOCK_BOOTTIME", None) or getattr(time, "CLOCK_MONOTONIC_RAW", None) or time.CLOCK_MONOTONIC
 
 
@@ -62,6 +64,8 @@ class Session:
         self._pending: Dict[int, "Future[Answer]"] = {}
         self._listeners: Dict[int, Listener] = {}
         self._ended: Optional[str] = None
+        self._how = ""
+        self._unread: Optional[str] = None
         self._finished = threading.Event()
         self._lines: "queue.SimpleQueue[Optional[bytes]]" = queue.SimpleQueue()
         self._complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the session
@@ -81,9 +85,9 @@ class Session:
         """Compares the versions, before anything is asked."""
         try:
             hello = self.submit("hello", client=f"python {__version__}").result()
-        except StoreError as error:
-            raise unfit(path, error.message) from None
-        if hello["answer"] != "hello" or hello["protocol"] != PROTOCOL:
+        except StoreError:
+            raise unfit(path, f"its session ended at once ({self._how})") from None
+        if hello.get("answer") != "hello" or hello["protocol"] != PROTOCOL:
             self.close()
             raise unfit(path, f"it speaks version {hello.get('protocol', 'unknown')}")
 
@@ -104,8 +108,8 @@ class Session:
         return next(self._ids)
 
     def submit_as(self, number: int, request: str, listener: Optional[Listener] = None, **fields: Any) -> "Future[Answer]":
+        line = _line(number, request, fields)
         future: "Future[Answer]" = Future()
-        line = json.dumps({"id": number, "request": request, **fields}).encode() + b"\n"
         with self._lock:
             if self._ended is not None:
                 raise StoreError(self._ended, reason="session_ended")
@@ -182,6 +186,11 @@ class Session:
 
     def _take(self, line: bytes) -> None:
         said: Answer = json.loads(line)
+        if "answer" in said and said.get("id") is None:
+            # It could not read a request, and it is not known which one waits in vain. The end of the session answers all.
+            self._unread = said.get("message")
+            self._process.kill()
+            return
         with self._lock:
             future = self._pending.pop(said.get("id", 0), None)
             listener = self._listeners.get(said.get("claim", 0))
@@ -197,7 +206,9 @@ class Session:
             self._process.kill()
             code = self._process.wait()
         how = f"signal {-code}" if code < 0 else f"exit {code}"
-        message = f"The session that holds the leases has ended ({how}{self._said()}). Its leases end by their time-to-live."
+        why = f"it could not read a request: {self._unread}" if self._unread else f"{how}{self._said()}"
+        self._how = why.rstrip(".")
+        message = f"The session that holds the leases has ended ({self._how}). Its leases end by their time-to-live."
         with self._lock:
             self._ended = message
             pending, self._pending = list(self._pending.values()), {}
@@ -216,6 +227,27 @@ class Session:
             file.seek(0)
             words = file.read(1000).decode(errors="replace").split()
         return f": {' '.join(words)}" if words else ""
+
+
+def _line(number: int, request: str, fields: Mapping[str, Any]) -> bytes:
+    """A request as the session reads it. What it could not read is refused here: its answer would name no request."""
+    for name, value in fields.items():
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise _unsent(f"{request}: {name} is a number of more than 64 bits.")
+        try:
+            json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+        except UnicodeEncodeError:
+            raise _unsent(f"{request}: {name} contains a lone surrogate (a file name that is not UTF-8?).") from None
+        except ValueError as error:
+            raise _unsent(f"{request}: {name} cannot be sent: {error}.") from None
+    line = json.dumps({"id": number, "request": request, **fields}, ensure_ascii=False).encode()
+    if len(line) > LINE_BYTES_MAX:
+        raise _unsent(f"{request}: the request has {len(line)} bytes, and may have {LINE_BYTES_MAX}.")
+    return line + b"\n"
+
+
+def _unsent(message: str) -> UsageError:
+    return UsageError(message, next_step="Nothing was sent.")
 
 
 def answer_of(future: "Future[Answer]") -> Answer:

@@ -7,6 +7,8 @@ import os
 from datetime import datetime, timedelta
 from typing import Any, Dict, List, Mapping, Sequence, Tuple, Type, TypedDict, Union
 
+from fencepost._errors import UsageError
+
 Duration = Union[str, timedelta]
 """A length of time: "90s", "10m", "1h30m", or a timedelta."""
 
@@ -150,6 +152,8 @@ class AnyWrite(Write, total=False):
     path: AnyPath
     source: AnyPath
     data: Union[str, bytes]
+    source_file: AnyPath
+    """The file that holds the content, in place of `data`."""
     url: str
     key: str
     repo: AnyPath
@@ -168,8 +172,11 @@ class AnyWrite(Write, total=False):
 
 # Paths are resolved here: the program may have changed its directory since the session began. `artifacts` stay as they are: a
 # relative one belongs to the directory of the job.
-_PATHS = ("path", "source", "from", "repo", "bearer_file")
+_PATHS = ("path", "source", "source_file", "repo", "bearer_file")
 _LISTS = ("needs", "produces", "branch", "header", "metadata", "upstreams", "artifacts")
+_DURATIONS = ("ttl", "grace", "timeout", "wait", "every", "slack", "catch_up_within", "needs_wait")
+# The names of fields that are words of Python.
+_FIELDS = {"source_file": "from"}
 
 
 def checked(call: str, known: Type[Any], terms: Mapping[str, Any]) -> None:
@@ -183,7 +190,7 @@ def checked(call: str, known: Type[Any], terms: Mapping[str, Any]) -> None:
 
 def fields(terms: Mapping[str, Any]) -> Dict[str, Any]:
     """The fields of a request. Options that are None are left out."""
-    return {name: _written(name, value) for name, value in terms.items() if value is not None}
+    return {_FIELDS.get(name, name): _written(name, value) for name, value in terms.items() if value is not None}
 
 
 def _written(name: str, value: Any) -> Any:
@@ -191,6 +198,8 @@ def _written(name: str, value: Any) -> Any:
         return f"{round(value.total_seconds() * 1000)}ms"
     if isinstance(value, datetime):
         return value.isoformat()
+    if name in _DURATIONS and isinstance(value, (int, float)):
+        raise UsageError(f'{name} is {value}, which has no unit: write "{value}s", or a timedelta.')
     if name in _PATHS:
         return os.path.abspath(os.fspath(value))
     if name in _LISTS:

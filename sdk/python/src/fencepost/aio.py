@@ -74,11 +74,10 @@ class Run(Lease[Signal]):
         try:
             # Starting a process is the only step that blocks.
             future = await asyncio.get_running_loop().run_in_executor(None, self._submit_claim)
-            answer = await _answered(future)
+            self._begin(await _answered(future))
         except BaseException:
             self._abandon()
             raise
-        self._begin(answer)
         if self._cancel_on_loss and self._grant is not None:
             task = asyncio.current_task()
             self._lost.add_callback(lambda _: self._cancel(task))
