@@ -2,12 +2,12 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import type { Socket } from "node:net";
 import { binaryPath, placesSearched, version } from "./binary.js";
-import { errorOf, FencepostError, LeaseLostError, NotFoundError, StoreError, UsageError } from "./errors.js";
+import { errorOf, FencepostError, LeaseLostError, ProgramError, StoreError } from "./errors.js";
 import type { Lease } from "./lease.js";
 import { unknownOption } from "./options.js";
 import type { SessionEventLine, SessionReply, SessionRequestLine } from "./protocol.js";
 import { Watch } from "./watch.js";
-import { decode, encode, LINE_BYTES_MAX, LineBuffer } from "./wire.js";
+import { decode, encode, LineBuffer } from "./wire.js";
 
 /** The version of the protocol that this package speaks. */
 const PROTOCOL = 1;
@@ -20,6 +20,9 @@ const DRAIN_MS = 1000;
 
 /** How much of the session's standard error an error quotes. */
 const STDERR_CHARACTERS_MAX = 2000;
+
+/** How much of a program's version an error quotes. */
+const VERSION_CHARACTERS_MAX = 100;
 
 type Distributed<T, K extends PropertyKey> = T extends unknown ? Omit<T, K> : never;
 
@@ -85,7 +88,7 @@ export class Connection {
         throw connection.#misfit(`fencepost ${found} speaks version ${protocol} of the protocol`);
     } catch (error) {
       connection.#child.kill("SIGKILL");
-      throw error instanceof NotFoundError ? error : connection.#misfit(reasonOf(error));
+      throw error instanceof ProgramError ? error : connection.#misfit(reasonOf(error));
     }
     return connection;
   }
@@ -105,15 +108,24 @@ export class Connection {
     lease: Lease,
     signal?: AbortSignal,
   ): Promise<{ id: number; reply: ReplyTo<"granted" | "skipped" | "halted"> }> {
+    signal?.throwIfAborted();
     const id = this.#newId();
     // Before it is granted: the answer and a first event may come together.
-    signal?.throwIfAborted();
     this.#leases.set(id, lease);
     const note = "the program gave up before it began";
     const giveUp = () =>
       void this.#send(this.#newId(), { request: "release", claim: id, outcome: "error", note, exitCode: NO_EFFECT });
     signal?.addEventListener("abort", giveUp, { once: true });
-    const outcome = await this.#send(id, request).finally(() => signal?.removeEventListener("abort", giveUp));
+    let outcome: Outcome;
+    try {
+      outcome = await this.#send(id, request);
+    } catch (error) {
+      this.forget(id);
+      throw error;
+    } finally {
+      // In the same step as the look at `aborted`: an abort before it has released the lease, and a later one has no effect.
+      signal?.removeEventListener("abort", giveUp);
+    }
     if (signal?.aborted) {
       this.forget(id);
       signal.throwIfAborted();
@@ -142,15 +154,12 @@ export class Connection {
   }
 
   /** Sends a request. The error that its answer may be is made by the caller, so that its stack names the program's own line. */
-  #send(id: number, request: Request): Promise<Outcome> {
-    if (this.#end !== undefined) return Promise.resolve({ answer: "none", wasSent: false });
+  async #send(id: number, request: Request): Promise<Outcome> {
+    if (this.#end !== undefined) return { answer: "none", wasSent: false };
     const unknown = unknownOption(request);
-    if (unknown !== undefined) return Promise.reject(unknown);
+    if (unknown !== undefined) throw unknown;
     const line = encode({ id, ...request });
-    if (Buffer.byteLength(line) > LINE_BYTES_MAX) {
-      return Promise.reject(new UsageError(`A request may have ${LINE_BYTES_MAX} bytes. Nothing was sent.`));
-    }
-    return new Promise((resolve) => {
+    return await new Promise((resolve) => {
       this.#calls.set(id, resolve);
       this.#hold(true);
       this.#watch.start();
@@ -203,6 +212,13 @@ export class Connection {
       this.#leases.get(message.claim as number)?.hear(message);
       return;
     }
+    if (message.id === null) {
+      // It could not read a request, and it is not known which one waits in vain. The end of the session answers all.
+      const why = message.answer === "error" ? `: ${message.message}` : "";
+      this.#fail(`could not read a request${why}`.replace(/\.$/, ""));
+      this.#child.kill("SIGKILL");
+      return;
+    }
     const resolve = this.#calls.get(message.id as number);
     this.#calls.delete(message.id as number);
     if (this.#calls.size === 0) this.#rest();
@@ -243,7 +259,7 @@ export class Connection {
     const how = this.#end ?? "has ended";
     if ("claim" in request && request.claim !== undefined) return this.#lost(how);
     const state = wasSent ? "The request may still have taken effect. Look by: fencepost status" : "Nothing was done.";
-    return new StoreError(`The session ${how}${this.#quoted()}. ${state}`);
+    return new StoreError(`The session ${how}${this.#quoted()}. ${state}`, { reason: "session_ended" });
   }
 
   #lost(how: string): LeaseLostError {
@@ -259,9 +275,10 @@ export class Connection {
   }
 
   /** The error about a program that is no session of this version. */
-  #misfit(why: string): NotFoundError {
-    const said = spawnSync(this.#path, ["--version"], { encoding: "utf8", timeout: 5000 }).stdout?.trim();
-    return new NotFoundError(
+  #misfit(why: string): ProgramError {
+    const { stdout } = spawnSync(this.#path, ["--version"], { encoding: "utf8", timeout: 5000 });
+    const said = stdout?.trim().split("\n", 1)[0]?.slice(0, VERSION_CHARACTERS_MAX);
+    return new ProgramError(
       `${this.#path} (${said || "its version is not known"}) cannot be used: ${why}. The npm package fencepost ${version} ` +
         `needs a program with version ${PROTOCOL} of the session protocol. Searched: ${placesSearched()}.`,
     );

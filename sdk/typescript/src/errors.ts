@@ -2,10 +2,16 @@
 import type { ErrorReply, ReasonCode, Time } from "./protocol.js";
 import type { EndedResult, NotGrantedResult } from "./result.js";
 
+/** The words of this package, besides those of the session. docs/reference/reasons.md describes both. */
+export type PackageReason =
+  "already_applied" | "not_installed" | "not_permitted" | "program" | "replaced" | "session_ended";
+
+export type Reason = ReasonCode | PackageReason;
+
 /** What an error says besides its message. */
 export interface ErrorDetails {
   code: number;
-  reason: ReasonCode;
+  reason: Reason;
   nextStep?: string | null;
   cause?: unknown;
 }
@@ -15,7 +21,7 @@ export class FencepostError extends Error {
   /** The exit code of the command line for the same failure. */
   readonly code: number;
   /** Why, as one of the words of docs/reference/reasons.md. */
-  readonly reason: ReasonCode;
+  readonly reason: Reason;
   /** What to do about it, if there is one answer. */
   readonly nextStep: string | null;
 
@@ -70,23 +76,26 @@ export class UsageError extends FencepostError {
 /** This very write was made before, under the same token: roll the transaction back, there is nothing to do. */
 export class AlreadyAppliedError extends FencepostError {
   constructor(message: string, details: Partial<ErrorDetails> = {}) {
-    super(message, { code: 0, reason: "done", ...details });
+    super(message, { code: 0, reason: "already_applied", ...details });
   }
 }
 
-/** There is no program `fencepost`, or it does not speak this version of the protocol. */
-export class NotFoundError extends FencepostError {
+/** The program `fencepost` cannot be used by this package. */
+export class ProgramError extends FencepostError {
   constructor(message: string, details: Partial<ErrorDetails> = {}) {
-    super(message, { code: 125, reason: "not_found", ...details });
+    super(message, { code: 125, reason: "program", ...details });
   }
 }
+
+/** There is no program for this platform. */
+export class NotFoundError extends ProgramError {}
 
 /** The program is asked to end its work: the reason of a run's signal. The lease is held until the instant `until`. */
 export class StopRequestedError extends FencepostError {
   readonly until: Time;
 
   constructor(message: string, { until, isTimeout }: { until: Time; isTimeout: boolean }) {
-    super(message, { code: isTimeout ? 124 : 12, reason: isTimeout ? "timeout" : "replace" });
+    super(message, { code: isTimeout ? 124 : 12, reason: isTimeout ? "timeout" : "replaced" });
     this.until = until;
   }
 }

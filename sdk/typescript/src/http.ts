@@ -41,16 +41,17 @@ const REFUSALS: Record<string, ReasonCode> = {
 
 /**
  * Sends a request with the headers of the fence: a PUT, unless `method` says otherwise. A refusal of the fence throws
- * `StaleTokenError`; every other answer is returned. Redirects are not followed. The run's signal aborts it.
+ * `StaleTokenError`; every other answer is returned. Redirects are not followed. The loss of the lease aborts it, and so does the caller's signal; a
+ * request to stop does not.
  */
 export async function fencedFetch(run: GrantedRun, url: string | URL, init: FencedInit = {}): Promise<Response> {
-  const { fence, headers, body = "", ...rest } = init;
+  const { fence, headers, body = "", signal, ...rest } = init;
   const all = new Headers(headers);
   for (const [name, value] of Object.entries(fenceHeaders(run, url, body, fence))) all.set(name, value);
   const response = await fetch(url, {
     method: "PUT",
-    signal: run.signal,
     ...rest,
+    signal: AbortSignal.any([run.lostSignal, ...(signal ? [signal] : [])]),
     headers: all,
     body,
     redirect: "manual",

@@ -22,6 +22,7 @@ export {
   LeaseLostError,
   NotFoundError,
   NotGrantedError,
+  ProgramError,
   SkippedError,
   StaleTokenError,
   StopRequestedError,
@@ -29,6 +30,7 @@ export {
   UnknownOutcomeError,
   UsageError,
 } from "./errors.js";
+export type { Reason } from "./errors.js";
 export type { Decision, GateUpstream, OutcomeWord, ReasonCode, Status, Time, Trigger } from "./protocol.js";
 export type { EndedResult, NotGrantedResult, Result } from "./result.js";
 export type {

@@ -7,12 +7,18 @@ const TIMER_MS_MAX = 2 ** 31 - 1;
 
 export class Lease {
   readonly #controller = new AbortController();
+  readonly #loss = new AbortController();
   #lost: LeaseLostError | undefined;
   #deadline: NodeJS.Timeout | undefined;
 
   /** Fires when the lease is lost, and when the program is asked to stop. */
   get signal(): AbortSignal {
     return this.#controller.signal;
+  }
+
+  /** Fires when the lease is lost. */
+  get lostSignal(): AbortSignal {
+    return this.#loss.signal;
   }
 
   get lost(): LeaseLostError | undefined {
@@ -55,6 +61,7 @@ export class Lease {
   lose(error: LeaseLostError): void {
     this.end();
     this.#lost ??= error;
+    this.#loss.abort(error);
     this.#controller.abort(error);
   }
 

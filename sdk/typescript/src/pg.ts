@@ -9,7 +9,7 @@
  *
  * @module
  */
-import { AlreadyAppliedError, type FencepostError, StaleTokenError, StoreError, UsageError } from "./errors.js";
+import { AlreadyAppliedError, FencepostError, StaleTokenError, StoreError, UsageError } from "./errors.js";
 import type { GrantedRun } from "./run.js";
 
 /** A client of `pg`, or another with the same method. A pool is none: each of its queries may take another connection. */
@@ -41,11 +41,15 @@ const REFUSALS: Record<string, Refusal> = {
   ZF003: (message, cause) => new StaleTokenError(message, { reason: "other_run", cause }),
   ZF004: (message, cause) => new StaleTokenError(message, { reason: "other_lineage", cause }),
   ZF005: (message, cause) => new StoreError(message, { reason: "unreadable", cause }),
+  "22023": (message, cause) => new UsageError(message, { cause }),
 };
+
+/** After the check its transaction has a number. In a new transaction there is none: each statement is committed by itself. */
+const IS_OPEN = "SELECT txid_current_if_assigned() IS NOT NULL";
 
 /**
  * Checks the fence of a resource, and advances it, in the transaction that the client is in. Call it first after BEGIN. If it
- * throws, roll the transaction back: the server has aborted it.
+ * throws, roll the transaction back. It throws `run.lost` if the lease is lost.
  */
 export async function check(
   client: PgClient,
@@ -56,6 +60,7 @@ export async function check(
   if ("totalCount" in client) {
     throw new UsageError("A pool has no transactions: take a client by `await pool.connect()`. Nothing was written.");
   }
+  if (run.lost !== undefined) throw run.lost;
   const { mode = "many", op = null, digest = null } = options;
   const values = [resource, run.store, run.job, run.token, run.id, mode, op, digest, run.host];
   try {
@@ -63,9 +68,18 @@ export async function check(
   } catch (error) {
     throw refusalOf(error, client) ?? error;
   }
+  const { rows } = (await client.query(IS_OPEN)) as { rows: object[] };
+  if (Object.values(rows[0] ?? {})[0] !== true) {
+    throw new UsageError(
+      "The client is in no transaction, so the check protects nothing that follows. Send BEGIN before it.",
+    );
+  }
 }
 
-/** Does work in a transaction of its own that begins with the check. Commits if the work returns; rolls back if it throws. */
+/**
+ * Does work in a transaction of its own that begins with the check. Commits if the work returns; rolls back if it throws, or if
+ * the lease is lost by then.
+ */
 export async function transaction<T>(
   client: PgClient,
   run: GrantedRun,
@@ -78,6 +92,7 @@ export async function transaction<T>(
   try {
     await check(client, run, resource, options);
     value = await work();
+    if (run.lost !== undefined) throw run.lost;
   } catch (error) {
     // A connection that is gone has rolled back: the error above says why.
     await client.query("ROLLBACK").catch(() => {});
@@ -91,15 +106,15 @@ function refusalOf(error: unknown, client: PgClient): FencepostError | undefined
   if (!(error instanceof Error) || !("code" in error)) return undefined;
   switch (error.code) {
     case "42883":
-      return new UsageError(
+      return new FencepostError(
         `This database has no function fencepost_check. Roll back, and install it once as the owner: ${installation(client)}`,
-        { cause: error, nextStep: installation(client) },
+        { code: 125, reason: "not_installed", cause: error, nextStep: installation(client) },
       );
     case "42501":
-      return new UsageError(
+      return new FencepostError(
         `${error.message}. Roll back. The owner of fencepost_check allows it by: ` +
           "GRANT EXECUTE ON FUNCTION public.fencepost_check TO ROLE",
-        { cause: error },
+        { code: 125, reason: "not_permitted", cause: error },
       );
     default:
       return REFUSALS[String(error.code)]?.(error.message, error);

@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { Connection } from "./connection.js";
-import { type LeaseLostError, notGranted } from "./errors.js";
+import { type LeaseLostError, notGranted, UsageError } from "./errors.js";
 import type { Lease } from "./lease.js";
 import type {
   GatedReply,
@@ -96,9 +96,17 @@ export class GrantedRun {
     this.inputs = granted.inputs;
   }
 
-  /** Fires when the lease is lost and when the program is asked to stop. Its reason is the error that says which. */
+  /**
+   * Fires when the lease is lost, or before that when the program is asked to stop. Its reason is the error that says which. It
+   * fires once: after a request to stop, `lostSignal` and `lost` tell of the loss.
+   */
   get signal(): AbortSignal {
     return this.#lease.signal;
+  }
+
+  /** Fires when the lease is lost, and not when the program is asked to stop: for writes, which may go on in the grace. */
+  get lostSignal(): AbortSignal {
+    return this.#lease.lostSignal;
   }
 
   /** Why the lease is lost; undefined while it is held. */
@@ -122,6 +130,9 @@ export class GrantedRun {
     const send = async (content: { data?: string; from?: string }) =>
       contentOf(await this.#connection.call({ ...request, ...content }, "published"));
     if (data === undefined) return await send({});
+    if (rest.from !== undefined) throw new UsageError("A write takes either data or from. Nothing was sent.");
+    if (typeof data === "string" && !data.isWellFormed())
+      throw new UsageError("The content contains a lone surrogate, which no UTF-8 text has. Nothing was sent.");
     const isShortText = typeof data === "string" && data.length <= DATA_CHARACTERS_MAX;
     return isShortText ? await send({ data }) : await withFile(data, (from) => send({ from }));
   }
@@ -167,8 +178,14 @@ export class GrantedRun {
   }
 
   async #release(how: Omit<ReleaseRequest, "claim">): Promise<EndedResult> {
+    const release = (how: Omit<ReleaseRequest, "claim">) =>
+      this.#connection.call({ request: "release", claim: this.#claim, ...how }, "released");
     try {
-      const released = await this.#connection.call({ request: "release", claim: this.#claim, ...how }, "released");
+      const released = await release(how).catch((error: unknown) => {
+        // Refused as it was written, and the lease is held still: the failure is recorded without its note.
+        if (how.outcome !== "error" || !(error instanceof UsageError)) throw error;
+        return release({ outcome: "error", exitCode: how.exitCode });
+      });
       return endOf(released, this.slot, undefined);
     } finally {
       this.#connection.forget(this.#claim);
@@ -216,6 +233,7 @@ const GRANTED_ONLY: Record<Exclude<keyof GrantedRun, keyof NotGrantedRun>, true>
   host: true,
   inputs: true,
   signal: true,
+  lostSignal: true,
   lost: true,
   publishFile: true,
   publish: true,

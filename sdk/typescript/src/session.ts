@@ -13,10 +13,16 @@ const FAILED_WITHOUT_EFFECT = 1;
 /** An exit code that leaves it open whether an item of work had its effect. */
 const EFFECT_UNKNOWN = 255;
 
+/** A record keeps this much of a note. */
+const NOTE_BYTES_MAX = 8 * 1024;
+
 interface ClaimOptions {
   /** Throw `SkippedError` or `HaltedError` where the work may not begin, in place of a result. */
   onSkip?: "throw" | "return" | undefined;
-  /** Gives up a claim that waits: it rejects with the signal's reason, and nothing is recorded. It has no effect on a run. */
+  /**
+   * Gives up a claim that waits: it rejects with the signal's reason. Nothing is recorded, unless the claim had the lease and
+   * waited for its upstreams: then a run that did not start is. It has no effect on a run that is granted.
+   */
   signal?: AbortSignal | undefined;
 }
 
@@ -151,7 +157,17 @@ async function perform<T>(
   return { ...result, value };
 }
 
-/** The last line of an error, for the ledger. */
+/** The last line of an error, for the ledger. It fits into a request and into a record. */
 function lastLine(error: unknown): string {
-  return String(error).trimEnd().split("\n").at(-1) ?? "";
+  const line = textOf(error).trimEnd().split("\n").at(-1) ?? "";
+  // A character that is cut in two is left out.
+  return new TextDecoder().decode(Buffer.from(line).subarray(0, NOTE_BYTES_MAX), { stream: true });
+}
+
+function textOf(error: unknown): string {
+  try {
+    return String(error);
+  } catch {
+    return "an error without a text";
+  }
 }

@@ -1,14 +1,31 @@
 // Lines of the session: names in camelCase here, in snake_case there.
 
+import { UsageError } from "./errors.js";
+
 /** The most bytes that the session takes in one line. */
 export const LINE_BYTES_MAX = 4 * 1024 * 1024;
 
 type Fields = Record<string, unknown>;
 
-/** A request as a line. */
+/** A request as a line. What the session could not read is refused here: its answer would name no request. */
 export function encode(request: object): string {
-  const fields = Object.entries(request as Fields).map(([name, value]) => [snakeCase(name), value] as const);
-  return `${JSON.stringify(Object.fromEntries(fields))}\n`;
+  const fields = Object.entries(request as Fields).map(([name, value]) => {
+    const why = unsendable(value);
+    if (why !== undefined) throw new UsageError(`${name} ${why}. Nothing was sent.`);
+    return [snakeCase(name), value] as const;
+  });
+  const line = `${JSON.stringify(Object.fromEntries(fields))}\n`;
+  if (Buffer.byteLength(line) > LINE_BYTES_MAX)
+    throw new UsageError(`A request may have ${LINE_BYTES_MAX} bytes. Nothing was sent.`);
+  return line;
+}
+
+/** Why the session could not read a value. */
+function unsendable(value: unknown): string | undefined {
+  if (Array.isArray(value)) return value.map(unsendable).find((why) => why !== undefined);
+  if (typeof value === "string" && !value.isWellFormed()) return "contains a lone surrogate";
+  if (typeof value === "number" && !Number.isFinite(value)) return `is ${value}`;
+  return undefined;
 }
 
 /** A line as an object. Throws on what is not JSON. */

@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import * as fencepost from "fencepost";
 import { type FencedInit, fencedFetch, levelOf } from "fencepost/http";
-import { errorOf, Sandbox } from "./support.js";
+import { errorOf, Sandbox, until } from "./support.js";
 
 interface Request {
   method: string | undefined;
@@ -76,6 +76,27 @@ test("the headers are those of `publish http`", { timeout: 60_000 }, async () =>
     assert.equal(keys.size, 2);
   });
 });
+
+test(
+  "the loss of the lease and the caller's signal abort a request; a request to stop does not",
+  { timeout: 60_000 },
+  async () => {
+    using sandbox = new Sandbox();
+    await using session = sandbox.session();
+    using server = new Recorder();
+    const url = await server.start();
+    const run = await session.run("report", { timeout: "300ms", ttl: "3s", grace: "1s", onSkip: "throw" });
+    await until(() => run.signal.aborted);
+    assert.equal(levelOf(await fencedFetch(run, url)), "atomic");
+    server.answerBy(() => {});
+    await assert.rejects(fencedFetch(run, url, { signal: AbortSignal.timeout(50) }), { name: "TimeoutError" });
+    // Never answered: the caller's own signal takes nothing from that of the loss.
+    const { signal } = new AbortController();
+    await errorOf(fencedFetch(run, url, { signal }), fencepost.LeaseLostError);
+    await errorOf(fencedFetch(run, url), fencepost.LeaseLostError);
+    await errorOf(run.close(), fencepost.LeaseLostError);
+  },
+);
 
 test("a refusal is a stale token; every other answer is the caller's", { timeout: 60_000 }, async () => {
   using sandbox = new Sandbox();

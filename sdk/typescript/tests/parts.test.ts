@@ -29,6 +29,16 @@ test("the types are those of the schema", () => {
   execFileSync(process.execPath, ["generate.js", "--check"], { cwd: PACKAGE });
 });
 
+test("the reasons of this package are those of the page", () => {
+  const page = readFileSync(join(REPOSITORY, "docs/reference/reasons.md"), "utf8");
+  const section = page.split("\n## Words of the packages\n")[1]?.split("\n## ")[0] ?? "";
+  const described = [...section.matchAll(/^\| `(\w+)` \|/gm)].map(([, word]) => word);
+  const union = /PackageReason =([^;]*);/.exec(readFileSync(join(PACKAGE, "src/errors.ts"), "utf8"))?.[1] ?? "";
+  const own = [...union.matchAll(/"(\w+)"/g)].map(([, word]) => word);
+  // Here a lease that the silent session has lost is an error with the reason `lost`.
+  assert.deepEqual([...own, "session_silent"], described);
+});
+
 /** Puts the examples of the pages where they are compiled. */
 function extractPages(): void {
   const pages = join(PACKAGE, "target/pages");

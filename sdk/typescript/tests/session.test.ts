@@ -163,6 +163,19 @@ test("a run that takes too long is asked to stop, and may end in order", TIMEOUT
   assert.equal((await run.close()).status, "timeout");
 });
 
+test("a loss after a request to stop fires the signal of the loss", TIMEOUT, async () => {
+  using sandbox = new Sandbox();
+  await using session = sandbox.session();
+  const run = await session.run("slow", { timeout: "300ms", ttl: "3s", grace: "500ms", onSkip: "throw" });
+  await until(() => run.signal.aborted);
+  assert.ok(run.signal.reason instanceof fencepost.StopRequestedError);
+  assert.equal(run.lostSignal.aborted, false);
+  await until(() => run.lostSignal.aborted);
+  assert.equal(run.lostSignal.reason, run.lost);
+  assert.ok(run.signal.reason instanceof fencepost.StopRequestedError);
+  await errorOf(run.close(), fencepost.LeaseLostError);
+});
+
 test("a program that computes for longer than its ttl keeps its lease", TIMEOUT, async () => {
   using sandbox = new Sandbox();
   await using session = sandbox.session();
@@ -253,17 +266,17 @@ describe("a program that does not fit", TIMEOUT, () => {
       sandbox,
       `[ "$1" = --version ] && echo fencepost 9.9.9 && exit\nread line; echo '${said}'; read line`,
     );
-    const error = await errorOf(session.gate("any"), fencepost.NotFoundError);
+    const error = await errorOf(session.gate("any"), fencepost.ProgramError);
     assert.match(error.message, /fencepost 9\.9\.9 speaks version 9 of the protocol/);
     assert.match(error.message, /needs a program with version 1 .* Searched: FENCEPOST_BIN .*; PATH/);
   });
 
   test("one without sessions, or that is not there, is an error and no hang", async () => {
     using sandbox = new Sandbox();
-    const old = await errorOf(script(sandbox, "echo no such verb >&2; exit 2").gate("any"), fencepost.NotFoundError);
+    const old = await errorOf(script(sandbox, "echo no such verb >&2; exit 2").gate("any"), fencepost.ProgramError);
     assert.match(old.message, /exited with 2 \(no such verb\)/);
     const none = new fencepost.Session({ binary: sandbox.path("missing") });
-    assert.match((await errorOf(none.gate("any"), fencepost.NotFoundError)).message, /ENOENT/);
+    assert.match((await errorOf(none.gate("any"), fencepost.ProgramError)).message, /ENOENT/);
   });
 });
 

@@ -4,7 +4,7 @@ import { after, before, describe, test } from "node:test";
 import * as fencepost from "fencepost";
 import { check, transaction } from "fencepost/pg";
 import pg from "pg";
-import { errorOf, Sandbox, type Server, startPostgres, startRedis } from "./support.js";
+import { childrenOf, errorOf, Sandbox, type Server, startPostgres, startRedis, until } from "./support.js";
 
 const RACERS = 32;
 const TIMEOUT = { timeout: 60_000 };
@@ -31,7 +31,8 @@ test("without the function, the error names the command that installs it", TIMEO
   using sandbox = new Sandbox();
   await using session = sandbox.session();
   const work = session.job("shop", (run) => transaction(client, run, "sql:shop", () => assert.fail("not fenced")));
-  const error = await errorOf(work, fencepost.UsageError);
+  const error = await errorOf(work, fencepost.FencepostError);
+  assert.deepEqual([error.code, error.reason], [125, "not_installed"]);
   assert.match(
     error.message,
     /fencepost publish sql --url postgres:\/\/fencepost@127\.0\.0\.1:\d+\/postgres --install/,
@@ -105,13 +106,15 @@ for (const kind of ["embedded", "redis", "postgres"]) {
         });
         zombie.say(`publish ${sandbox.path("out")}`);
         zombie.say(`transact ${postgres?.url}`);
+        zombie.say(`untold ${postgres?.url}`);
         zombie.say("signal");
         zombie.say("close");
       } finally {
         zombie.signalAll("SIGCONT");
       }
       assert.deepEqual(await zombie.next(), { publish: "LeaseLostError" });
-      assert.deepEqual(await zombie.next(), { transact: "StaleTokenError" });
+      assert.deepEqual(await zombie.next(), { transact: "LeaseLostError" });
+      assert.deepEqual(await zombie.next(), { untold: "StaleTokenError" });
       assert.deepEqual(await zombie.next(), { signal: "LeaseLostError", lost: true });
       assert.deepEqual(await zombie.next(), { close: "LeaseLostError" });
       zombie.closeInput();
@@ -159,11 +162,38 @@ test("a transaction is the caller's own: the check and the statements are commit
     const value = await transaction(client, run, "sql:own", () => 7, { op: "ship" });
     assert.equal(value, 7);
     const repeated = transaction(client, run, "sql:own", () => assert.fail("twice"), { op: "ship" });
-    await errorOf(repeated, fencepost.AlreadyAppliedError);
+    const { code, reason } = await errorOf(repeated, fencepost.AlreadyAppliedError);
+    assert.deepEqual([code, reason], [0, "already_applied"]);
     await using pool = {
       pool: new pg.Pool({ connectionString: postgres?.url }),
       [Symbol.asyncDispose]: () => pool.pool.end(),
     };
     await errorOf(check(pool.pool, run, "sql:own"), fencepost.UsageError);
   });
+});
+
+test("a check outside a transaction is refused, because it protects nothing", TIMEOUT, async () => {
+  using sandbox = new Sandbox();
+  await using session = sandbox.session();
+  await session.job("alone", async (run) => {
+    const error = await errorOf(check(client, run, "sql:alone"), fencepost.UsageError);
+    assert.match(error.message, /in no transaction/);
+    await client.query("BEGIN");
+    await check(client, run, "sql:alone");
+    await client.query("ROLLBACK");
+  });
+});
+
+test("a lease that is lost during the work is not committed", TIMEOUT, async () => {
+  using sandbox = new Sandbox();
+  await using session = sandbox.session();
+  const run = await session.run("late", { onSkip: "throw" });
+  const work = transaction(client, run, "sql:late", async () => {
+    await client.query("UPDATE shop SET said = 'late'");
+    process.kill(childrenOf(process.pid).at(-1) ?? 0, "SIGKILL");
+    await until(() => run.lost !== undefined);
+  });
+  await errorOf(work, fencepost.LeaseLostError);
+  await errorOf(check(client, run, "sql:late"), fencepost.LeaseLostError);
+  assert.deepEqual((await client.query("SELECT said FROM shop WHERE said = 'late'")).rows, []);
 });

@@ -34,6 +34,12 @@ async function obey(run: fencepost.GrantedRun, verb: string | undefined, word: s
     case "transact":
       say({ transact: await attempt(() => write(run, word)) });
       break;
+    case "untold": {
+      // As if the program had not been told: the fence is in the database.
+      const untold = Object.create(run, { lost: { value: undefined } }) as fencepost.GrantedRun;
+      say({ untold: await attempt(() => write(untold, word)) });
+      break;
+    }
     case "signal":
       if (!run.signal.aborted) await new Promise((resolve) => run.signal.addEventListener("abort", resolve));
       say({ signal: (run.signal.reason as Error).name, lost: run.lost !== undefined });
