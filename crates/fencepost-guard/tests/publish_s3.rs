@@ -1,7 +1,9 @@
 //! Fenced objects in a real S3 server.
 #![cfg(feature = "s3")]
 
+use std::io::Write;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
@@ -14,12 +16,17 @@ use fencepost_guard::publish::{PublishError, Receipt, WriteRequest};
 use fencepost_store::Secret;
 use fencepost_store::s3::{S3Bucket, S3Place};
 use fencepost_testkit::fenced::{failure, refusal, request, storm, winner};
-use fencepost_testkit::network::{Cut, Scissors};
+use fencepost_testkit::http::Request;
+use fencepost_testkit::network::{Cut, Loopback, Scissors};
 use fencepost_testkit::servers::{BUCKET, S3_PASSWORD, S3Server};
 use uuid::Uuid;
 
 const ROUNDS: u64 = 60;
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// AWS's answer to a request whose signature has ended.
+const LATE: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>AccessDenied</Code><Message>Request has expired\
+    </Message><X-Amz-Expires>60</X-Amz-Expires><RequestId>0</RequestId></Error>";
 
 /// The credentials come from the environment of the process, so that the tests run in a process of their own.
 fn in_own_process(name: &str, test: impl FnOnce()) {
@@ -129,7 +136,8 @@ fn an_etag_that_returns_lets_no_old_token_through() {
 fn a_delayed_content_does_not_replace_bytes_that_are_published_again() {
     in_own_process("a_delayed_content_does_not_replace_bytes_that_are_published_again", || {
         let server = S3Server::good();
-        let quick = |port| S3Destination::parse(&url(port), Duration::from_secs(1)).unwrap();
+        // A stall of the server must not outlast the signature, which lasts twice as long.
+        let quick = |port| S3Destination::parse(&url(port), Duration::from_secs(4)).unwrap();
         write_bytes(&request(1), &quick(server.port), b"same").unwrap();
         let scissors = Scissors::start(server.port, b"x-amz-meta-fencepost-write", Cut::Late);
         let (port, (done, newer)) = (server.port, channel());
@@ -158,6 +166,32 @@ fn a_write_that_stops_between_fence_and_content_does_not_overwrite_a_newer_one()
     });
 }
 
+/// The clock of the server is ahead, or it rounds: it refuses the content by its signature before the end is reached here.
+#[test]
+fn a_content_that_the_server_refuses_as_late_is_sent_again() {
+    in_own_process("a_content_that_the_server_refuses_as_late_is_sent_again", || {
+        let late_contents = |late: usize| {
+            let contents = AtomicUsize::new(0);
+            Loopback::start(move |mut stream| {
+                let Ok(request) = Request::read(&stream) else { return };
+                let is_content = request.header("x-amz-meta-fencepost-write").is_some();
+                let is_late = is_content && contents.fetch_add(1, Ordering::SeqCst) < late;
+                let (head, body) = match request.method.as_str() {
+                    "PUT" if is_late => ("403 Forbidden", LATE),
+                    "PUT" => ("200 OK\r\nETag: \"new\"", ""),
+                    _ => ("404 Not Found", "<Error><Code>NoSuchKey</Code></Error>"),
+                };
+                let (body, length) = (if request.method == "HEAD" { "" } else { body }, body.len());
+                let end = format!("Content-Length: {length}\r\nConnection: close\r\n\r\n{body}");
+                let _ = write!(stream, "HTTP/1.1 {head}\r\n{end}");
+            })
+        };
+        assert_eq!(write(&request(1), &target(late_contents(1).port)).unwrap().fence.seq, 1);
+        let text = failure(write(&request(1), &target(late_contents(2).port)));
+        assert!(text.contains("took longer than 60 s, twice") && !text.contains("s3:PutObject"), "{text}");
+    });
+}
+
 #[test]
 fn a_lost_reply_is_settled() {
     in_own_process("a_lost_reply_is_settled", || {
@@ -171,7 +205,7 @@ fn a_lost_reply_is_settled() {
                 let bytes = format!("content of {token}");
                 let receipt = write_bytes(&request(token), &target(scissors.port), bytes.as_bytes()).unwrap();
                 assert_eq!((receipt.fence.seq, content(server.port)), (1, Some(bytes)), "{token}");
-                assert!(scissors.cut.load(std::sync::atomic::Ordering::SeqCst), "nothing was cut");
+                assert!(scissors.cut.load(Ordering::SeqCst), "nothing was cut");
             }
         }
     });

@@ -89,7 +89,6 @@ impl S3Store {
             body: &mut bytes.as_slice(),
             length: bytes.len() as u64,
             md5: &md5,
-            signed: None,
         })
     }
 

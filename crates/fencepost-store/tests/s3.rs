@@ -11,7 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fencepost_store::conformance::Effort;
-use fencepost_store::{Access, Fate, Key, Secret, Soundness, Store, Swapped, Trouble, conformance};
+use fencepost_store::s3::{PutCondition, PutEnd, S3Bucket, S3Place, S3Upload, SignedTime, content_md5};
+use fencepost_store::{Access, Fate, Key, Secret, Soundness, Store, Swapped, Trouble, Wall, conformance};
 use fencepost_testkit::PATIENCE;
 use fencepost_testkit::http::{Request, message};
 use fencepost_testkit::network::{Cut, Loopback, Proxy, Scissors, Weather, free_port};
@@ -129,6 +130,27 @@ fn answers_carry_the_date_of_the_server() {
         assert!((before - 2000..=now() + 1000).contains(&date), "{date}");
         assert_eq!(answer.clock, None, "leases are not judged by it");
     }
+}
+
+/// A request whose signature has ended is told from one that lacks a permission: SeaweedFS answers both with 403.
+#[test]
+fn a_write_that_arrives_too_late_is_told_from_one_without_permission() {
+    let server = S3Server::good();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+    let bucket =
+        |password: &str| S3Bucket::open(S3Place::parse(&server.url()).unwrap(), Some(&Secret::new(password))).unwrap();
+    let write = |password: &str, from: i64| {
+        let md5 = content_md5(&mut &b"late"[..]).unwrap();
+        let condition = PutCondition::Absent;
+        let upload = S3Upload { key: "a", condition, headers: &[], body: &mut &b"late"[..], length: 4, md5: &md5 };
+        let signed = SignedTime { from: Wall(from), valid: Duration::from_secs(60) };
+        let found = bucket(password).write_object_within(upload, signed);
+        (found, bucket(S3_PASSWORD).look_at("a").unwrap().is_some())
+    };
+    assert_eq!(write(S3_PASSWORD, now - 120_000), (Ok(None), false));
+    let (refused, _) = write("AKTESTS:wrong", now);
+    assert_eq!(refused.unwrap_err().fate, Fate::NotDone);
+    assert!(matches!(write(S3_PASSWORD, now), (Ok(Some(PutEnd::Written(_))), true)));
 }
 
 #[test]

@@ -44,7 +44,7 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(300);
 /// The slowest upload, in bytes per second: the signature of a content is valid for as long as that takes.
 const SLOWEST: u64 = 128 * 1024;
 
-/// The longest wait for the end of another write, and how often fencepost looks meanwhile.
+/// How much longer than the server may be silent fencepost waits for the end of another write, and how often it looks.
 const PENDING_PATIENCE: Duration = Duration::from_secs(120);
 const PENDING_PAUSE: Duration = Duration::from_secs(1);
 
@@ -177,18 +177,9 @@ impl WriteTarget for S3Target<'_> {
         let answer = bucket.read_object(&self.to.fence_key(), FENCE_BYTES_MAX).map_err(|error| self.failed(error))?;
         let date = answer.date.unwrap_or_else(clock::wall_now);
         let (etag, bytes) = answer.value.map(|object| (object.etag, object.bytes)).unzip();
-        let mut lines = bytes.as_deref().unwrap_or_default().split(|byte| *byte == b'\n');
-        let (fence, tail) = (lines.next(), lines.next().map(serde_json::from_slice::<FenceTail>));
-        let mut look = Look { content, fence_etag: etag, tail: FenceTail::default(), date, asked };
         let of = format!("{} (object {})", self.to.shown(), self.to.fence_key());
-        let restore = "Restore it together with the object";
-        let found = match (bytes.as_ref().and(fence), tail) {
-            (Some(_), None | Some(Err(_))) => Remembered::unusable(&of, &"its second line is damaged", restore, true),
-            (fence, tail) => {
-                look.tail = tail.and_then(Result::ok).unwrap_or_default();
-                Remembered::decode(fence, &of, restore)
-            }
-        };
+        let (found, tail) = decode_fence(bytes.as_deref(), &of);
+        let mut look = Look { content, fence_etag: etag, tail, date, asked };
         let landed = look.mark().map(String::from);
         look.tail.retain(date, |mark| {
             landed.as_deref() == Some(mark) || self.tries.answered.iter().any(|answered| answered == mark)
@@ -261,7 +252,7 @@ impl Tries {
 impl S3Target<'_> {
     /// Waits for the end of another write, a second at a time: it may land meanwhile.
     fn wait(&mut self, left: Duration) -> Result<Written, PublishError> {
-        if left > PENDING_PATIENCE {
+        if left > self.patience() {
             let why = format!(
                 "An unfinished write may still replace this very content of {}, for {} s at most. Nothing was changed: \
                  publish again then.",
@@ -273,6 +264,11 @@ impl S3Target<'_> {
         self.tries.has_waited = true;
         sleep(PENDING_PAUSE);
         Ok(Written::Moved)
+    }
+
+    /// The longest wait for the end of another write: longer than a small content with the same timeout is valid.
+    fn patience(&self) -> Duration {
+        2 * self.to.silence + PENDING_PATIENCE
     }
 
     /// How long the request for the content may take to arrive.
@@ -301,7 +297,6 @@ impl S3Target<'_> {
                 body: &mut bytes.as_slice(),
                 length: bytes.len() as u64,
                 md5: &md5,
-                signed: None,
             })?;
             let is_ours = || {
                 let found = self.to.bucket.read_object(&key, FENCE_BYTES_MAX)?.value;
@@ -326,11 +321,13 @@ impl S3Target<'_> {
         if clock::boot_now() >= deadline {
             return self.is_late();
         }
-        let ended = self.send_content(mark, deadline).and_then(|ended| settled(&ended, || self.is_in_place(mark)));
+        let ended = self.send_content(mark, deadline);
+        let ended = ended.and_then(|ended| ended.map(|ended| settled(&ended, || self.is_in_place(mark))).transpose());
         match ended {
             Ok(settled) => {
                 self.tries.answered.push(mark.to_string());
-                Ok(settled)
+                // The server's clock decides, and its time may end some seconds before the deadline here.
+                settled.map_or_else(|| self.is_late(), Ok)
             }
             Err(error) if error.fate == Fate::NotDone => {
                 self.tries.answered.push(mark.to_string());
@@ -347,22 +344,23 @@ impl S3Target<'_> {
         }
     }
 
-    fn send_content(&self, mark: &str, deadline: Boot) -> Result<PutEnd, StoreError> {
+    /// `None` if the server says that it came too late.
+    fn send_content(&self, mark: &str, deadline: Boot) -> Result<Option<PutEnd>, StoreError> {
         let own = [(MARK, mark), (DIGEST, self.payload.digest.as_str())];
         let own = own.map(|(name, value)| (name.to_string(), value.to_string()));
         let reader = self.payload.reader().map_err(|error| {
             let detail = format!("The payload cannot be read again ({error}).");
             StoreError::not_done(Trouble::Refused, detail)
         })?;
-        self.to.bucket.write_object(S3Upload {
+        let upload = S3Upload {
             key: &self.to.key,
             condition: condition(self.look.content.as_ref().map(|head| head.etag.as_str())),
             headers: &[&self.to.headers[..], &own].concat(),
             body: &mut TimelyReader { reader, deadline },
             length: self.payload.length,
             md5: &self.md5,
-            signed: Some(SignedTime { from: self.look.date, valid: self.valid() }),
-        })
+        };
+        self.to.bucket.write_object_within(upload, SignedTime { from: self.look.date, valid: self.valid() })
     }
 
     fn is_in_place(&self, mark: &str) -> Result<bool, StoreError> {
@@ -429,6 +427,22 @@ impl<R: Read> Read for TimelyReader<R> {
     }
 }
 
+/// Decodes the two lines of a fence. The second one counts only beside a fence that this fencepost reads: a newer one may
+/// write it in another form.
+fn decode_fence(bytes: Option<&[u8]>, of: &str) -> (Remembered, FenceTail) {
+    let restore = "Restore it together with the object";
+    let mut lines = bytes.unwrap_or_default().split(|byte| *byte == b'\n');
+    let found = Remembered::decode(bytes.and(lines.next()), of, restore);
+    let tail = lines.next().and_then(|line| serde_json::from_slice(line).ok());
+    match (found, tail) {
+        (Remembered::Fence(_), None) => {
+            let damaged = Remembered::unusable(of, &"its second line is damaged", restore, true);
+            (damaged, FenceTail::default())
+        }
+        (found, tail) => (found, tail.unwrap_or_default()),
+    }
+}
+
 fn condition(etag: Option<&str>) -> PutCondition<'_> {
     etag.map_or(PutCondition::Absent, PutCondition::Matches)
 }
@@ -459,6 +473,75 @@ fn settle(put: impl Fn() -> Result<Settled, StoreError>) -> Result<Settled, Stor
             Ok(settled) => return Ok(settled),
             Err(_) if clock::boot_now() >= give_up => return Err(lost),
             Err(_) => sleep(SETTLE_PAUSE),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::publish::payload::UNLIMITED;
+    use fencepost_core::fence::{StrictFence, WriteMode, judge};
+    use fencepost_core::name::{Job, Name};
+    use fencepost_core::token::{RunId, StoreId, Token};
+    use uuid::Uuid;
+
+    fn fence() -> String {
+        let write = fencepost_core::fence::Write {
+            store: StoreId(Uuid::from_u128(1)),
+            job: Job::shared(Name::new("report").unwrap()),
+            token: Token::new(5).unwrap(),
+            run: RunId(Uuid::from_u128(5)),
+            digest: "sha256:aa".to_string(),
+            op: None,
+            mode: WriteMode::Many,
+            replaces: true,
+            adopt: false,
+            at: Wall(0),
+            host: "h".to_string(),
+        };
+        let Ok(fencepost_core::fence::FenceVerdict::Accept(fence)) = judge::<StrictFence>(None, &write) else {
+            panic!("a first write is accepted")
+        };
+        String::from_utf8(fence.encode()).unwrap()
+    }
+
+    /// Says whether a person may adopt the object away from this fence; `None` if fencepost can read it.
+    fn may_be_adopted(text: &str) -> Option<bool> {
+        match decode_fence(Some(text.as_bytes()), "the object").0 {
+            Remembered::Unusable { may_be_adopted, .. } => Some(may_be_adopted),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_damaged_fence_may_be_adopted_and_a_newer_one_never() {
+        let tail = serde_json::to_string(&FenceTail { mark: "m".to_string(), pending: Vec::new() }).unwrap();
+        let sound = fence();
+        let newer = sound.replace("\"v\":1", "\"v\":9");
+        assert_ne!(sound, newer);
+        for end in ["", "\n", "\n{\"mark\":7}\n", &format!("\n{tail}\n")] {
+            assert_eq!(may_be_adopted(&format!("{newer}{end}")), Some(false), "{end:?}");
+            assert_eq!(may_be_adopted(&format!("torn{end}")), Some(true), "{end:?}");
+            assert_eq!(may_be_adopted(&format!("{sound}{end}")), (!end.contains(&tail)).then_some(true), "{end:?}");
+        }
+        let (found, read) = decode_fence(Some(format!("{sound}\n{tail}\n").as_bytes()), "the object");
+        assert!(matches!(found, Remembered::Fence(_)) && read.mark == "m");
+        assert!(matches!(decode_fence(None, "the object").0, Remembered::Nothing));
+    }
+
+    #[test]
+    fn a_small_content_is_waited_for_with_every_timeout() {
+        let payload = Payload::of_stream(&mut &b"small"[..], UNLIMITED).unwrap();
+        for seconds in [1, 30, 60, 600] {
+            let to = S3Destination::parse("s3://locks/a?region=r", Duration::from_secs(seconds)).unwrap();
+            let md5 = String::new();
+            let (look, tries) = (Look::default(), Tries::default());
+            let target = S3Target { to: &to, payload: &payload, md5, look, tries };
+            let until = Wall(0) + target.valid();
+            let pending = vec![PendingWrite { mark: String::new(), replaces: None, until }];
+            let left = FenceTail { mark: String::new(), pending }.wait(Wall(0), "sha256:aa").unwrap();
+            assert!(left < target.patience(), "{left:?} with {seconds} s");
         }
     }
 }

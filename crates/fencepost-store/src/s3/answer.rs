@@ -40,6 +40,11 @@ impl S3Error {
             region: element("Region"),
         })
     }
+
+    /// Whether the signature of the request had ended when it arrived. AWS and SeaweedFS have no code for it.
+    pub(super) fn is_late(&self) -> bool {
+        self.code == "AccessDenied" && self.message.trim_end_matches('.') == "Request has expired"
+    }
 }
 
 /// The failure that an answer tells of. The fate is that of a write.
@@ -68,6 +73,7 @@ pub(super) fn failure(call: S3Call, status: u16, headers: &HeaderMap, error: Opt
             400,
             "AuthorizationHeaderMalformed" | "AuthorizationQueryParametersError" | "IllegalLocationConstraintException",
         ) => "Add the bucket's region to the URL: region=REGION.",
+        (403, _) if error.is_late() => "Set the clock of this host, unless the request took minutes.",
         (403, _) => match call {
             S3Call::Put => "Its policy must allow s3:PutObject.",
             S3Call::Get => "Its policy must allow s3:GetObject, and s3:ListBucket on the bucket.",
@@ -127,6 +133,9 @@ mod tests {
         assert!(step(S3Call::Get, 403, "AccessDenied").contains("s3:GetObject"));
         assert!(step(S3Call::Put, 404, "NoSuchBucket").contains("Create the bucket"));
         assert!(step(S3Call::Put, 403, "RequestTimeTooSkewed").contains("clock"));
+        let late = b"<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>";
+        let late = failure(S3Call::Put, 403, &HeaderMap::new(), S3Error::parse(late).as_ref());
+        assert_eq!((late.fate, late.step.contains("clock")), (Fate::NotDone, true), "{late:?}");
         let mut headers = HeaderMap::new();
         headers.insert("x-amz-bucket-region", "eu-west-3".parse().unwrap());
         let found = failure(S3Call::Put, 301, &headers, S3Error::parse(&body("PermanentRedirect")).as_ref());

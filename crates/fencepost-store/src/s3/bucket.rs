@@ -75,8 +75,6 @@ pub struct S3Upload<'a> {
     pub length: u64,
     /// The body's [`content_md5`]. SeaweedFS 4.48 writes an empty object if the connection ends before the body.
     pub md5: &'a str,
-    /// Other limits of the signature than the usual ones.
-    pub signed: Option<SignedTime>,
 }
 
 impl fmt::Debug for S3Upload<'_> {
@@ -154,6 +152,10 @@ impl S3Bucket {
 
     /// Writes an object on a condition, once.
     pub(crate) fn put(&self, upload: S3Upload<'_>) -> Result<Answer<PutEnd>, HttpFailure> {
+        self.send_put(upload, None)?.put_end()
+    }
+
+    fn send_put(&self, upload: S3Upload<'_>, signed: Option<SignedTime>) -> Result<S3Reply, HttpFailure> {
         let credentials = self.chain.find()?;
         let condition = match upload.condition {
             PutCondition::Absent => ("if-none-match".to_string(), "*".to_string()),
@@ -163,14 +165,7 @@ impl S3Bucket {
         let headers = [upload.headers, &[condition, md5]].concat();
         let action = PutObject::new(self.place.bucket(), Some(&credentials), upload.key);
         let body = SentBody { reader: upload.body, length: upload.length };
-        let reply = self.send(S3Call::Put, action, &headers, Some(body), ERROR_BYTES_MAX, upload.signed)?;
-        let ended = match reply.case() {
-            (200, None) => PutEnd::Written(reply.etag()?),
-            (412, Some(_)) => PutEnd::Refused,
-            (404, Some("NoSuchKey")) => PutEnd::Missing,
-            _ => return Err(reply.failure()),
-        };
-        Ok(reply.dated(ended))
+        self.send(S3Call::Put, action, &headers, Some(body), ERROR_BYTES_MAX, signed)
     }
 
     /// Lists a page of objects.
@@ -237,6 +232,16 @@ impl S3Bucket {
         self.put(upload).map(|answer| answer.value).map_err(|failure| failure.of_swap(self))
     }
 
+    /// Writes an object by a request that the server accepts within this time only. `None` if it arrived too late:
+    /// nothing was written.
+    pub fn write_object_within(&self, upload: S3Upload<'_>, signed: SignedTime) -> Result<Option<PutEnd>, StoreError> {
+        let ended = self.send_put(upload, Some(signed)).and_then(|reply| match &reply.error {
+            Some(error) if error.is_late() => Ok(None),
+            _ => reply.put_end().map(|answer| Some(answer.value)),
+        });
+        ended.map_err(|failure| failure.of_swap(self))
+    }
+
     /// Looks at an object without its content. The bucket must be known to exist: an answer without content does not say
     /// what is missing.
     pub fn look_at(&self, key: &str) -> Result<Option<S3Head>, StoreError> {
@@ -269,6 +274,17 @@ impl S3Reply {
 
     fn failure(&self) -> HttpFailure {
         answer::failure(self.call, self.head.status.as_u16(), &self.head.headers, self.error.as_ref())
+    }
+
+    /// How a conditional write ended.
+    fn put_end(&self) -> Result<Answer<PutEnd>, HttpFailure> {
+        let ended = match self.case() {
+            (200, None) => PutEnd::Written(self.etag()?),
+            (412, Some(_)) => PutEnd::Refused,
+            (404, Some("NoSuchKey")) => PutEnd::Missing,
+            _ => return Err(self.failure()),
+        };
+        Ok(self.dated(ended))
     }
 
     fn etag(&self) -> Result<String, HttpFailure> {

@@ -117,8 +117,8 @@ fn an_object_is_written_under_its_fence() {
 #[test]
 fn a_run_that_was_stopped_before_its_content_is_refused() {
     let scene = Scene::new();
-    // The signature of a content ends after twice this time.
-    let quick = ["--timeout", "1s"];
+    // The signature of a content ends after twice this time. A stall of the server must not outlast it.
+    let quick = ["--timeout", "4s"];
     scene.published(&scene.token(), b"same", &quick);
     let scissors = Scissors::start(scene.server.port, MARK, Cut::Late);
     let (tell, stopped) = channel();
