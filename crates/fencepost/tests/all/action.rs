@@ -250,6 +250,16 @@ fn the_program_is_fetched_and_checked() {
     contains(&refused.said.stdout, &["checksum of SHA256SUMS"]);
 }
 
+/// With `uses: ./` there is no release that the action belongs to.
+#[test]
+fn without_a_release_the_program_has_to_be_named() {
+    let hub = Hub::new();
+    let mut runner = hub.runner("only").without("GUARD_BINARY");
+    let refused = runner.step(&[("GUARD_RUN", "echo RAN"), ("GUARD_REPOSITORY", "")]);
+    assert_eq!((refused.said.code, refused.said.stderr.as_str()), (2, ""), "{refused:?}");
+    contains(&refused.said.stdout, &["::error", "uses: ./", "the input binary"]);
+}
+
 #[test]
 fn action_yml_hands_over_every_input_that_the_script_reads() {
     let action = fs::read_to_string(format!("{ROOT}/action.yml")).unwrap();
