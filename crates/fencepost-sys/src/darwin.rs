@@ -80,7 +80,9 @@ fn long(bytes: &[u8], at: usize) -> u64 {
 mod tests {
     use super::*;
 
-    /// `proc_bsdshortinfo` of a shell, as `proc_pidinfo` fills it in on a little-endian Mac.
+    // The bytes are laid out by hand as `sys/proc_info.h` says. They were not recorded on a Mac.
+
+    /// `proc_bsdshortinfo` of a shell, in the layout of a little-endian Mac.
     const SHORT: [u8; SHORT_INFO_BYTES] = *b"\x2a\x11\0\0\x01\0\0\0\x29\x11\0\0\x04\0\0\0\
         zsh\0\0\0\0\0\0\0\0\0\0\0\0\0\
         \x04\x40\0\0\xf5\x01\0\0\x14\0\0\0\xf5\x01\0\0\x14\0\0\0\xf5\x01\0\0\x14\0\0\0\0\0\0\0";
