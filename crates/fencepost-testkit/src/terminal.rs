@@ -20,7 +20,8 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// Starts bash on a new terminal. The command is `setsid` with the environment and directory for it.
+    /// Starts bash on a new terminal. The command is `setsid`, or one like it, with the environment and
+    /// directory for the shell.
     pub fn start(mut setsid: Command) -> Self {
         let pty = openpty(None, None).unwrap();
         for fd in [&pty.master, &pty.slave] {

@@ -8,6 +8,7 @@ mod ending;
 mod freezing;
 mod plain;
 mod scene;
+mod session;
 mod terminal;
 mod together;
 mod wrapper;
@@ -29,8 +30,14 @@ fn main() -> ExitCode {
         wrapper::run_on_terminal(script);
         return ExitCode::SUCCESS;
     }
+    if let Some((first, program)) = arguments.split_first()
+        && first == session::ARGUMENT
+    {
+        session::become_program(program);
+    }
     signals::reset();
     let portable = if scene::PORTABLE { together::PORTABLE_TESTS } else { &[] };
-    let tests = [plain::TESTS, ending::TESTS, freezing::TESTS, terminal::TESTS, together::TESTS, portable];
+    let linux = if cfg!(target_os = "linux") { plain::LINUX_TESTS } else { &[] };
+    let tests = [plain::TESTS, linux, ending::TESTS, freezing::TESTS, terminal::TESTS, together::TESTS, portable];
     runner::run(&tests.concat(), 4)
 }

@@ -6,6 +6,7 @@ use std::process::Command;
 use fencepost_testkit::runner::Test;
 use fencepost_testkit::terminal;
 
+use crate::session;
 use crate::wrapper::TERMINAL_ARGUMENT;
 
 pub const TESTS: &[Test] = &[
@@ -89,8 +90,9 @@ struct Shell(terminal::Shell);
 
 impl Shell {
     fn new() -> Self {
-        let mut setsid = Command::new("setsid");
-        setsid.env("WRAPPER", std::env::current_exe().unwrap());
+        let myself = std::env::current_exe().unwrap();
+        let mut setsid = Command::new(&myself);
+        setsid.arg(session::ARGUMENT).env("WRAPPER", myself);
         Self(terminal::Shell::start(setsid))
     }
 

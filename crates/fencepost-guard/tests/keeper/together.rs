@@ -9,6 +9,7 @@ use fencepost_testkit::process::{children_of, is_alive, parent_of, send};
 use nix::sys::signal::Signal;
 
 use crate::scene::{PORTABLE, Scene, all_dead, tree_job};
+use crate::session;
 
 pub const TESTS: &[fencepost_testkit::runner::Test] = &[
     ("wrapper_and_keeper_killed_together", wrapper_and_keeper_killed_together),
@@ -103,7 +104,7 @@ fn a_stopped_watcher_does_not_save_the_tree() {
 /// The process is in a session of its own and its parent ends, but the keeper has seen it before.
 fn what_left_the_group_is_found_if_it_was_seen() {
     let mut scene = Scene::new();
-    scene.spawn(scene.job("setsid sh -c 'echo $$ > left; exec sleep 60' & while [ ! -e go ]; do sleep 0.05; done"));
+    scene.spawn(scene.job(&format!("{} & while [ ! -e go ]; do sleep 0.05; done", leaves())));
     let left = scene.pid_in("left");
     // The keeper looks twice a second.
     std::thread::sleep(Duration::from_millis(1500));
@@ -117,7 +118,7 @@ fn what_left_the_group_is_found_if_it_was_seen() {
 
 fn what_was_seen_dies_with_wrapper_and_keeper() {
     let mut scene = Scene::new();
-    let pid = scene.spawn(scene.job("setsid sh -c 'echo $$ > left; exec sleep 60' & wait"));
+    let pid = scene.spawn(scene.job(&format!("{} & wait", leaves())));
     let left = scene.pid_in("left");
     std::thread::sleep(Duration::from_millis(1500));
     send(scene.wrapper, Signal::SIGKILL);
@@ -128,7 +129,7 @@ fn what_was_seen_dies_with_wrapper_and_keeper() {
 /// The daemon leaves the group and loses its parent while the keeper does not look.
 fn a_daemon_that_was_never_seen_survives() {
     let mut scene = Scene::new();
-    let daemon = "setsid sh -c 'sh -c \"echo \\$\\$ > daemon; exec sleep 60\" & exit'";
+    let daemon = format!("{} sh -c 'sh -c \"echo \\$\\$ > daemon; exec sleep 60\" & exit'", session::words());
     let job =
         scene.spawn(scene.job(&format!("echo > ready; while [ ! -e fork ]; do sleep 0.05; done; {daemon}; sleep 60")));
     scene.text("ready");
@@ -144,6 +145,11 @@ fn a_daemon_that_was_never_seen_survives() {
     scene.expect_empty();
     assert!(is_alive(daemon), "found against all odds: then GUARANTEES promises too little");
     send(daemon, Signal::SIGKILL);
+}
+
+/// A process in a session of its own, for the shell.
+fn leaves() -> String {
+    format!("{} sh -c 'echo $$ > left; exec sleep 60'", session::words())
 }
 
 fn is_child_of(pid: i32, parent: i32) -> bool {

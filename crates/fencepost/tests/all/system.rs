@@ -130,6 +130,22 @@ fn the_program_is_dynamic_position_independent_and_bound_at_its_start() {
     assert_eq!((flags & now, flags & pie), (now, pie), "{flags:#x}");
 }
 
+/// The workflow for a Mac calls `./test`, and the action runs there: bash 3.2.
+#[test]
+fn scripts_that_run_on_macos_need_no_newer_bash() {
+    let newer =
+        ["@Q}", "^^}", ",,}", "declare -A", "local -A", "mapfile", "readarray", "coproc", "wait -n", "&>>", "|&"];
+    for name in ["test", "action/guard", "action/hold"] {
+        let text = fs::read_to_string(format!("{}/../../{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let code = text.lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join("\n");
+        let found: Vec<_> = newer.into_iter().filter(|word| code.contains(word)).collect();
+        assert!(found.is_empty(), "{name}: {found:?}");
+        // Nothing is in this list at first, and no other list is read while it is empty.
+        let (list, guarded) = ("\"${beside[@]}\"", "${beside[@]+\"${beside[@]}\"}");
+        assert_eq!(code.matches(list).count(), code.matches(guarded).count(), "{name}: an empty list is an error");
+    }
+}
+
 #[test]
 fn an_unknown_part_of_the_tests_is_refused_with_a_list_of_the_parts() {
     let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/../../test");
