@@ -1,5 +1,7 @@
 //! What a call of each store costs, on servers of this machine, and how many swaps a second each takes.
 
+use std::fs;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,10 +25,17 @@ const VALUE: [u8; 2048] = [b'x'; 2048];
 /// Starts every server and measures it, one after the other.
 pub fn report() {
     println!("Stores on this machine, data in memory; {CALLS} calls each, then {CLIENTS} clients for {RATE_TIME:?}");
-    println!("  {:24} {:>9} {:>9} {:>9} {:>10}", "", "first", "read", "swap", "swaps/s");
+    println!("  {:25} {:>9} {:>9} {:>9} {:>10}", "", "first", "read", "swap", "swaps/s");
     let directory = tempfile::tempdir().expect("a directory to work in");
     let sqlite = format!("sqlite:{}/store.db", directory.path().display());
     measure("sqlite", &sqlite);
+    let shared = directory.path().join("shared");
+    fs::create_dir(&shared).expect("a directory to share");
+    measure("dir (this machine's disk)", &format!("dir:{}", shared.display()));
+    let repository = directory.path().join("locks.git");
+    let made = Command::new("git").args(["init", "-q", "--bare"]).arg(&repository).status();
+    assert!(made.is_ok_and(|status| status.success()), "git makes a repository");
+    measure("git (a local repository)", &format!("git+file://{}", repository.display()));
     let postgres = Postgres::start(&["fsync=on", "max_connections=200"]);
     measure("PostgreSQL", &postgres.url(&postgres.database()));
     drop(postgres);
@@ -57,7 +66,7 @@ fn measure(name: &str, url: &str) {
         swaps.push(begun.elapsed());
     }
     let (first, read, swap) = (millis(first), millis(median(reads)), millis(median(swaps)));
-    println!("  {name:24} {first:6.2} ms {read:6.2} ms {swap:6.2} ms {:10.0}", rate(url));
+    println!("  {name:25} {first:6.2} ms {read:6.2} ms {swap:6.2} ms {:10.0}", rate(url));
 }
 
 /// Swaps per second of several clients.
