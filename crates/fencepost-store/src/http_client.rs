@@ -11,7 +11,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::typestate::AgentScope;
 use ureq::{Agent, SendBody, Timeout};
 
-use crate::{Fate, StoreError, Trouble};
+use crate::{Fate, StoreError, Trouble, tls};
 
 /// The time limit for a connection, including TLS.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
@@ -154,6 +154,11 @@ impl HttpFailure {
             ureq::Error::ConnectProxyFailed(_) | ureq::Error::InvalidProxyUrl => {
                 unsent("could not be reached by the proxy that the environment names")
             }
+            ureq::Error::Io(error) if is_other_certificate(error) => Self {
+                trouble: Trouble::Refused,
+                step: "Compare the pin with the one that `fencepost serve` prints when it starts there.",
+                ..Self::unsent("has another certificate than the one of `pin=`")
+            },
             ureq::Error::Io(error) if is_bad_certificate(error) => Self {
                 trouble: Trouble::Refused,
                 step: "Its name or its authority is not known here; SSL_CERT_FILE names authorities of your own.",
@@ -198,8 +203,16 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|sign| if sign.is_control() { ' ' } else { sign }).take(WORDS_CHARS_MAX).collect()
 }
 
+/// Whether a connection failed because the server's certificate is not the pinned one.
+fn is_other_certificate(error: &std::io::Error) -> bool {
+    tls_error(error).is_some_and(tls::is_not_accepted)
+}
+
 /// Whether a connection failed, before anything was sent, because the server's certificate is not valid for its name.
 pub fn is_bad_certificate(error: &std::io::Error) -> bool {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    matches!(inner, Some(rustls::Error::InvalidCertificate(_)))
+    matches!(tls_error(error), Some(rustls::Error::InvalidCertificate(_)))
+}
+
+fn tls_error(error: &std::io::Error) -> Option<&rustls::Error> {
+    error.get_ref().and_then(|inner| inner.downcast_ref())
 }

@@ -18,6 +18,14 @@ pub(crate) fn client_config(
     Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
 }
 
+/// How the verification of a server fails that `accepts` refuses.
+const NOT_ACCEPTED: rustls::Error = rustls::Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure);
+
+/// Whether a connection failed because the client does not accept this server's certificate.
+pub(crate) fn is_not_accepted(error: &rustls::Error) -> bool {
+    *error == NOT_ACCEPTED
+}
+
 /// The signature of the handshake shows that the server has the certificate's key.
 struct OwnVerifier<F> {
     accepts: F,
@@ -42,7 +50,7 @@ impl<F: Fn(&CertificateDer<'_>) -> bool + Send + Sync> ServerCertVerifier for Ow
         if (self.accepts)(end_entity) {
             return Ok(ServerCertVerified::assertion());
         }
-        Err(rustls::Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
+        Err(NOT_ACCEPTED)
     }
 
     fn verify_tls12_signature(

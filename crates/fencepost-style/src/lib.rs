@@ -5,6 +5,7 @@
 //! | `function` | a Rust function, from its `fn` to its last brace: 70 lines |
 //! | `file` | a source file: 600 lines |
 //! | `type` | a public type name of the product: one definition |
+//! | `flush` | `sync_all` and `sync_data` in the product outside `fencepost-sys`, whose `flush` also empties the drive's cache: none |
 //! | `word` | words that hide the actor, in comments, texts, documents and scripts: none |
 
 mod rust;
@@ -31,6 +32,9 @@ const TYPED: [&str; 8] = [
     "fencepost-view",
     "fencepost-web",
 ];
+
+/// Calls that leave data in the cache of a drive on some systems.
+const FLUSHES: [&str; 2] = [".sync_all(", ".sync_data("];
 
 /// Directories without sources of ours.
 const SKIPPED: [&str; 4] = ["target", "node_modules", ".git", "dist"];
@@ -66,6 +70,10 @@ pub fn findings(root: &Path) -> Findings {
                 note("function", format!("{name}::{function}"), lines);
             }
             if TYPED.iter().any(|krate| name.starts_with(&format!("crates/{krate}/src/"))) {
+                let flushes = FLUSHES.iter().map(|call| code.matches(call).count()).sum();
+                if flushes > 0 && !name.starts_with("crates/fencepost-sys/") {
+                    note("flush", name.clone(), flushes);
+                }
                 rust::public_types(&code).into_iter().for_each(|name| *types.entry(name).or_insert(0) += 1);
             }
         }
@@ -137,7 +145,11 @@ mod tests {
         fs::create_dir_all(&src).unwrap();
         let long = format!("fn long() {{\n{}}}\n", "    f();\n".repeat(69));
         let fits = format!("fn fits() {{\n{}}}\n", "    f();\n".repeat(68));
-        fs::write(src.join("a.rs"), format!("{long}{fits}pub struct Twice;\n/// For {}.\n", WORDS[2])).unwrap();
+        fs::write(
+            src.join("a.rs"),
+            format!("{long}{fits}fn flush() {{ file.sync_all(); }}\npub struct Twice;\n/// For {}.\n", WORDS[2]),
+        )
+        .unwrap();
         fs::write(src.join("b.rs"), format!("pub(crate) enum Twice {{}}\n{}", "//\n".repeat(600))).unwrap();
         let found = findings(&root);
         fs::remove_dir_all(&root).unwrap();
@@ -146,6 +158,7 @@ mod tests {
         let place = "crates/fencepost/src/a.rs";
         let expected = [
             ("file", "crates/fencepost/src/b.rs", 601),
+            ("flush", place, 1),
             ("function", "crates/fencepost/src/a.rs::long", 71),
             ("type", "Twice", 2),
             ("word", place, 1),

@@ -7,19 +7,24 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fencepost_core::hex;
+use fencepost_sys::flush;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::{Digest, Sha256};
 
-use super::tokens::open_private;
+use super::tokens::{open_private, random_hex};
 use crate::exit::Failure;
 
 /// The longest file with certificates.
 const PEM_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The directory of the server's own key and certificate, in the state directory.
+/// The directory in the state directory for the server's own certificate, and the file with it and its key.
 const OWN: &str = "serve-tls";
+const OWN_FILE: &str = "identity.pem";
+
+/// Random bytes in the name of a file that is not complete yet.
+const DRAFT_BYTES: usize = 8;
 
 /// A certificate with its key.
 #[derive(Clone, Debug)]
@@ -38,20 +43,26 @@ pub fn of_files(cert: &Path, key: &Path) -> Result<TlsIdentity, Failure> {
     identity(&chain, &secret, cert, key)
 }
 
-/// The server's own certificate, made at its first start.
+/// The server's own certificate, made at the first start. Of servers that start together, one makes it for all.
 pub fn self_signed(state: &Path, names: Vec<String>) -> Result<TlsIdentity, Failure> {
     let directory = state.join(OWN);
-    let (cert, key) = (directory.join("cert.pem"), directory.join("key.pem"));
-    if !cert.exists() || !key.exists() {
-        let cannot = |error: io::Error| Failure::Other(format!("Cannot write {}: {error}.", directory.display()));
+    let path = directory.join(OWN_FILE);
+    if !path.exists() {
+        let cannot = |error: io::Error| Failure::Other(format!("Cannot write {}: {error}.", path.display()));
         let made = rcgen::generate_simple_self_signed(names);
         let made = made.map_err(|error| Failure::Other(format!("Cannot make a certificate: {error}.")))?;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).map_err(cannot)?;
-        // The certificate comes last: both are there once it is.
-        write(&key, &made.signing_key.serialize_pem()).map_err(cannot)?;
-        write(&cert, &made.cert.pem()).map_err(cannot)?;
+        let draft = directory.join(format!(".draft-{}", random_hex(DRAFT_BYTES)?));
+        let written = write(&draft, &(made.cert.pem() + &made.signing_key.serialize_pem()));
+        // A link replaces nothing: the first one stays.
+        let linked = written.and_then(|()| std::fs::hard_link(&draft, &path)).or_else(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Ok(()),
+            _ => Err(error),
+        });
+        let _ = std::fs::remove_file(&draft);
+        linked.and_then(|()| flush(&File::open(&directory)?)).map_err(cannot)?;
     }
-    of_files(&cert, &key)
+    of_files(&path, &path)
 }
 
 fn identity(chain: &[u8], secret: &[u8], cert: &Path, key: &Path) -> Result<TlsIdentity, Failure> {
@@ -77,9 +88,9 @@ fn read(file: &File) -> io::Result<Vec<u8>> {
 }
 
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())?;
-    file.sync_all()
+    flush(&file)
 }
 
 fn wrong(what: &str, path: &Path, why: &str) -> Failure {

@@ -133,7 +133,9 @@ pub fn add(global: &Global, name: &str, path: &Path) -> Result<Code, Failure> {
     let token = random_hex(TOKEN_BYTES)?;
     let separator = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     let line = format!("{separator}{name} sha256:{}\n", hex::encode(&digest(&token)));
-    file.write_all(line.as_bytes()).and_then(|()| file.sync_all()).map_err(|error| cannot("write", error))?;
+    file.write_all(line.as_bytes())
+        .and_then(|()| fencepost_sys::flush(&file))
+        .map_err(|error| cannot("write", error))?;
     match global.json {
         true => show::json(&ServeTokenAnswer { v: AnswerVersion, name: name.to_string(), token, file: shown(path) }),
         false => show::line(&token),

@@ -4,6 +4,7 @@ use std::fs::{self, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use fencepost_testkit::servers::signed_certificate;
 
@@ -25,7 +26,7 @@ fn two_machines_know_the_server_by_its_pin_alone() {
     let first = served(&site);
     let pin_of_first = pin(&first);
     assert!(pin_of_first.starts_with("sha256:") && pin_of_first.len() == 71, "{pin_of_first}");
-    for file in ["serve-tls/key.pem", "serve-tls"] {
+    for file in ["serve-tls/identity.pem", "serve-tls"] {
         let mode = std::fs::metadata(site.state().join(file)).unwrap().permissions().mode() & 0o077;
         assert_eq!(mode, 0, "{file}");
     }
@@ -38,13 +39,27 @@ fn two_machines_know_the_server_by_its_pin_alone() {
     };
     assert_eq!(run(&pin_of_first), (Some(0), String::new()));
     let (code, why) = run(&format!("sha256:{}", "0".repeat(64)));
-    assert!(code == Some(125) && why.contains("certificate") && !why.contains(&token), "{why}");
+    assert!(code == Some(125) && why.contains("another certificate") && !why.contains(&token), "{why}");
+    assert!(why.contains("Compare the pin") && !why.contains("SSL_CERT_FILE"), "{why}");
     let unpinned = format!("https://127.0.0.1:{}", first.port);
     let mut command = Site::new().command(&["--store", &unpinned, "run", "j", "--", "true"]);
     let said = command.env("FENCEPOST_STORE_PASSWORD", &token).output().unwrap();
     assert_eq!(said.status.code(), Some(125), "an unknown authority is refused");
     drop(first);
     assert_eq!(pin(&served(&site)), pin_of_first, "the certificate is made once");
+}
+
+#[test]
+fn servers_that_start_together_have_one_certificate() {
+    let site = Site::new();
+    add_token(&site, "laptop");
+    let start = || pin(&Served::of(&site, &["--tls-self-signed", "--token-file", &token_file(&site)]));
+    let pins: Vec<String> = thread::scope(|scope| {
+        let started: Vec<_> = (0..8).map(|_| scope.spawn(start)).collect();
+        started.into_iter().map(|server| server.join().unwrap()).collect()
+    });
+    assert!(pins.iter().all(|pin| *pin == pins[0]), "{pins:?}");
+    assert_eq!(fs::read_dir(site.state().join("serve-tls")).unwrap().count(), 1, "no draft is left");
 }
 
 #[test]
