@@ -85,7 +85,7 @@ fn server_families(metrics: &ServerMetrics<'_>) -> Vec<Family> {
     build.push("", vec![("version", metrics.version.to_string())], 1.0);
     let mut up = Family::gauge("fencepost_store_up", "Whether the store could be read at the last look.");
     up.push("", Vec::new(), if metrics.is_store_up { 1.0 } else { 0.0 });
-    let mut polls = Family::counter("fencepost_store_polls_total", "How often the server has read the store.");
+    let mut polls = Family::counter("fencepost_store_polls_total", "How many looks of the server have read the store.");
     polls.push("", Vec::new(), metrics.store_polls as f64);
     let mut tokens = Family::gauge("fencepost_fence_token", "The highest token that a target has accepted.");
     for fence in &status.resources {

@@ -18,6 +18,8 @@ use super::{Server, events, form, openapi, pages, status_line};
 /// The most jobs that a list of jobs has, if it is asked for in parts.
 const JOBS_MAX: usize = 10_000;
 
+const NO_ANSWER_YET: &str = "The store has not answered yet. Ask again in a moment.";
+
 pub async fn answer(server: &Server, request: Request<Incoming>) -> ServeReply {
     if let Err(foreign) = server.access.check_origin(request.headers()) {
         return reply::error(StatusCode::FORBIDDEN, ReasonCode::Refused, foreign.message());
@@ -104,7 +106,7 @@ impl ServeRequest<'_> {
             RouteEndpoint::Job => self.one_job().await,
             RouteEndpoint::Overdue => self.of_board(|board| reply::json_bytes(&board.board.overdue)).await,
             RouteEndpoint::Graph => self.of_board(|board| reply::json_bytes(&board.board.graph)).await,
-            RouteEndpoint::Store => self.of_board(|board| reply::json_bytes(&board.store_state(None))).await,
+            RouteEndpoint::Store => self.store().await,
             RouteEndpoint::Question(tool) => question::answer(&self, tool).await,
             RouteEndpoint::Events => events::subscribe(&self),
             RouteEndpoint::Metrics => status_line::metrics(&self).await,
@@ -157,7 +159,7 @@ impl ServeRequest<'_> {
         match self.server.poller.fresh().await {
             BoardLook { trouble: Some(why), .. } => Err(reply::unavailable(&why)),
             BoardLook { board: Some(board), .. } => Ok(board),
-            BoardLook { .. } => Err(reply::unavailable("The store has not answered yet. Ask again in a moment.")),
+            BoardLook { .. } => Err(reply::unavailable(NO_ANSWER_YET)),
         }
     }
 
@@ -175,6 +177,19 @@ impl ServeRequest<'_> {
         match self.board().await {
             Ok(board) => reply::tagged(self.headers, body(&board)),
             Err(reply) => reply,
+        }
+    }
+
+    /// The store, as last known. That it cannot be read now is part of the answer.
+    async fn store(self) -> ServeReply {
+        if let Err(why) = self.parameters.only(&[]) {
+            return reply::bad_request(&why);
+        }
+        match self.server.poller.fresh().await {
+            BoardLook { board: Some(board), trouble, .. } => {
+                reply::tagged(self.headers, reply::json_bytes(&board.store_state(trouble.as_deref())))
+            }
+            BoardLook { trouble, .. } => reply::unavailable(trouble.as_deref().unwrap_or(NO_ANSWER_YET)),
         }
     }
 

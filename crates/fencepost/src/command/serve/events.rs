@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 use super::answer::ServeRequest;
+use super::limit;
 use super::reply::{self, ServeReply};
 use super::tokens::random_hex;
 
@@ -72,7 +73,8 @@ impl Hub {
             jobs: None,
             trouble: None,
         };
-        let (news, places) = (watch::Sender::new(Some(0)), Arc::new(Semaphore::new(VIEWERS_MAX)));
+        let places = Arc::new(Semaphore::new(limit("FENCEPOST_TEST_SERVE_VIEWERS", VIEWERS_MAX)));
+        let news = watch::Sender::new(Some(0));
         Self { state: Mutex::new(state), news, places }
     }
 

@@ -24,7 +24,7 @@ use super::connection::Prompt;
 use super::reply::{self, ServeReply};
 use super::share::Share;
 use super::terms::{CertificateOrigin, ServeTerms, ServeTransport};
-use super::{Server, answer, compress};
+use super::{Server, answer, compress, limit};
 use crate::args::Global;
 use crate::exit::{Code, Failure};
 use crate::{report, show};
@@ -86,7 +86,8 @@ async fn listen(global: &Global, terms: ServeTerms, quiet: Global) -> Result<Cod
     show::line(&format!("listening on {}://{address}", server.terms.scheme()));
     report::Voice::of(global).tell("Stop it with ctrl-C.");
     let (going, _) = watch::channel(());
-    let (places, mut connections) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), JoinSet::new());
+    let (places, mut connections) =
+        (Arc::new(Semaphore::new(limit("FENCEPOST_TEST_SERVE_CONNECTIONS", CONNECTIONS_MAX))), JoinSet::new());
     loop {
         tokio::select! {
             _ = terminated.recv() => break,

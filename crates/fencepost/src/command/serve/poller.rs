@@ -1,5 +1,6 @@
 //! Reads the store for all viewers: one thread, at a limited rate.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant, SystemTime};
@@ -61,7 +62,7 @@ pub struct BoardLook {
     /// When the newest look began.
     checked: Option<Instant>,
     is_embedded: bool,
-    /// How many looks there have been.
+    /// How many looks have read the store.
     pub count: u64,
 }
 
@@ -186,17 +187,26 @@ impl FileState {
     }
 }
 
+/// Waits for the next look: at least for `rest`, then until a request wakes the poller, and at most for `every`. A request
+/// that came during the rest is for a look right after it. Breaks once no request can come any more.
+fn pause(woken: &mpsc::Receiver<()>, rest: Duration, every: Duration) -> ControlFlow<()> {
+    std::thread::sleep(rest);
+    let first = woken.try_recv().or_else(|_| woken.recv_timeout(every - rest));
+    while woken.try_recv().is_ok() {}
+    match first {
+        Ok(()) | Err(mpsc::RecvTimeoutError::Timeout) => ControlFlow::Continue(()),
+        Err(mpsc::RecvTimeoutError::Disconnected) => ControlFlow::Break(()),
+    }
+}
+
 impl Lookout {
     fn go_on(mut self, woken: &mpsc::Receiver<()>) {
         loop {
             let begun = Instant::now();
             let every = self.look();
             let rest = (begun.elapsed() * REST_FACTOR).min(every);
-            std::thread::sleep(rest);
-            while woken.try_recv().is_ok() {}
-            match woken.recv_timeout(every - rest) {
-                Ok(()) | Err(mpsc::RecvTimeoutError::Timeout) => {}
-                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            if pause(woken, rest, every).is_break() {
+                return;
             }
         }
     }
@@ -249,7 +259,6 @@ impl Lookout {
         let before = before.as_ref().map(|before| &before.board);
         let (board, at) =
             place.ask(store.as_ref(), |view| view.board(&query, before).map(|board| (board, view.now)))?;
-        self.durations.note(&board, before);
         let took = begun.elapsed();
         let reading = store.read(&Key::identity())?.clock;
         let clock_offset_ms = reading.map(|clock| clock.wall.0.saturating_sub(clock::now().wall.0));
@@ -258,6 +267,8 @@ impl Lookout {
             true => Arc::default(),
             false => opened.declares(place)?,
         };
+        // Nothing after this fails: the runs of a look that fails are not counted twice.
+        self.durations.note(&board, before);
         // A store that does not exist yet is empty, and is opened again until it does.
         self.store = (!is_new).then_some(opened);
         let (store, durations) = (place.handle_without_password(), self.durations.clone());
@@ -284,17 +295,20 @@ impl Lookout {
         self.hub.note_trouble(&why);
         self.sender.send_modify(|look| {
             (look.trouble, look.checked, look.is_embedded) = (Some(why), Some(Instant::now()), is_embedded);
-            look.count += 1;
         });
     }
 }
 
 impl OpenStore {
     fn declares(&mut self, place: &Place) -> Result<Arc<[CheckLine]>, Failure> {
-        if self.declares.is_none() {
-            self.declares = Some(declarations(&place.handle()?).into());
+        if let Some(known) = &self.declares {
+            return Ok(Arc::clone(known));
         }
-        Ok(self.declares.clone().unwrap_or_default())
+        // If the question fails, the next look asks again.
+        Ok(match declarations(&place.handle()?) {
+            Ok(lines) => Arc::clone(self.declares.insert(lines.into())),
+            Err(unknown) => Arc::new([unknown]),
+        })
     }
 }
 
@@ -332,4 +346,22 @@ fn watched(place: &Place) -> Vec<FileState> {
             FileState { path, state }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn a_request_that_comes_during_the_rest_is_answered_right_after_it() {
+        let (wake, woken) = mpsc::channel();
+        (0..3).for_each(|_| wake.send(()).unwrap());
+        let (begun, rest) = (Instant::now(), Duration::from_millis(20));
+        assert!(pause(&woken, rest, LONG).is_continue() && (rest..LONG).contains(&begun.elapsed()));
+        assert!(woken.try_recv().is_err(), "one look is for all of them");
+        drop(wake);
+        assert!(pause(&woken, Duration::ZERO, LONG).is_break());
+    }
 }

@@ -94,7 +94,7 @@ fn tried(handle: &StoreHandle, progress: &CheckProgress) -> Result<Vec<CheckLine
     };
     lines.extend(prove(&open, progress));
     progress.say("settings");
-    lines.extend(declarations(handle));
+    lines.extend(declarations(handle).unwrap_or_else(|unknown| vec![unknown]));
     Ok(lines)
 }
 
@@ -205,12 +205,13 @@ fn proved(check: &Check) -> String {
 }
 
 /// Properties that cannot be tested by running, from the store's settings.
-pub fn declarations(handle: &StoreHandle) -> Vec<CheckLine> {
-    let declared = match handle.declared() {
-        Ok(declared) => declared,
-        Err(OpenError::Usage(text)) => return vec![CheckLine::new("durability", CheckResult::Unknown, text)],
-        Err(OpenError::Store(error)) => return vec![CheckLine::new("durability", CheckResult::Unknown, error.detail)],
-    };
+/// Or the line that says why they are unknown.
+pub fn declarations(handle: &StoreHandle) -> Result<Vec<CheckLine>, CheckLine> {
+    let unknown = |why| CheckLine::new("durability", CheckResult::Unknown, why);
+    let declared = handle.declared().map_err(|error| match error {
+        OpenError::Usage(text) => unknown(text),
+        OpenError::Store(error) => unknown(error.detail),
+    })?;
     let line = |declared: fencepost_store::Property| {
         let result = match declared.standing {
             Soundness::Sound | Soundness::Weak => CheckResult::Declared,
@@ -226,7 +227,7 @@ pub fn declarations(handle: &StoreHandle) -> Vec<CheckLine> {
             ..CheckLine::new(name, result, declared.detail)
         }
     };
-    declared.into_iter().map(line).collect()
+    Ok(declared.into_iter().map(line).collect())
 }
 
 /// The promises of GUARANTEES.md, and the checks that each depends on.

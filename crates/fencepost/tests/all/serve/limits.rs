@@ -119,6 +119,40 @@ fn a_client_that_does_not_read_is_cut_off_and_delays_no_other() {
     assert!(count > 0 && count < 2_000, "{count} answers came");
 }
 
+#[test]
+fn viewers_and_connections_beyond_their_limits_are_turned_away() {
+    let site = Site::new();
+    let mut command = site.command(&["serve", "--listen", "127.0.0.1:0"]);
+    command.env("FENCEPOST_TEST_SERVE_VIEWERS", "2").env("FENCEPOST_TEST_SERVE_CONNECTIONS", "5");
+    let served = Served::start(command);
+    let view = || {
+        let mut stream = served.connect();
+        stream.write_all(request(served.port, "GET", "/api/v1/events", &[], "").as_bytes()).unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut head = String::new();
+        reader.read_line(&mut head).unwrap();
+        (head.contains(" 200 "), reader)
+    };
+    let viewers = [view(), view()];
+    assert!(viewers.iter().all(|(is_taken, _)| *is_taken));
+    let full = served.get("/api/v1/events");
+    assert!(full.status == 503 && full.body.contains("/api/v1/status"), "{full:?}");
+    assert_eq!(served.get("/healthz").status, 200, "there is room for others");
+    let is_answered = |mut stream: TcpStream| {
+        let _ = stream.write_all(request(served.port, "GET", "/healthz", &[], "").as_bytes());
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        !answer.is_empty()
+    };
+    let mut idle = Vec::new();
+    eventually("every place is taken", || {
+        idle.push(served.connect());
+        !is_answered(served.connect())
+    });
+    drop((idle, viewers));
+    eventually("there is room again", || is_answered(served.connect()));
+}
+
 /// Reads up to a line that begins so, and returns the id before it.
 fn until(reader: &mut BufReader<TcpStream>, wanted: &str) -> String {
     let mut id = String::new();

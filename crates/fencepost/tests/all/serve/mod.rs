@@ -4,6 +4,7 @@ mod actions;
 mod answers;
 mod description;
 mod limits;
+mod prompt;
 mod security;
 mod share;
 mod shutdown;

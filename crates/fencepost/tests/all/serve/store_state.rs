@@ -49,7 +49,9 @@ fn the_last_check_is_remembered_and_shown() {
     fs::rename(site.database(), site.path("elsewhere")).unwrap();
     assert_eq!(site.say(&["store", "check"]).code, 125);
     fs::rename(site.path("elsewhere"), site.database()).unwrap();
-    fencepost_testkit::eventually("the store is read again", || served.get("/api/v1/store").status == 200);
+    fencepost_testkit::eventually("the store is read again", || {
+        served.get("/api/v1/store").json()["available"] == true
+    });
     let failed = state()["last_check"].clone();
     assert_eq!((&failed["exit_code"], &failed["verdict"]), (&125.into(), &"refused".into()), "{failed}");
     assert!(failed["checks"][0]["detail"].as_str().unwrap().contains("is missing"), "{failed}");

@@ -20,12 +20,20 @@ fn pages_show_the_last_known_state_and_the_api_answers_503() {
     assert_eq!(served.get("/api/v1/jobs/j/why").status, 503);
     assert_eq!(served.get("/status/j").status, 503);
     assert_eq!(served.get("/healthz").status, 200);
+    let store = served.get("/api/v1/store").json();
+    assert!(store["available"] == false && store["error"].is_string() && store["jobs"] == 1, "{store}");
     for path in ["/", "/timeline", "/jobs/j", "/stores"] {
         let page = served.get(path);
         assert_eq!(page.status, 200, "{path}");
         assert!(page.body.contains("unavailable"), "{path}: {}", page.body);
     }
-    assert!(served.get("/metrics").body.contains("fencepost_store_up{} 0\n"));
+    let metrics = || served.get("/metrics").body;
+    let polls = |metrics: String| {
+        metrics.lines().find(|line| line.starts_with("fencepost_store_polls_total")).map(String::from)
+    };
+    let before = metrics();
+    assert!(before.contains("fencepost_store_up{} 0\n"));
+    assert_eq!(polls(before), polls(metrics()), "a look that fails reads nothing");
     fs::rename(site.path("elsewhere"), site.database()).unwrap();
     eventually("it is read again", || served.get("/api/v1/status").status == 200);
     eventually("it says so", || served.said().contains("can be read again"));
