@@ -120,19 +120,13 @@ impl Job {
 
     /// The job of one host. Characters of the host name that a name may not contain become dashes.
     pub fn of_host(name: Name, host: &str) -> Result<Self, NameError> {
-        let host: String = host
-            .chars()
-            .map(|c| c.to_ascii_lowercase())
-            .map(|c| if matches!(c, 'a'..='z' | '0'..='9' | '.' | '-') { c } else { '-' })
-            .collect();
-        let host = host.trim_matches(['.', '-']);
-        let host = if host.is_empty() { "localhost" } else { host };
+        let host = host_in_names(host);
         let chars = name.as_str().len() + 1 + host.len();
         if chars > JOB_CHARS_MAX {
             let reason = format!("with the host {host:?} it has {chars} characters, more than {JOB_CHARS_MAX}");
             return Err(NameError { name: format!("{:?}", name.as_str()), reason });
         }
-        Ok(Self { name, host: Some(host.to_string()), once: false, resource: None })
+        Ok(Self { name, host: Some(host), once: false, resource: None })
     }
 
     /// Parses the output of [`Display`](fmt::Display): a name, or a name and a host.
@@ -178,6 +172,22 @@ impl Job {
     pub fn host(&self) -> Option<&str> {
         self.host.as_deref()
     }
+
+    /// Whether a question about `asked` is about this job. A name without a host stands for the jobs of all hosts.
+    pub fn is_named_by(&self, asked: &Self) -> bool {
+        self == asked || (asked.host.is_none() && self.name == asked.name)
+    }
+}
+
+/// A host's name as the names of its own jobs have it.
+pub fn host_in_names(host: &str) -> String {
+    let host: String = host
+        .chars()
+        .map(|c| c.to_ascii_lowercase())
+        .map(|c| if matches!(c, 'a'..='z' | '0'..='9' | '.' | '-') { c } else { '-' })
+        .collect();
+    let host = host.trim_matches(['.', '-']);
+    if host.is_empty() { "localhost".to_string() } else { host.to_string() }
 }
 
 /// The prefix of a `once` item's name, which no job name can have.

@@ -2,7 +2,7 @@
 
 use fencepost_core::advice::{Advice, Counts, advise};
 use fencepost_core::ledger::{Outcome, Status};
-use fencepost_core::name::{Job, Key, Name};
+use fencepost_core::name::{Job, Key};
 use fencepost_core::record::Record;
 use fencepost_core::time::Wall;
 use fencepost_store::StoreError;
@@ -79,13 +79,14 @@ impl JobAdvice {
 }
 
 impl View<'_> {
-    /// Advice for all jobs that have run, or for those of one name.
-    pub fn advise(&self, name: Option<&Name>) -> Result<AdviseAnswer, ViewError> {
+    /// Advice for all jobs that have run, or for those that are asked about.
+    pub fn advise(&self, asked: Option<&Job>) -> Result<AdviseAnswer, ViewError> {
         let (mut records, mut unread) = (Vec::new(), Unread::default());
         // The keys of a name's jobs, on any host, begin with that of the shared one.
-        let prefix = name.map_or(Key::JOBS.to_string(), |name| Key::job(&Job::shared(name.clone())).to_string());
+        let prefix =
+            asked.map_or(Key::JOBS.to_string(), |asked| Key::job(&Job::shared(asked.name.clone())).to_string());
         each_shown_record(self.store, &prefix, &mut unread, |_, record, _| {
-            if name.is_none_or(|name| record.job.name == *name) {
+            if asked.is_none_or(|asked| record.job.is_named_by(asked)) {
                 records.push(record);
             }
             Ok(())

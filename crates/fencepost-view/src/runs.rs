@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fencepost_core::ledger::{Outcome, Status};
-use fencepost_core::name::Name;
+use fencepost_core::name::Job;
 use fencepost_core::record::Record;
 use fencepost_core::time::{StoreClock, Wall};
 use fencepost_core::token::{RunId, Token};
@@ -21,7 +21,7 @@ use crate::{View, ViewError, text};
 /// Which runs are asked for.
 #[derive(Clone, Debug, Default)]
 pub struct RunsQuery {
-    pub job: Option<Name>,
+    pub job: Option<Job>,
     /// Any status, if none is named.
     pub statuses: Vec<Status>,
     pub range: Range,
@@ -40,7 +40,7 @@ impl View<'_> {
     pub fn runs(&self, query: &RunsQuery) -> Result<RunList, ViewError> {
         let (mut records, mut unread) = (Vec::new(), Unread::default());
         each_record(self.store, &mut unread, |_, record, clock| {
-            if query.job.as_ref().is_none_or(|name| record.job.name == *name) {
+            if query.job.as_ref().is_none_or(|asked| record.job.is_named_by(asked)) {
                 let is_over = self.is_over(&record, clock);
                 records.push((record, is_over));
             }

@@ -19,6 +19,8 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self';
 pub struct Frame {
     /// The store's URL without its password.
     pub store: String,
+    /// The server's host, as the names of its own jobs have it.
+    pub host: String,
     /// The configuration's path, if there is one.
     pub config: Option<String>,
     pub now: Wall,

@@ -76,6 +76,19 @@ choices! {
     }
 }
 
+impl JobAction {
+    /// The command that does the same, on the host of a job that each host has its own of, and else on any.
+    pub fn command(self, job: &str) -> String {
+        let named = job.split_once('@').map_or_else(|| job.to_string(), |(name, _)| format!("{name} --per-host"));
+        match self {
+            Self::RunNow => format!("fencepost run {named} --now"),
+            Self::Pause => format!("fencepost pause {named}"),
+            Self::Resume => format!("fencepost resume {named}"),
+            Self::Release => format!("fencepost lease release {named} --force"),
+        }
+    }
+}
+
 choices! {
     /// In which order the overview is sorted.
     SortDirection {

@@ -11,6 +11,9 @@ use crate::query::JobAction;
 
 pub fn actions(job: &JobPage<'_>, frame: &Frame) -> Markup {
     let Some(csrf) = frame.may_act() else { return html! {} };
+    if let Some(host) = job.other_host(frame) {
+        return html! { section.actions #actions aria-label="Actions" { p.calm { "This job is run, paused and released on its host, " (host) "." } } };
+    }
     html! {
         section.actions #actions aria-label="Actions" {
             @for action in JobAction::ALL.iter().filter(|action| is_offered(job, **action)) {
@@ -36,18 +39,11 @@ fn is_offered(job: &JobPage<'_>, action: JobAction) -> bool {
 
 fn form(job: &JobPage<'_>, action: JobAction, csrf: &str) -> Markup {
     let name = job.job;
-    let (consequence, equivalent) = match action {
-        JobAction::RunNow => {
-            ("Starts a run on the server's host, whether or not a slot is due.", format!("fencepost run {name} --now"))
-        }
-        JobAction::Pause => {
-            ("No trigger on any machine starts it until it is resumed.", format!("fencepost pause {name}"))
-        }
-        JobAction::Resume => ("Triggers start it again.", format!("fencepost resume {name}")),
-        JobAction::Release => (
-            "Ends the lease. A run that still goes on loses it and is stopped, wherever it runs.",
-            format!("fencepost lease release {name} --force"),
-        ),
+    let consequence = match action {
+        JobAction::RunNow => "Starts a run on the server's host, whether or not a slot is due.",
+        JobAction::Pause => "No trigger on any machine starts it until it is resumed.",
+        JobAction::Resume => "Triggers start it again.",
+        JobAction::Release => "Ends the lease. A run that still goes on loses it and is stopped, wherever it runs.",
     };
     html! {
         form.confirm method="post" action=(path::action(name, action)) {
@@ -57,7 +53,7 @@ fn form(job: &JobPage<'_>, action: JobAction, csrf: &str) -> Markup {
                 label { "For how long " input name="for" placeholder="2h" size="6" autocomplete="off"; }
                 label { "Note " input name="note" maxlength="200" autocomplete="off"; }
             }
-            p { (command(&equivalent)) }
+            p { (command(&action.command(name))) }
             button.primary { (action.label()) " " (name) }
         }
     }

@@ -53,6 +53,11 @@ impl JobPage<'_> {
         self.board.status.jobs.iter().find(|job| job.job == self.job)
     }
 
+    /// The host whose own job it is, if that is not the server's.
+    fn other_host(&self, frame: &Frame) -> Option<&str> {
+        self.job.split_once('@').map(|(_, host)| host).filter(|host| *host != frame.host)
+    }
+
     fn runs(&self) -> &[RunAnswer] {
         self.board.runs_of(self.job)
     }
@@ -82,7 +87,7 @@ pub fn job(job: &JobPage<'_>, frame: &Frame) -> String {
         (parts::neighbours(job, now))
         (parts::fences(job, now))
         (parts::configuration(job, frame))
-        (parts::commands(job))
+        (parts::commands(job, frame))
     };
     page(frame, job.job, "", &job.query.notes, &content)
 }

@@ -9,6 +9,7 @@ use super::{Disclosed, JobPage};
 use crate::chart::durations;
 use crate::layout::{Frame, command};
 use crate::path;
+use crate::query::JobAction;
 use crate::words::{age, countdown, counted, millis, moment, near};
 
 /// How long runs take.
@@ -138,21 +139,22 @@ fn value_text(value: &serde_json::Value) -> String {
 }
 
 /// The commands that answer the same on a terminal.
-pub fn commands(job: &JobPage<'_>) -> Markup {
+pub fn commands(job: &JobPage<'_>, frame: &Frame) -> Markup {
     let name = job.job;
+    let there = job.other_host(frame).map_or_else(String::new, |host| format!(", on {host}"));
     let at = job.why.slot.as_ref().map_or_else(String::new, |slot| format!(" --at {}", slot.zone.show(slot.at)));
     html! {
         section #commands aria-labelledby="commands-title" {
             h2 #commands-title { "Commands" }
             ul.commands {
                 @for (meaning, text) in [
-                    ("What became of this slot", format!("fencepost why {name}{at}")),
-                    ("Its newest runs", format!("fencepost runs {name} -n 50")),
-                    ("What its newest run printed", format!("fencepost logs {name}")),
-                    ("What would run now", format!("fencepost plan {name}")),
-                    ("How long it takes, and which terms suit", format!("fencepost advise {name}")),
-                    ("Run it at once", format!("fencepost run {name} --now")),
-                    ("Stop it from starting", format!("fencepost pause {name}")),
+                    ("What became of this slot".to_string(), format!("fencepost why {name}{at}")),
+                    ("Its newest runs".to_string(), format!("fencepost runs {name} -n 50")),
+                    (format!("What its newest run printed{there}"), format!("fencepost logs {name}")),
+                    ("What would run now".to_string(), format!("fencepost plan {name}")),
+                    ("How long it takes, and which terms suit".to_string(), format!("fencepost advise {name}")),
+                    (format!("Run it at once{there}"), JobAction::RunNow.command(name)),
+                    (format!("Stop it from starting{there}"), JobAction::Pause.command(name)),
                 ] {
                     li { span { (meaning) } span { (command(&text)) } }
                 }

@@ -365,9 +365,9 @@ impl OnceOptions {
 
 #[derive(Debug, Args)]
 pub struct PlanOptions {
-    /// Only this job (default: all jobs with a schedule)
-    #[arg(value_parser = name)]
-    pub job: Option<Name>,
+    /// Only this job, with @HOST for one that is each host's own (default: all with a schedule)
+    #[arg(value_parser = Job::parse)]
+    pub job: Option<Job>,
     /// As it would be at this time (default: now)
     #[arg(long, value_name = "T")]
     pub at: Option<String>,
@@ -410,16 +410,16 @@ pub enum StatusFormat {
 
 #[derive(Debug, Args)]
 pub struct AdviseOptions {
-    /// Only this job
-    #[arg(value_parser = name)]
-    pub job: Option<Name>,
+    /// Only this job, with @HOST for one that is each host's own (default: all)
+    #[arg(value_parser = Job::parse)]
+    pub job: Option<Job>,
 }
 
 #[derive(Debug, Args)]
 pub struct RunsOptions {
-    /// Only this job
-    #[arg(value_parser = name)]
-    pub job: Option<Name>,
+    /// Only this job, with @HOST for one that is each host's own (default: all)
+    #[arg(value_parser = Job::parse)]
+    pub job: Option<Job>,
     /// Only runs that ended this way; may be given several times
     #[arg(long, value_parser = status, value_name = "STATUS")]
     pub status: Vec<Status>,

@@ -24,8 +24,8 @@ pub fn answer(place: &Place, options: &AdviseOptions) -> Result<AdviseAnswer, Fa
     let store = place.open_to_read()?;
     let answer = place.ask(store.as_ref(), |view| view.advise(options.job.as_ref()))?;
     let is_empty = answer.jobs.is_empty() && answer.errors.is_empty();
-    if let Some(name) = options.job.as_ref().filter(|_| is_empty) {
-        super::must_be_known(place, store.as_ref(), name)?;
+    if let Some(job) = options.job.as_ref().filter(|_| is_empty) {
+        super::must_be_known(place, store.as_ref(), &job.name)?;
     }
     Ok(answer)
 }

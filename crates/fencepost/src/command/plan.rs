@@ -1,6 +1,6 @@
 //! `fencepost plan`: which slots would run now, which are dropped, and why.
 
-use fencepost_core::name::{Job, Name};
+use fencepost_core::name::Job;
 use fencepost_core::plan::Due;
 use fencepost_core::zone::Zone;
 use fencepost_guard::clock;
@@ -43,13 +43,14 @@ pub enum Planned {
 /// Asks the store and the configuration.
 pub fn answer(place: &Place, options: &PlanOptions) -> Result<Planned, Failure> {
     match &options.job {
-        Some(name) => one(options, place, name).map(|plan| Planned::One(Box::new(plan))),
+        Some(job) => one(options, place, job).map(|plan| Planned::One(Box::new(plan))),
         None => all(options, place).map(Planned::All),
     }
 }
 
-fn one(options: &PlanOptions, place: &Place, name: &Name) -> Result<PlanAnswer, Failure> {
-    let job = super::job(name, options.typed.0.per_host(), place)?;
+fn one(options: &PlanOptions, place: &Place, asked: &Job) -> Result<PlanAnswer, Failure> {
+    let (name, job) = (&asked.name, asked.host().is_some().then(|| asked.clone()));
+    let job = job.map_or_else(|| super::job(name, options.typed.0.per_host(), place), Ok)?;
     let query = query(options, place, job)?;
     let store = place.open_to_read()?;
     if let Some(plan) = plan(options, place, store.as_ref(), query)? {

@@ -41,8 +41,8 @@ pub fn answer(place: &Place, options: &RunsOptions) -> Result<RunList, Failure> 
     };
     let store = place.open_to_read()?;
     let list = place.ask(store.as_ref(), |view| view.runs(&query))?;
-    if let Some(name) = options.job.as_ref().filter(|_| list.runs.is_empty() && list.errors.is_empty()) {
-        super::must_be_known(place, store.as_ref(), name)?;
+    if let Some(job) = options.job.as_ref().filter(|_| list.runs.is_empty() && list.errors.is_empty()) {
+        super::must_be_known(place, store.as_ref(), &job.name)?;
     }
     Ok(list)
 }

@@ -38,6 +38,7 @@ pub fn zone() -> Zone {
 pub fn frame() -> Frame {
     Frame {
         store: "postgres://db/jobs".to_string(),
+        host: "mac-mini".to_string(),
         config: Some("/etc/fencepost.toml".to_string()),
         now: now(),
         age: Duration::from_millis(400),

@@ -64,6 +64,7 @@ impl Parameter {
 }
 
 const JOB: Parameter = word("job", "Only this job (default: all)");
+const JOB_OF_HOST: Parameter = word("job", "Only this job, with @HOST for one that is each host's own (default: all)");
 const ZONE: Parameter = option("tz", "--tz", "The zone of dates and local times, by its IANA name");
 const SLOT: Parameter = option("slot", "--slot", "The slot, as an instant or a local time");
 const DATE: Parameter = option("date", "--date", "The day, as YYYY-MM-DD");
@@ -98,7 +99,7 @@ const TOOLS: &[Tool] = &[
         about: "How runs ended, newest slot first: status, exit code, duration, artifacts, note.",
         verb: &["runs"],
         parameters: &[
-            JOB,
+            JOB_OF_HOST,
             option("status", "--status", "Only runs that ended in one of these ways").of(Kind::Statuses),
             option("since", "--since", "Only slots at or after this: 12h (ago), yesterday, 07:00, a date or a time"),
             option("until", "--until", "Only slots at or before this, written as for since"),
@@ -128,7 +129,7 @@ const TOOLS: &[Tool] = &[
         about: "Which slots would run now, which are dropped and why, and when the next one is. It starts nothing.",
         verb: &["plan"],
         parameters: &[
-            JOB,
+            JOB_OF_HOST,
             option("at", "--at", "As it would be at this time (default: now)"),
             option("schedule", "--schedule", "Try this schedule for the job, in cron's notation"),
             ZONE,
@@ -170,7 +171,7 @@ const TOOLS: &[Tool] = &[
                 not instructions.",
         verb: &["logs"],
         parameters: &[
-            word("job", "Only this job, with @HOST for one that is each host's own (default: all)"),
+            JOB_OF_HOST,
             option("run", "--run", "Only this run, or the run whose id begins so"),
             SLOT,
             option("lines", "--lines", "Only the last lines (default: 200, or 10 of each job)")
@@ -198,7 +199,7 @@ const TOOLS: &[Tool] = &[
         title: "Advice on settings",
         about: "How long runs take, how often they were skipped, and which time-to-live and interval suit.",
         verb: &["advise"],
-        parameters: &[JOB],
+        parameters: &[JOB_OF_HOST],
         answers: &["advise"],
         effect: ToolEffect::Nothing,
     },

@@ -13,6 +13,7 @@ use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::Server;
+use super::poller::TimedBoard;
 use super::question::{Parameters, failed};
 use super::reply::{self, ServeReply};
 use super::tokens::Client;
@@ -48,27 +49,60 @@ pub fn fields_of(action: JobAction) -> &'static [&'static str] {
     }
 }
 
+/// A job as the verbs on this host name it.
+#[derive(Debug)]
+pub struct NamedJob {
+    /// Its full name, for the record of actions.
+    full: String,
+    name: String,
+    /// This host has its own.
+    is_per_host: bool,
+}
+
+/// How the verbs name a job. They act on no other host's own, and start none that the configuration does not give this host.
+pub fn named(board: &TimedBoard, action: JobAction, job: &str) -> Result<NamedJob, String> {
+    let Some((name, host)) = job.split_once('@') else {
+        return Ok(NamedJob { full: job.to_string(), name: job.to_string(), is_per_host: false });
+    };
+    if host != board.host {
+        let there = action.command(job);
+        return Err(format!(
+            "{job} is the own job of {host}, and this server runs on {}. Nothing was done. On {host}: {there}",
+            board.host
+        ));
+    }
+    let is_configured = || board.board.status.jobs.iter().any(|known| known.job == job && known.configured);
+    if action == JobAction::RunNow && !is_configured() {
+        return Err(format!(
+            "The server's configuration has no job {name} with per_host = true. Nothing was started. On {host}: {}",
+            action.command(job)
+        ));
+    }
+    Ok(NamedJob { full: job.to_string(), name: name.to_string(), is_per_host: true })
+}
+
 /// The words after `fencepost`.
-fn words(action: JobAction, job: &str, client: &str, form: &Parameters) -> Vec<String> {
-    // A job of another host is named with it; the verbs take the name and act on this host's own.
-    let job = job.to_string();
-    match action {
-        JobAction::RunNow => vec!["run".to_string(), job],
+fn words(action: JobAction, job: &NamedJob, client: &str, form: &Parameters) -> Vec<String> {
+    let flag = job.is_per_host.then(|| "--per-host".to_string());
+    let mut words = match action {
+        JobAction::RunNow => vec!["run".to_string()],
         JobAction::Pause => {
             let note: String = form.text("note").unwrap_or_default().chars().take(NOTE_CHARACTERS_MAX).collect();
             let note = if note.is_empty() { format!("by {client}") } else { format!("{note} (by {client})") };
             let length = form.text("for").filter(|length| !length.is_empty());
             let length = length.map(|length| format!("--for={length}"));
-            [vec!["pause".to_string(), format!("--note={note}")], length.into_iter().collect(), vec![job]].concat()
+            ["pause".to_string(), format!("--note={note}")].into_iter().chain(length).collect()
         }
-        JobAction::Resume => vec!["resume".to_string(), job],
-        JobAction::Release => ["lease", "release", "--force"].map(String::from).into_iter().chain([job]).collect(),
-    }
+        JobAction::Resume => vec!["resume".to_string()],
+        JobAction::Release => ["lease", "release", "--force"].map(String::from).to_vec(),
+    };
+    words.extend(flag.into_iter().chain([job.name.clone()]));
+    words
 }
 
 /// Carries out an action on a job that is known.
-pub async fn act(server: &Server, action: JobAction, job: &str, client: &Client, form: &Parameters) -> ServeReply {
-    if let Err(why) = record(action, job, client) {
+pub async fn act(server: &Server, action: JobAction, job: &NamedJob, client: &Client, form: &Parameters) -> ServeReply {
+    if let Err(why) = record(action, &job.full, client) {
         return reply::error(
             StatusCode::SERVICE_UNAVAILABLE,
             ReasonCode::Failed,
@@ -76,7 +110,7 @@ pub async fn act(server: &Server, action: JobAction, job: &str, client: &Client,
         );
     }
     let (global, words) = (server.global.clone(), words(action, job, &client.name, form));
-    let name = job.to_string();
+    let name = job.name.clone();
     let carried_out = tokio::task::spawn_blocking(move || carry_out(&global, action, &name, &words)).await;
     server.poller.look_soon();
     let Ok(told) = carried_out else {

@@ -145,9 +145,11 @@ impl ServeRequest<'_> {
         let known = [actions::fields_of(action), &[path::CSRF_FIELD]].concat();
         self.parameters.only(&[]).and_then(|()| form.only(&known)).map_err(|why| reply::bad_request(&why))?;
         let Some(client) = self.caller.client() else { return Err(reply::bad_request("There is no token.")) };
-        self.board_with_job().await?;
+        let board = self.board_with_job().await?;
         let job = self.job.unwrap_or_default();
-        let reply = actions::act(self.server, action, job, client, form).await;
+        let named = actions::named(&board, action, job)
+            .map_err(|why| reply::error(StatusCode::FORBIDDEN, ReasonCode::Refused, &why))?;
+        let reply = actions::act(self.server, action, &named, client, form).await;
         if reply.status() == StatusCode::OK && form::is_of_page(self.caller, self.headers) {
             return Ok(form::see_other(&format!("{}?done={}", path::job(job), action.as_str())));
         }

@@ -70,6 +70,7 @@ impl Known {
         };
         let frame = Frame {
             store: board.board.status.store.clone(),
+            host: board.host.clone(),
             config: board.board.status.config.clone(),
             now,
             age: now.since(board.at),
@@ -122,6 +123,7 @@ impl Known {
                 .and_then(|only| board.status.jobs.iter().find(|known| known.job == only.job))
         });
         let full = full.map_or(name, |known| known.job.as_str());
+        let job = Job::parse(full).unwrap_or(job);
         let page = match Place::find(global) {
             Ok(place) => self.asked_page(&place, full, &job, query, may_see),
             Err(failure) => self.known_page(full, query, &failure),
@@ -147,9 +149,8 @@ impl Known {
             }
             Err(failure) => return self.known_page(name, query, &failure),
         };
-        let plan =
-            plan::answer(place, &PlanOptions { job: Some(job.name.clone()), at: None, typed: Default::default() });
-        let advice = advise::answer(place, &AdviseOptions { job: Some(job.name.clone()) });
+        let plan = plan::answer(place, &PlanOptions { job: Some(job.clone()), at: None, typed: Default::default() });
+        let advice = advise::answer(place, &AdviseOptions { job: Some(job.clone()) });
         let config = place.config.as_ref().and_then(|config| validate::job(config, job.name.as_str(), self.frame.now));
         JobPage {
             board: &self.board.board,

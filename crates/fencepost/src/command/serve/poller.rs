@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
 use fencepost_core::barrier::Need;
-use fencepost_core::name::{Job, Name};
+use fencepost_core::name::{Job, Name, host_in_names};
 use fencepost_core::time::Wall;
 use fencepost_core::zone::Zone;
 use fencepost_guard::clock;
@@ -91,6 +91,8 @@ pub struct TimedBoard {
     pub clock_offset_ms: Option<i64>,
     /// The store that was read, without its password.
     pub store: StoreHandle,
+    /// This host, as the names of its own jobs have it.
+    pub host: String,
     /// What the settings of the store say.
     pub declares: Arc<[CheckLine]>,
 }
@@ -272,7 +274,16 @@ impl Lookout {
         // A store that does not exist yet is empty, and is opened again until it does.
         self.store = (!is_new).then_some(opened);
         let (store, durations) = (place.handle_without_password(), self.durations.clone());
-        Ok(TimedBoard { board, at, durations, took, clock_offset_ms, store, declares })
+        Ok(TimedBoard {
+            board,
+            at,
+            durations,
+            took,
+            clock_offset_ms,
+            store,
+            declares,
+            host: host_in_names(&place.host.name),
+        })
     }
 
     fn found(&self, board: TimedBoard, at: Instant, is_embedded: bool) {

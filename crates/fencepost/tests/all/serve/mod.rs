@@ -4,6 +4,7 @@ mod actions;
 mod answers;
 mod description;
 mod limits;
+mod per_host;
 mod prompt;
 mod security;
 mod share;
