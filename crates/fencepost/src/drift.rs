@@ -80,14 +80,20 @@ impl DriftTerms {
     /// Compares a job with its record. `host` is the name of this host: only its own files can be looked at.
     pub fn compare(&self, job: &DriftedJob<'_>, record: &Record, host: &str, now: Wall) -> DriftAnswer {
         let record = record.remembered();
+        let mut answer = self.definition_since(job, &record);
+        answer.differences.extend(job.deviations(&record.ledger, &self.expected));
+        if record.lease.is_none() {
+            self.compare_artifacts(job, &record, host, now, &mut answer);
+        }
+        answer
+    }
+
+    /// Compares the definition of a job with that of its last good run.
+    pub fn definition_since(&self, job: &DriftedJob<'_>, record: &Record) -> DriftAnswer {
         let mut answer = DriftAnswer::default();
         match &record.definition {
             Some(good) => self.compare_definition(job, good, &mut answer),
             None => answer.no_good_run.push(job.job.to_string()),
-        }
-        answer.differences.extend(job.deviations(&record.ledger, &self.expected));
-        if record.lease.is_none() {
-            self.compare_artifacts(job, &record, host, now, &mut answer);
         }
         answer
     }

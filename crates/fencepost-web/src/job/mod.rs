@@ -34,6 +34,8 @@ pub struct JobPage<'a> {
     pub advice: Option<JobAdvice>,
     /// The output of the slot's attempts, as far as it is kept on the server's host.
     pub logs: Disclosed<LogList>,
+    /// What of its definition has changed since its last good run, a sentence each.
+    pub changed: Vec<String>,
     /// The job in the server's configuration.
     pub config: Disclosed<ValidatedJob>,
 }

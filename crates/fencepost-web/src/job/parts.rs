@@ -122,6 +122,7 @@ pub fn configuration(job: &JobPage<'_>, frame: &Frame) -> Markup {
                 Disclosed::Absent(why) => p.calm { (why) },
                 Disclosed::Shown(config) => {
                     @if let Some(path) = &frame.config { p.calm { "From " code { (path) } } }
+                    @for sentence in &job.changed { p.note { "Changed since: " (text::flat(sentence)) } }
                     dl.keys {
                         @for (key, value) in config.keys.iter().filter(|(_, value)| !value.is_null()) {
                             div { dt { code { (key) } } dd { code { (value_text(value)) } } }

@@ -1,7 +1,7 @@
 //! `fencepost validate`: checks the configuration and shows what it means.
 
 mod commands;
-mod drift;
+pub mod drift;
 mod freshness;
 
 use std::path::Path;

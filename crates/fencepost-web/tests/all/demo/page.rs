@@ -56,6 +56,7 @@ pub fn job_page_of<'a>(board: &'a Board, job: &'a str, query: &'a JobQuery, sche
             logs: newest.map(log).into_iter().collect(),
             errors: Vec::new(),
         }),
+        changed: Vec::new(),
         config: Disclosed::Shown(ValidatedJob {
             job: job.to_string(),
             timezone: Some(zone().name().to_string()),

@@ -18,6 +18,7 @@ use super::reply::{self, ServeReply};
 use crate::args::{AdviseOptions, Global, LogsOptions, PlanOptions, WhyOptions};
 use crate::command::logs::{self, LogBounds};
 use crate::command::plan::Planned;
+use crate::command::validate::drift;
 use crate::command::{advise, plan, validate, why};
 use crate::exit::{Code, Failure};
 use crate::place::Place;
@@ -170,6 +171,10 @@ impl Known {
                 (true, Some(config)) => Disclosed::Shown(config),
                 (true, None) => Disclosed::Absent("The job is not in the server's configuration.".to_string()),
             },
+            changed: match may_see {
+                true => drift::redefinitions(place, job, self.frame.now).unwrap_or_default(),
+                false => Vec::new(),
+            },
             why,
         }
     }
@@ -196,6 +201,7 @@ impl Known {
             },
             plan: None,
             advice: None,
+            changed: Vec::new(),
             logs: Disclosed::Absent("The store cannot be asked now.".to_string()),
             config: Disclosed::Absent("The store cannot be asked now.".to_string()),
         }

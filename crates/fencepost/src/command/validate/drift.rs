@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fencepost_core::name::Name;
+use fencepost_core::name::{Job, Name};
 use fencepost_core::time::Wall;
 use fencepost_core::zone::Zone;
 use fencepost_guard::transact::look;
@@ -45,6 +45,21 @@ pub fn look_at_all(global: &Global, now: Wall) -> Result<DriftAnswer, Failure> {
     look_at_host(&place, store.as_ref(), now, &mut answer);
     date(&place, &mut answer, now, Voice::of(global));
     Ok(answer)
+}
+
+/// What the configuration of a job and the files of its command have not as its last good run had them, a sentence each.
+pub fn redefinitions(place: &Place, job: &Job, now: Wall) -> Result<Vec<String>, Failure> {
+    let is_configured = |config: &&Config| config.jobs.contains_key(&job.name);
+    let Some(config) = place.config.as_ref().filter(is_configured) else { return Ok(Vec::new()) };
+    if command::job(&job.name, config.job(&job.name).per_host(), place)? != *job {
+        return Ok(Vec::new());
+    }
+    let store = place.open_to_read()?;
+    let Ok((Some(record), _)) = look(store.as_ref(), job) else { return Ok(Vec::new()) };
+    let zone = calendar::zone(None, Some(config), &job.name)?;
+    let drifted = DriftedJob { job: job.name.as_str(), zone: &zone };
+    let answer = DriftTerms::of(config, &job.name, now).definition_since(&drifted, &record.remembered());
+    Ok(answer.differences.iter().map(DriftDifference::sentence).collect())
 }
 
 fn look_at_job(

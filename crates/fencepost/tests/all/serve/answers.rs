@@ -64,6 +64,19 @@ fn answers_are_those_of_the_verbs() {
 }
 
 #[test]
+fn a_configuration_that_is_not_that_of_the_last_good_run_says_so() {
+    let desk = Desk::configured("[job.j]\ncommand = 'true'\n");
+    assert_eq!(desk.say(&["run", "j"]).code, 0);
+    let token = add_token(&desk.site, "laptop");
+    let served = Served::of_desk(&desk, &["--token-file", &token_file(&desk.site)]);
+    let page = || served.get_as(&token, "/jobs/j").body;
+    assert!(!page().contains("Changed since"), "{}", page());
+    desk.write("fencepost.toml", "[job.j]\ncommand = 'true; true'\n");
+    assert!(page().contains("Changed since: j has another value of command than at the last good run"), "{}", page());
+    assert!(!served.get("/jobs/j").body.contains("Changed since"), "it is withheld without a token");
+}
+
+#[test]
 fn a_job_is_known_at_once_after_it_ran() {
     let site = Site::new();
     let served = Served::of(&site, &[]);
