@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// All documents, by their paths in the repository.
-fn documents() -> Vec<PathBuf> {
+pub(super) fn documents() -> Vec<PathBuf> {
     let mut found = vec![PathBuf::from("README.md"), PathBuf::from("CHANGELOG.md")];
     let mut directories = vec![PathBuf::from("docs")];
     while let Some(directory) = directories.pop() {

@@ -61,6 +61,21 @@ fn every_block_of_commands_is_run_or_says_why_not() {
     assert!(mistakes.is_empty(), "\n{}", mistakes.join("\n"));
 }
 
+/// Cron's PATH is /usr/bin:/bin.
+#[test]
+fn a_crontab_names_the_program_by_its_whole_path() {
+    let mut mistakes = Vec::new();
+    for name in links::documents().iter().map(|path| path.display().to_string()) {
+        let page = Page { text: fs::read_to_string(root().join(&name)).unwrap(), name };
+        for block in blocks(&page).iter().filter(|block| block.language == "crontab") {
+            let jobs = block.lines.iter().enumerate().filter(|(_, line)| !line.starts_with('#'));
+            let relative = jobs.filter(|(_, line)| line.split_whitespace().any(|word| word == "fencepost"));
+            mistakes.extend(relative.map(|(index, line)| format!("{}:{}: {line}", page.name, block.line + 1 + index)));
+        }
+    }
+    assert!(mistakes.is_empty(), "\n{}", mistakes.join("\n"));
+}
+
 #[test]
 fn pages_work_as_written() {
     fencepost_testkit::signals::reset();
