@@ -22,10 +22,11 @@ const WORDS: [&str; 4] =
     [concat!("no", "body"), concat!("some", "body"), concat!("who", "ever"), concat!("what", "ever")];
 
 /// Crates that a product or the model is made of. Those for tests and measurements may repeat names.
-const TYPED: [&str; 8] = [
+const TYPED: [&str; 9] = [
     "fencepost",
     "fencepost-core",
     "fencepost-guard",
+    "fencepost-sdk",
     "fencepost-sim",
     "fencepost-store",
     "fencepost-sys",
@@ -120,7 +121,7 @@ fn sources(root: &Path) -> Vec<PathBuf> {
 
 fn is_source(root: &Path, path: &Path) -> bool {
     match path.extension().and_then(|end| end.to_str()) {
-        Some("rs" | "md" | "ts" | "sql" | "toml" | "yml" | "sh") => true,
+        Some("rs" | "md" | "ts" | "js" | "mjs" | "py" | "css" | "html" | "sql" | "toml" | "yml" | "sh") => true,
         Some(_) => false,
         None => fs::read(root.join(path)).is_ok_and(|bytes| bytes.starts_with(b"#!")),
     }

@@ -46,7 +46,7 @@ enum NamedBy {
     CommandLine,
     Environment,
     Configuration,
-    Nobody,
+    Default,
 }
 
 impl Place {
@@ -307,7 +307,7 @@ fn store(global: &Global, config: Option<&Config>, state: &Path) -> Result<(Stri
         }
         (Some(url), _) => Ok((here(url), NamedBy::Environment)),
         (None, Some(configured)) => Ok((configured, NamedBy::Configuration)),
-        (None, None) => Ok((format!("sqlite:{}", state.join("store.db").display()), NamedBy::Nobody)),
+        (None, None) => Ok((format!("sqlite:{}", state.join("store.db").display()), NamedBy::Default)),
     }
 }
 

@@ -68,7 +68,7 @@ impl PostgresFailure {
             Self::Connect(error) => {
                 let (trouble, step) = connecting(error.as_ref(), store);
                 let why = error.as_ref().map_or_else(String::new, |error| format!(" ({})", explained(error)));
-                let is_shut = error.as_ref().is_some_and(|error| entry(error) != Entry::Other);
+                let is_shut = error.as_ref().is_some_and(|error| login_failure(error) != LoginFailure::Other);
                 let what = if is_shut { "does not let us in" } else { "could not be reached" };
                 (trouble, format!("{what}{why}"), step)
             }
@@ -158,28 +158,28 @@ fn is_rolled_back(error: &Error) -> bool {
 
 /// Why a server let no one in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Entry {
+enum LoginFailure {
     /// It asked for a password, and none was given.
     NoPassword,
     Refused,
     Other,
 }
 
-fn entry(error: &Error) -> Entry {
+fn login_failure(error: &Error) -> LoginFailure {
     match error.as_db_error() {
-        Some(db) if db.code().code().starts_with("28") => Entry::Refused,
+        Some(db) if db.code().code().starts_with("28") => LoginFailure::Refused,
         // The driver has no error kind for this.
-        None if explained(error).contains("password missing") => Entry::NoPassword,
-        _ => Entry::Other,
+        None if explained(error).contains("password missing") => LoginFailure::NoPassword,
+        _ => LoginFailure::Other,
     }
 }
 
 fn connecting(error: Option<&Error>, store: &PostgresStore) -> (Trouble, String) {
     let db = error.and_then(Error::as_db_error);
-    let entry = error.map_or(Entry::Other, entry);
-    if entry != Entry::Other {
-        let mut step = match entry {
-            Entry::Refused => {
+    let failure = error.map_or(LoginFailure::Other, login_failure);
+    if failure != LoginFailure::Other {
+        let mut step = match failure {
+            LoginFailure::Refused => {
                 "User and password do not fit, or pg_hba.conf refuses them. Try them by psql, then put the password"
             }
             _ => "Put the password",

@@ -70,24 +70,24 @@ fn ticks(runs: &[&RunAnswer], night: &Night) -> String {
 }
 
 /// An attempt, and its lane if the slot had several: attempts of two hosts may overlap.
-struct Attempt<'b> {
+struct AttemptBar<'b> {
     run: &'b RunAnswer,
     lane: Option<usize>,
 }
 
 /// The runs, oldest first. Those of one slot take turns in two lanes.
-fn attempts<'b>(runs: &[&'b RunAnswer]) -> Vec<Attempt<'b>> {
+fn attempts<'b>(runs: &[&'b RunAnswer]) -> Vec<AttemptBar<'b>> {
     let mut sorted = runs.to_vec();
     sorted.sort_by_key(|run| (run.slot.at, run.token, run.started.at));
-    let mut attempts: Vec<Attempt<'_>> = Vec::new();
+    let mut attempts: Vec<AttemptBar<'_>> = Vec::new();
     for slot in sorted.chunk_by(|a, b| a.slot.at == b.slot.at) {
         let lane = |place: usize| (slot.len() > 1).then_some(place % 2);
-        attempts.extend(slot.iter().enumerate().map(|(place, run)| Attempt { run, lane: lane(place) }));
+        attempts.extend(slot.iter().enumerate().map(|(place, run)| AttemptBar { run, lane: lane(place) }));
     }
     attempts
 }
 
-impl Attempt<'_> {
+impl AttemptBar<'_> {
     /// The top of its bar, and its height.
     fn lane(&self) -> (u64, u64) {
         match self.lane {
@@ -99,14 +99,14 @@ impl Attempt<'_> {
 }
 
 /// Lines from an attempt to the next one of the same slot, if that is on another host: the lease has passed on.
-fn passes(attempts: &[Attempt<'_>], night: &Night) -> Markup {
+fn passes(attempts: &[AttemptBar<'_>], night: &Night) -> Markup {
     let mut path = String::new();
     for pair in attempts.windows(2) {
         let (earlier, later) = (pair[0].run, pair[1].run);
         let is_run = later.status.is_of_a_run() && earlier.status.is_of_a_run();
         if is_run && later.slot.at == earlier.slot.at && later.host != earlier.host {
             let from = earlier.finished.as_ref().map_or(earlier.started.at, |at| at.at).min(later.started.at);
-            let middle = |attempt: &Attempt<'_>| attempt.lane().0 + 4;
+            let middle = |attempt: &AttemptBar<'_>| attempt.lane().0 + 4;
             _ = write!(
                 path,
                 "M{} {}H{}V{}",
@@ -121,7 +121,7 @@ fn passes(attempts: &[Attempt<'_>], night: &Night) -> Markup {
 }
 
 /// An attempt, or slots that were missed.
-fn bar(attempt: &Attempt<'_>, night: &Night, hosts: &Hosts<'_>, now: Wall) -> Markup {
+fn bar(attempt: &AttemptBar<'_>, night: &Night, hosts: &Hosts<'_>, now: Wall) -> Markup {
     let run = attempt.run;
     let (class, from, to) = match run.status {
         Status::Missed => {

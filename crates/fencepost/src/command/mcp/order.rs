@@ -62,7 +62,7 @@ pub fn give(global: &Global, tool: &Tool, given: &Map<String, Value>) -> Result<
     }
     let made = Order::start(global, &words, payload.unwrap_or_default()).and_then(|order| order.outcome(wait));
     Ok(match made {
-        Ok(Outcome::Going(child)) if tool.name == "once" => {
+        Ok(OrderProgress::Going(child)) if tool.name == "once" => {
             reap(child);
             in_progress(text(given, "key").unwrap_or_default())
         }
@@ -77,10 +77,10 @@ pub fn carry_out(global: &Global, words: &[String]) -> ToolReply {
 }
 
 /// The reply to a write that has ended, or that is stopped now.
-fn settled(name: &str, made: io::Result<Outcome>) -> ToolReply {
+fn settled(name: &str, made: io::Result<OrderProgress>) -> ToolReply {
     match made {
-        Ok(Outcome::Ended(ended)) => ended.reply(name),
-        Ok(Outcome::Going(mut child)) => {
+        Ok(OrderProgress::Ended(ended)) => ended.reply(name),
+        Ok(OrderProgress::Going(mut child)) => {
             let _ = child.kill();
             reap(child);
             ToolReply::failed(&Failure::Other(format!(
@@ -125,7 +125,7 @@ struct Order {
     stderr: File,
 }
 
-enum Outcome {
+enum OrderProgress {
     Ended(Ended),
     Going(Child),
 }
@@ -151,18 +151,18 @@ impl Order {
         Ok(Self { child: command.spawn()?, stdout, stderr })
     }
 
-    fn outcome(mut self, wait: Duration) -> io::Result<Outcome> {
+    fn outcome(mut self, wait: Duration) -> io::Result<OrderProgress> {
         let begun = Instant::now();
         loop {
             match self.child.try_wait()? {
                 Some(status) => {
-                    return Ok(Outcome::Ended(Ended {
+                    return Ok(OrderProgress::Ended(Ended {
                         status,
                         stdout: end(&self.stdout)?,
                         stderr: end(&self.stderr)?,
                     }));
                 }
-                None if begun.elapsed() >= wait => return Ok(Outcome::Going(self.child)),
+                None if begun.elapsed() >= wait => return Ok(OrderProgress::Going(self.child)),
                 None => std::thread::sleep(POLL),
             }
         }

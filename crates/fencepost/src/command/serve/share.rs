@@ -61,14 +61,14 @@ fn burst() -> f64 {
 
 /// A failure in the words of the protocol.
 #[derive(Debug)]
-struct Refusal {
+struct ShareRefusal {
     code: &'static str,
     status: StatusCode,
     message: String,
     fate: Fate,
 }
 
-impl Refusal {
+impl ShareRefusal {
     fn new(code: &'static str, status: StatusCode, message: impl Into<String>) -> Self {
         Self { code, status, message: message.into(), fate: Fate::NotDone }
     }
@@ -78,7 +78,7 @@ impl Refusal {
     }
 }
 
-impl From<StoreError> for Refusal {
+impl From<StoreError> for ShareRefusal {
     fn from(error: StoreError) -> Self {
         let (code, status) = match (error.trouble, error.fate) {
             (Trouble::Refused, Fate::NotDone) => ("full", StatusCode::INSUFFICIENT_STORAGE),
@@ -116,19 +116,21 @@ impl Share {
         reply
     }
 
-    async fn told(&self, caller: &Caller, has_number: bool, request: Request<Incoming>) -> Result<Told, Refusal> {
+    async fn told(&self, caller: &Caller, has_number: bool, request: Request<Incoming>) -> Result<Told, ShareRefusal> {
         let Caller::Bearer(client) = caller else {
-            return Err(Refusal::new("unauthorized", StatusCode::UNAUTHORIZED, "The token is missing or wrong."));
+            return Err(ShareRefusal::new("unauthorized", StatusCode::UNAUTHORIZED, "The token is missing or wrong."));
         };
         self.count(&client.name)?;
         let path = request.uri().path().to_string();
         let place = path.strip_prefix("/v1/").unwrap_or_default();
         let is_known = place == "about" || place == "keys" || place.starts_with("keys/");
         if !is_known {
-            return Err(Refusal::new("no_such_place", StatusCode::NOT_FOUND, "The path is none of the protocol."));
+            return Err(ShareRefusal::new("no_such_place", StatusCode::NOT_FOUND, "The path is none of the protocol."));
         }
         if !has_number {
-            return Err(Refusal::bad("The header Fencepost-Request is missing, or is not 1 to 64 hexadecimal digits."));
+            return Err(ShareRefusal::bad(
+                "The header Fencepost-Request is missing, or is not 1 to 64 hexadecimal digits.",
+            ));
         }
         match (request.method(), place.strip_prefix("keys/")) {
             (&Method::GET, None) if place == "about" => self.about().await,
@@ -138,7 +140,7 @@ impl Share {
                 let (key, (head, body)) = (key(text)?, request.into_parts());
                 self.swap(key, &head.headers, body).await
             }
-            _ => Err(Refusal::new(
+            _ => Err(ShareRefusal::new(
                 "method_not_allowed",
                 StatusCode::METHOD_NOT_ALLOWED,
                 "This place takes another method.",
@@ -147,13 +149,17 @@ impl Share {
     }
 
     /// Refuses a client that asks too often.
-    fn count(&self, client: &str) -> Result<(), Refusal> {
+    fn count(&self, client: &str) -> Result<(), ShareRefusal> {
         let (mut buckets, now) = (self.buckets.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
         let bucket = buckets.entry(client.to_string()).or_insert(Bucket { room: self.burst, at: now });
         let grown = bucket.room + now.duration_since(bucket.at).as_secs_f64() * self.burst / BURST_SECONDS;
         (bucket.room, bucket.at) = (grown.min(self.burst), now);
         if bucket.room < 1.0 {
-            return Err(Refusal::new("too_many", StatusCode::TOO_MANY_REQUESTS, "Asked too often; nothing was done."));
+            return Err(ShareRefusal::new(
+                "too_many",
+                StatusCode::TOO_MANY_REQUESTS,
+                "Asked too often; nothing was done.",
+            ));
         }
         bucket.room -= 1.0;
         Ok(())
@@ -163,38 +169,40 @@ impl Share {
     async fn call<T: Send + 'static>(
         &self,
         call: impl FnOnce(&SharedStore) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, Refusal> {
+    ) -> Result<T, ShareRefusal> {
         let store = Arc::clone(&self.store);
         let called = tokio::task::spawn_blocking(move || call(&store)).await;
         let gone = |_| StoreError::unknown(Trouble::Unavailable, "The server failed while it asked its database.");
         Ok(called.map_err(gone)??)
     }
 
-    async fn read(&self, key: Key) -> Result<Told, Refusal> {
+    async fn read(&self, key: Key) -> Result<Told, ShareRefusal> {
         let Answer { value, clock, .. } = self.call(move |store| store.read(&key)).await?;
         Ok(Told::of_entry(value, clock, ("entry", StatusCode::OK), ("absent", StatusCode::NOT_FOUND)))
     }
 
-    async fn swap(&self, key: Key, headers: &HeaderMap, body: Incoming) -> Result<Told, Refusal> {
+    async fn swap(&self, key: Key, headers: &HeaderMap, body: Incoming) -> Result<Told, ShareRefusal> {
         let expected = match text(headers, &EXPECT) {
             Some("none") => None,
-            Some(digits) => Some(version(digits).ok_or_else(|| Refusal::bad("Fencepost-Expect is not a version."))?),
-            None => return Err(Refusal::bad("The header Fencepost-Expect is missing.")),
+            Some(digits) => {
+                Some(version(digits).ok_or_else(|| ShareRefusal::bad("Fencepost-Expect is not a version."))?)
+            }
+            None => return Err(ShareRefusal::bad("The header Fencepost-Expect is missing.")),
         };
         let is_removal = match text(headers, &NEW) {
             Some("value") => false,
             Some("none") => true,
-            _ => return Err(Refusal::bad("The header Fencepost-New is missing; it is value or none.")),
+            _ => return Err(ShareRefusal::bad("The header Fencepost-New is missing; it is value or none.")),
         };
         let value = form::body(body, VALUE_BYTES_MAX).await.map_err(|trouble| match trouble {
             BodyTrouble::TooLarge => {
                 let message = format!("A value may have {VALUE_BYTES_MAX} bytes; nothing was done.");
-                Refusal::new("too_large", StatusCode::PAYLOAD_TOO_LARGE, message)
+                ShareRefusal::new("too_large", StatusCode::PAYLOAD_TOO_LARGE, message)
             }
-            BodyTrouble::Incomplete => Refusal::bad("The body is not complete; nothing was done."),
+            BodyTrouble::Incomplete => ShareRefusal::bad("The body is not complete; nothing was done."),
         })?;
         if is_removal && !value.is_empty() {
-            return Err(Refusal::bad("A removal has no body."));
+            return Err(ShareRefusal::bad("A removal has no body."));
         }
         let swap = move |store: &SharedStore| {
             let new = (!is_removal).then_some(value.as_ref());
@@ -213,17 +221,18 @@ impl Share {
         })
     }
 
-    async fn keys(&self, query: &str) -> Result<Told, Refusal> {
+    async fn keys(&self, query: &str) -> Result<Told, ShareRefusal> {
         let (mut prefix, mut after, mut limit) = (String::new(), None, SCAN_KEYS_MAX);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let value = percent::decode(value).ok_or_else(|| Refusal::bad("A parameter is not percent-encoded."))?;
+            let value =
+                percent::decode(value).ok_or_else(|| ShareRefusal::bad("A parameter is not percent-encoded."))?;
             match name {
                 "prefix" => prefix = value,
                 "after" if value.is_empty() => {}
                 "after" => after = Some(key(&value)?),
                 "limit" => {
-                    let number: usize = value.parse().map_err(|_| Refusal::bad("limit is not a whole number."))?;
+                    let number: usize = value.parse().map_err(|_| ShareRefusal::bad("limit is not a whole number."))?;
                     limit = number.min(SCAN_KEYS_MAX);
                 }
                 _ => {}
@@ -234,7 +243,7 @@ impl Share {
         Ok(Told { word: "keys", status: StatusCode::OK, version: None, clock, body })
     }
 
-    async fn about(&self) -> Result<Told, Refusal> {
+    async fn about(&self) -> Result<Told, ShareRefusal> {
         let declared = self.call(|store| store.declared()).await?;
         let line = |property: &fencepost_store::Property| {
             let standing = match property.standing {
@@ -278,7 +287,7 @@ impl Told {
     }
 }
 
-fn refused(refusal: &Refusal) -> ServeReply {
+fn refused(refusal: &ShareRefusal) -> ServeReply {
     let fate = if refusal.fate == Fate::NotDone { "not-done" } else { "unknown" };
     let body = json!({ "error": { "code": refusal.code, "message": refusal.message, "fate": fate } });
     let reply = reply::with_header(reply::value(refusal.status, &body), ANSWER, "error");
@@ -289,8 +298,10 @@ fn refused(refusal: &Refusal) -> ServeReply {
     }
 }
 
-fn key(text: &str) -> Result<Key, Refusal> {
-    Key::from_stored(text).filter(|_| text.len() <= KEY_BYTES_MAX).ok_or_else(|| Refusal::bad("This is not a key."))
+fn key(text: &str) -> Result<Key, ShareRefusal> {
+    Key::from_stored(text)
+        .filter(|_| text.len() <= KEY_BYTES_MAX)
+        .ok_or_else(|| ShareRefusal::bad("This is not a key."))
 }
 
 fn version(digits: &str) -> Option<Version> {
