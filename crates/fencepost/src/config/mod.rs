@@ -293,13 +293,13 @@ impl Config {
         let defaults = JobOptions { logs, ..defaults };
         let up = section("up", "[up]").map(|mut section| {
             let up = UpTableOptions::read_table(&mut section, Table::Job);
-            section.finish(|_| None);
+            section.finish(|_, _| None);
             up
         });
         let jobs = section("job", "[job]").map(|section| read_jobs(reader, &section, &defaults));
         let (jobs, broken) = jobs.unwrap_or_default();
         let options = TopOptions::read_table(&mut top, Table::Job);
-        top.finish(|word| {
+        top.finish(|word, _| {
             let is_option = JobOptions::INFO.iter().any(|info| info.key == word);
             is_option.then(|| "It belongs to a job, in [job.NAME], or to all of them, in [defaults].".to_string())
         });

@@ -86,7 +86,7 @@ impl Produces {
         let path = section.located::<Text>("path");
         let min_bytes = section.value::<Whole<u64, 1, { u64::MAX }>>("min_bytes");
         let lacks_path = !section.has("path");
-        section.finish(|_| None);
+        section.finish(|_, _| None);
         if lacks_path {
             return item.mistake("This lacks its \"path\".".to_string(), None);
         }
@@ -160,7 +160,7 @@ impl ConfigNeed {
         let artifacts = section.item("artifact").map(artifacts).unwrap_or_default();
         let on_empty = section.value::<OneOf<OnEmpty>>("on_empty").unwrap_or_default();
         let lacks_job = !section.has("job");
-        section.finish(|_| None);
+        section.finish(|_, _| None);
         if lacks_job {
             return item.mistake("This lacks its \"job\", whose work is needed.".to_string(), None);
         }

@@ -181,7 +181,7 @@ impl ValueKind for OnSkips {
         let count = section.value::<Count>("count");
         let notify = section.value::<Notice>("notify");
         let lacks_count = !section.has("count");
-        section.finish(|_| None);
+        section.finish(|_, _| None);
         if lacks_count {
             return item.mistake("This lacks its \"count\" of skips in a row.".to_string(), None);
         }

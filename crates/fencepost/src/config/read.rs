@@ -106,14 +106,16 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// Reports every key that was not taken, with the nearest one that could have been meant.
-    pub fn finish(self, hint: impl Fn(&str) -> Option<String>) {
-        for (key, _) in self.table.iter().take_while(|_| !self.reader.is_full()) {
+    /// Reports every key that was not taken, with the nearest one that could have been meant. A hint may depend on whether
+    /// the key holds a table.
+    pub fn finish(self, hint: impl Fn(&str, bool) -> Option<String>) {
+        for (key, value) in self.table.iter().take_while(|_| !self.reader.is_full()) {
             let (word, at) = (key.get_ref().as_ref(), self.reader.source.locate(key.span()));
             if !self.taken.contains(&word) {
                 let hinted = Some(word).filter(|word| self.reader.gives_hints() && word.len() <= HINTED_BYTES_MAX);
-                let near =
-                    hinted.and_then(|word| did_you_mean(word, self.taken.iter().copied()).or_else(|| hint(word)));
+                let near = hinted.and_then(|word| {
+                    did_you_mean(word, self.taken.iter().copied()).or_else(|| hint(word, value.get_ref().is_table()))
+                });
                 let message = format!("There is no key {word:?} in {}.", self.name);
                 self.reader.note(Mistake::at(&at, message, near));
             }

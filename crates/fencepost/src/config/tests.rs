@@ -158,7 +158,8 @@ fn secrets_are_not_shown() {
 const WRONG: &[(&str, &str, &str)] = &[
     ("shedule = 'x'", "no key \"shedule\" in [job.j]", "Did you mean \"schedule\"?"),
     ("catch-up = 1", "no key \"catch-up\"", "Did you mean \"catch_up\"?"),
-    ("qqq = 1", "no key \"qqq\"", "[job.\"NAME.qqq\"]"),
+    ("qqq = { a = 1 }", "no key \"qqq\"", "[job.\"NAME.qqq\"]"),
+    ("notify = 'x'", "no key \"notify\"", "Write on_error = … in the job."),
     ("ttl = 600", "a length of time in quotes", "Write \"600s\""),
     ("ttl = '600'", "has no unit", ""),
     ("ttl = true", "a length of time in quotes", ""),
@@ -217,6 +218,8 @@ fn every_mistake_is_named_with_its_place_and_the_way_out() {
         assert!(mistake.hint.as_deref().unwrap_or_default().contains(hint), "{line}: {mistake:?}");
         assert!(mistake.message.ends_with('.'), "{mistake:?}");
     }
+    // Only a table may be the end of a job's name.
+    assert_eq!(reading("[job.j]\nqqq = 1\n").mistakes[0].hint, None);
 }
 
 #[test]

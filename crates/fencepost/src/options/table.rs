@@ -373,7 +373,7 @@ impl Logs {
     /// Reads `[logs]`, or a job's table of that name. Who writes one wants logs.
     pub fn of_section(mut section: Section<'_>) -> Self {
         let logs = Self::read_table(&mut section, Table::Job);
-        section.finish(|_| None);
+        section.finish(|_, _| None);
         Self { enabled: logs.enabled.or(Some(Located::typed(true))), ..logs }
     }
 }
@@ -383,14 +383,17 @@ impl JobOptions {
     pub fn read_job(mut section: Section<'_>, at: Located<()>) -> Self {
         let job = Self { at, ..Self::read_table(&mut section, Table::Job) };
         job.check_exclusive(&section);
-        section.finish(|word| Some(format!("If the job's name has a dot, quote it, as in [job.\"NAME.{word}\"].")));
+        section.finish(|word, is_table| match word {
+            "notify" => Some("Write on_error = … in the job.".to_string()),
+            _ => is_table.then(|| format!("If the job's name has a dot, quote it, as in [job.\"NAME.{word}\"].")),
+        });
         job
     }
 
     /// Reads `[defaults]` or `[notify]`.
     pub fn read_shared(mut section: Section<'_>, table: Table) -> Self {
         let options = Self::read_table(&mut section, table);
-        section.finish(|_| None);
+        section.finish(|_, _| None);
         options
     }
 
