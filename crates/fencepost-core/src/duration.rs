@@ -9,7 +9,8 @@ use jiff::{SignedDuration, Span, SpanRelativeTo};
 /// Reads a length of time. A bare number is refused, because its unit would be a guess.
 pub fn parse(text: &str) -> Result<Duration, String> {
     if text.chars().all(|c| c.is_ascii_digit()) {
-        return Err(format!("{text:?} has no unit; write for example {}s or 5m", text.trim_start_matches('0')));
+        let number = Some(text.trim_start_matches('0')).filter(|number| !number.is_empty());
+        return Err(format!("{text:?} has no unit; write for example {}s or 5m", number.unwrap_or("0")));
     }
     let length = signed(text, "write for example 90s, 5m or 1h30m")?;
     Duration::try_from(length).map_err(|_| format!("{text:?} is negative"))
@@ -49,6 +50,13 @@ pub fn exact(length: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_without_a_unit_is_shown_with_one() {
+        for (text, example) in [("0", "0s"), ("00", "0s"), ("090", "90s"), ("5", "5s")] {
+            assert!(parse(text).unwrap_err().contains(&format!("for example {example} or 5m")), "{text}");
+        }
+    }
 
     #[test]
     fn what_people_write_is_understood() {
