@@ -4,7 +4,7 @@
 //! `ok` lets it proceed, on exactly the bytes that the record names.
 
 mod need;
-mod words;
+pub(crate) mod words;
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -18,6 +18,7 @@ use core::time::Duration;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
+use crate::duration::exact;
 use crate::time::Wall;
 use crate::zone::Zone;
 
@@ -56,6 +57,16 @@ impl Schedule {
     /// The text it was parsed from, without superfluous blanks.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// As a person writes it: an interval in its largest unit.
+    pub fn written(&self) -> String {
+        match &self.kind {
+            ScheduleKind::Every(every) if every.from == Wall(0) && every.length.subsec_nanos() == 0 => {
+                format!("every {}", exact(every.length))
+            }
+            _ => self.text.to_string(),
+        }
     }
 
     pub fn zone(&self) -> &Zone {

@@ -205,7 +205,10 @@ impl NotNow {
                 alloc::format!("the slot failed ({state}, exit code {exit_code}), and its attempts are used up.")
             }
             Self::Early { .. } => "the trigger is early, and the slot has not come.".to_string(),
-            Self::NotDue { reason, .. } => reason.clone(),
+            Self::NotDue { reason, .. } => {
+                let mut letters = reason.chars();
+                letters.next().map(|first| first.to_ascii_lowercase()).into_iter().chain(letters).collect()
+            }
             Self::Lost { .. } => {
                 "an earlier run of the slot died, and whether it had its effect is not known.".to_string()
             }
@@ -418,7 +421,7 @@ impl Named {
     fn choose<R: PlanRules>(&self, record: Option<&Record>, lease: LeaseState, now: Wall) -> Result<Chosen, NotNow> {
         let slot = self.slot;
         if self.is_ahead(record, now) && self.awaited(record, now).is_none() {
-            let reason = "Nothing is due: the slot that was named lies in the future.".to_string();
+            let reason = "Nothing is due, because the slot that was named lies in the future.".to_string();
             return Err(NotNow::NotDue { next: Some(slot), missed: None, reason });
         }
         let chosen = Ok(Chosen::at(slot, MANUAL));

@@ -66,29 +66,29 @@ pub struct ItemHolder {
 }
 
 impl View<'_> {
-    /// All items that were not forgotten.
-    pub fn once_items(&self) -> Result<OnceListAnswer, ViewError> {
+    /// All items that were not forgotten, with times in this zone.
+    pub fn once_items(&self, zone: &Zone) -> Result<OnceListAnswer, ViewError> {
         let (mut items, mut unread) = (Vec::new(), Unread::default());
         each_shown_record(self.store, Key::ITEMS, &mut unread, |_, record, clock| {
-            items.push(self.item(&record, clock));
+            items.push(self.item(&record, clock, zone));
             Ok(())
         })?;
         items.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(OnceListAnswer { v: AnswerVersion, store: self.store_url.clone(), items, errors: unread.into_errors() })
     }
 
-    /// One item; `None` if nothing is recorded of it.
-    pub fn once_item(&self, key: &Name) -> Result<Option<OnceShowAnswer>, ViewError> {
+    /// One item, with times in this zone; `None` if nothing is recorded of it.
+    pub fn once_item(&self, key: &Name, zone: &Zone) -> Result<Option<OnceShowAnswer>, ViewError> {
         let (record, clock) = look(self.store, &Job::once(key.clone()))?;
         let record = record.filter(|record| !record.is_hidden());
-        Ok(record.map(|record| OnceShowAnswer { v: AnswerVersion, item: self.item(&record, clock.as_ref()) }))
+        Ok(record.map(|record| OnceShowAnswer { v: AnswerVersion, item: self.item(&record, clock.as_ref(), zone) }))
     }
 
-    fn item(&self, record: &Record, clock: Option<&StoreClock>) -> OnceItem {
+    fn item(&self, record: &Record, clock: Option<&StoreClock>, zone: &Zone) -> OnceItem {
         let is_over = self.is_over(record, clock);
         let held = record.lease.as_ref().filter(|_| !is_over);
         let last = record.ledger.last();
-        let local = |at: Wall| LocalTime::new(at, &Zone::utc());
+        let local = |at: Wall| LocalTime::new(at, zone);
         let started = record.lease.as_ref().map(|lease| lease.since).or(last.map(|last| last.started));
         let finished = last.filter(|_| record.lease.is_none()).map(|last| last.finished);
         let age = finished.or(started).map(|at| self.now.since(at));

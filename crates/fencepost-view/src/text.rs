@@ -12,6 +12,15 @@ use crate::answer::RecordedArtifact;
 
 pub use fencepost_core::duration::show as length;
 
+/// Says that no job of this name is known: neither in the configuration nor, if it was asked, in a store.
+pub fn unknown_job(job: &str, config: Option<&str>, store: Option<&str>, near: Option<&str>) -> String {
+    let file = config.map_or_else(|| "no configuration was found".to_string(), |path| format!("it is not in {path}"));
+    let store = store.map_or_else(String::new, |store| format!(", and it has never run on {store}"));
+    let next =
+        near.map_or_else(|| "List the jobs: fencepost status".to_string(), |near| format!("Did you mean {near}?"));
+    format!("No job {job} is known: {file}{store}. {next}")
+}
+
 /// The zone that a record names. One that this version does not know is shown in UTC.
 pub fn zone(name: &str) -> Zone {
     Zone::parse(name).unwrap_or_else(|_| Zone::utc())

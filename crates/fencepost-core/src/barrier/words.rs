@@ -104,7 +104,7 @@ fn start(artifact: &Artifact) -> String {
 }
 
 /// An instant in the asking job's zone.
-fn moment(at: Wall, zone: &Zone) -> String {
+pub(crate) fn moment(at: Wall, zone: &Zone) -> String {
     format!("{} {} ({zone})", zone.date(at), zone.show_time(at))
 }
 

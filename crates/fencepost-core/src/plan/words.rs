@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 use super::{CatchUpMode, CatchUpTerms, Gap, Plan, PlanReason, Trust};
+use crate::barrier::words::moment;
 use crate::duration::exact;
 use crate::time::Wall;
 use crate::zone::Zone;
@@ -18,14 +19,14 @@ impl Plan {
     }
 
     fn about_slots(&self, terms: &CatchUpTerms, zone: &Zone) -> String {
-        let slot = |at: Wall| format!("the slot {}", zone.show(at));
+        let slot = |at: Wall| format!("the slot {}", moment(at, zone));
         let others = match self.run.len() {
             0 | 1 => String::new(),
             2 => ", and one late slot is caught up".to_string(),
             count => format!(", and {} late slots are caught up", count - 1),
         };
         let covered = match self.run.first().and_then(|due| due.covers) {
-            Some(gap) => format!(", in one run for {} slots since {}", gap.count, zone.show(gap.from)),
+            Some(gap) => format!(", in one run for {} slots since {}", gap.count, moment(gap.from, zone)),
             None => String::new(),
         };
         match self.why {
@@ -37,13 +38,13 @@ impl Plan {
             PlanReason::CatchUp if self.run.len() == 1 => "One late slot is caught up.".to_string(),
             PlanReason::CatchUp => format!("{} late slots are caught up.", self.run.len()),
             PlanReason::TooLate(at) => sentence(&format!("nothing runs: {} {}", slot(at), too_late(terms))),
-            PlanReason::Done(at) => sentence(&format!("nothing is due: {} is accounted for", slot(at))),
+            PlanReason::Done(at) => sentence(&format!("nothing is due, because {} is accounted for", slot(at))),
             PlanReason::Failed(at) => {
                 sentence(&format!("nothing runs: {} failed, and its attempts are used up", slot(at)))
             }
             PlanReason::Running(at) => sentence(&format!("nothing runs: {} is running", slot(at))),
             PlanReason::NoneYet => {
-                "Nothing is due: no slot came since the job was first seen, resumed or edited.".to_string()
+                "Nothing is due, because no slot came since the job was first seen, resumed or edited.".to_string()
             }
         }
     }
@@ -59,8 +60,8 @@ fn too_late(terms: &CatchUpTerms) -> String {
 
 fn about_dropped(gap: &Gap, terms: &CatchUpTerms, zone: &Zone) -> String {
     let which = match gap.count {
-        1 => format!("The slot {} is dropped", zone.show(gap.from)),
-        count => format!("{count} slots from {} to {} are dropped", zone.show(gap.from), zone.show(gap.to)),
+        1 => format!("The slot {} is dropped", moment(gap.from, zone)),
+        count => format!("{count} slots from {} to {} are dropped", moment(gap.from, zone), moment(gap.to, zone)),
     };
     let bound = match (terms.mode, terms.catch_up, terms.within) {
         (_, 0, _) => "catch_up is 0".to_string(),
@@ -72,7 +73,7 @@ fn about_dropped(gap: &Gap, terms: &CatchUpTerms, zone: &Zone) -> String {
 }
 
 fn about_clock(mark: Wall, trust: Trust, zone: &Zone) -> String {
-    let mark = zone.show(mark);
+    let mark = moment(mark, zone);
     match trust {
         Trust::Wrong => format!(
             "The record has slots accounted for up to {mark}, which is in the future, so a clock was wrong or has been \

@@ -413,7 +413,7 @@ fn the_reason_is_said_in_sentences() {
     let plan = planned("* * * * *", &state("2016-11-05T08:00", &[]), &terms(3), "2026-11-05T08:00:20");
     assert_eq!(
         plan.reason(&terms(3), &Zone::utc()),
-        "The slot 2026-11-05T08:00:00+00:00 is on time, and 2 late slots are caught up. 3600478 slots from \
-         2020-01-01T00:00:00+00:00 to 2026-11-05T07:57:00+00:00 are dropped, for catch_up is 3."
+        "The slot 2026-11-05 08:00 (UTC) is on time, and 2 late slots are caught up. 3600478 slots from \
+         2020-01-01 00:00 (UTC) to 2026-11-05 07:57 (UTC) are dropped, for catch_up is 3."
     );
 }

@@ -74,7 +74,8 @@ impl JobMistakes {
         let hint = first.hint.as_ref().map_or_else(String::new, |hint| format!(" {hint}"));
         let more = match self.mistakes.len() - 1 {
             0 => String::new(),
-            more => format!(" {more} more: fencepost validate"),
+            1 => " And 1 more mistake.".to_string(),
+            more => format!(" And {more} more mistakes."),
         };
         format!("{} does not run because of a mistake in {path}{line}: {}{hint}{more}", self.job, first.message)
     }

@@ -159,6 +159,8 @@ pub struct JobDetails {
     pub holder: Option<String>,
     /// The process behind the holder, in a few words.
     pub process: Option<String>,
+    /// The schedule as a person writes it.
+    pub schedule: Option<String>,
     /// How long the newest run took that has ended.
     pub last_took: Option<Duration>,
 }

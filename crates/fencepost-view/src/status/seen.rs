@@ -328,6 +328,7 @@ impl SeenJob {
         JobDetails {
             zone: zone.clone(),
             holder: self.held().map(|lease| text::holder(lease, self.remaining, now)),
+            schedule: self.schedule().map(|schedule| schedule.written()),
             process: self.held().map(|lease| text::process(&lease.holder)),
             last_took: ended.map(Outcome::length),
         }

@@ -86,6 +86,10 @@ pub struct WhyQuery<'a> {
     pub zone: Option<Zone>,
     /// The jobs of the configuration.
     pub configured: Vec<Name>,
+    /// When the job is due by the configuration, if it is enabled.
+    pub schedule: Option<Schedule>,
+    /// `retries` of the job in the configuration.
+    pub retries: Option<u32>,
     /// The output of runs on this host.
     pub output: &'a dyn KeptOutput,
 }
@@ -106,7 +110,11 @@ impl View<'_> {
                 None => format!("{} has never run on this store.", query.typed),
             };
             let waits = self.waits_of(&query.job, query.zone.as_ref().unwrap_or(&Zone::utc()))?;
-            let sentences = self.mistakes(query).chain([Sentence::new("nothing", text)]).chain(waits).collect();
+            let mistakes = self.mistakes(query).collect::<Vec<_>>();
+            let can_run = is_configured && mistakes.is_empty();
+            let first = can_run.then(|| words::first_run(&query.typed.name, query.schedule.as_ref(), self.now));
+            let nothing = Sentence::new("nothing", text);
+            let sentences = mistakes.into_iter().chain([nothing]).chain(first).chain(waits).collect();
             return Ok(WhyAnswer {
                 v: AnswerVersion,
                 job: query.typed.to_string(),
@@ -122,6 +130,7 @@ impl View<'_> {
         let zone = query.zone.clone().unwrap_or_else(|| newest_zone(&record));
         let waits = self.waits_of(&record.job, &zone)?;
         let mut case = Case::of(self, record, clock.as_ref(), query.at.clone(), zone)?;
+        case.retries = query.retries;
         case.printed = case.last_run().map(|(host, slot, run)| Printed {
             lines: query.output.last_lines(&case.record.job, slot, &run),
             is_elsewhere: host != query.output.host(),
@@ -195,9 +204,10 @@ impl View<'_> {
             return Ok(None);
         }
         known.extend(query.configured.iter().map(Name::to_string));
-        let near = nearest(&typed.to_string(), known.iter().map(String::as_str));
-        let near = near.map_or_else(String::new, |near| format!(" Did you mean {near:?}?"));
-        Err(ViewError::Question(format!("No job {typed} is known on {}.{near}", self.store_url)))
+        let typed = typed.to_string();
+        let near = nearest(&typed, known.iter().map(String::as_str));
+        let text = text::unknown_job(&typed, self.config.as_deref(), Some(&self.store_url), near);
+        Err(ViewError::Question(text))
     }
 }
 
@@ -222,6 +232,8 @@ struct Case {
     remaining: Option<Duration>,
     /// The triggers that were skipped.
     skips: Option<Skips>,
+    /// `retries` of the job in the configuration.
+    retries: Option<u32>,
     /// The output of the last attempt.
     printed: Option<Printed>,
     now: Wall,
@@ -261,6 +273,7 @@ impl Case {
             is_over,
             remaining,
             skips,
+            retries: None,
             printed: None,
             now: view.now,
         })

@@ -1,7 +1,9 @@
 //! The sentences of `why`, each built by one small function from what the ledger holds.
 
 use fencepost_core::ledger::{Consumed, EndedBy, Outcome, Status, Trigger};
+use fencepost_core::name::Name;
 use fencepost_core::record::Lease;
+use fencepost_core::schedule::Schedule;
 use fencepost_core::slot::Timing;
 use fencepost_core::time::Wall;
 use fencepost_core::token::RunId;
@@ -159,8 +161,8 @@ fn which(case: &Case) -> Vec<Sentence> {
         sentences.push(Sentence::new("nothing", text));
     }
     let which = match asked {
-        None => format!("The newest slot of {job} is {shown}"),
-        Some(asked) => format!("The newest slot of {job} at or before {asked} is {shown}"),
+        None => format!("The newest recorded slot of {job} is {shown}"),
+        Some(asked) => format!("The newest recorded slot of {job} at or before {asked} is {shown}"),
     };
     sentences.push(Sentence::new("slot", format!("{which}; it belongs to the day {}.", zone.date(slot))));
     sentences
@@ -362,7 +364,7 @@ fn follows(case: &Case, status: Status) -> Sentence {
         Status::SkippedBarrier => {
             "So the slot is done, and there was nothing to do: jobs that need it are skipped too."
         }
-        Status::SkippedOverlap => "So this trigger was waved off: the run that was going counts.",
+        Status::SkippedOverlap => "So this trigger was skipped: the run that was going counts.",
         Status::SkippedDuplicate => "So nothing was run: the slot was done already.",
         Status::SkippedPaused => "So nothing was run: the job is paused until it is resumed.",
         Status::Running => {
@@ -378,17 +380,33 @@ fn failed(case: &Case, status: Status) -> String {
     let longer = if status == Status::Timeout { " Raise --timeout if it needs longer." } else { "" };
     let used = case.attempts.last().and_then(|last| last.tries).unwrap_or(1);
     let again = match used {
-        _ if case.record.timing.is_none() => {
-            "The next trigger runs the job again; a slot that --slot names only while it has attempts left.".to_string()
-        }
+        _ if case.record.timing.is_none() => "The next trigger runs it again.".to_string(),
         0 => "This used none of its attempts: the next trigger tries it again, within the bounds of catch-up."
             .to_string(),
-        used => format!(
-            "It has used {used} of its attempts, and has 1 + retries over all triggers and machines. To repeat it: \
-             fencepost run {job} --again"
-        ),
+        used => format!("It has used {}. To repeat it: fencepost run {job} --again", attempts(used, case.retries)),
     };
     format!("So the slot is not done, and jobs that need it halt. {again}{longer}")
+}
+
+/// How many attempts a slot has used, and has over all triggers and machines. A run may have had other settings.
+fn attempts(used: u32, retries: Option<u32>) -> String {
+    match retries {
+        Some(retries) if used <= retries.saturating_add(1) => {
+            format!("{used} of its {} attempts (retries = {retries})", retries.saturating_add(1))
+        }
+        _ if used == 1 => "1 attempt".to_string(),
+        _ => format!("{used} attempts"),
+    }
+}
+
+/// When a job that never ran is due, and how to run it at once.
+pub(super) fn first_run(job: &Name, schedule: Option<&Schedule>, now: Wall) -> Sentence {
+    let next = schedule.and_then(|schedule| Some((schedule.after(now)?, schedule.zone())));
+    let text = match next {
+        Some((next, zone)) => format!("Its next slot is {}. At once: fencepost run {job} --now", moment(next, zone)),
+        None => format!("To run it: fencepost run {job}"),
+    };
+    Sentence::new("next", text)
 }
 
 /// What there is to fall back on where this slot is no good, or what came after it.
@@ -424,7 +442,7 @@ fn paused(case: &Case) -> Option<Sentence> {
     let note = paused.note.as_ref().map_or_else(String::new, |note| format!(" ({})", text::flat(note)));
     let since = text::time_for_people(paused.since, case.now, &case.zone());
     let until = text::until(paused, &case.zone());
-    let text = format!("It is paused since {since}{until}, from {}{note}: its triggers are waved off.", paused.by);
+    let text = format!("It is paused since {since}{until}, from {}{note}: its triggers are skipped.", paused.by);
     Some(Sentence::new("paused", text))
 }
 

@@ -285,10 +285,7 @@ impl InstallScope {
         scope.broken = config.broken.keys().cloned().collect();
         for name in &options.jobs {
             config.refuse_broken(name)?;
-            let job = config.jobs.get(name).ok_or_else(|| {
-                let near = config.near(name).map(|near| format!(" Did you mean {near:?}?")).unwrap_or_default();
-                Failure::Usage(format!("{} has no job {name}.{near}", config.path.display()))
-            })?;
+            let job = config.jobs.get(name).ok_or_else(|| config.unknown(name))?;
             if job.shown_schedule().is_none() {
                 return Err(Failure::Usage(format!("{name} has no schedule: no trigger can be installed for it.")));
             }

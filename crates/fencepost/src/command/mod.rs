@@ -42,6 +42,7 @@ use fencepost_core::nearest::nearest;
 use fencepost_core::token::RunId;
 use fencepost_store::{Store, properties, redacted};
 use fencepost_view::answer::ErrorDetail;
+use fencepost_view::text::unknown_job;
 use fencepost_view::unread::{Unread, each_record, has_record, job_names};
 
 use crate::args::{Arguments, Global, Verb};
@@ -111,17 +112,8 @@ pub fn must_be_known(place: &Place, store: &dyn Store, name: &Name) -> Result<()
         return Ok(());
     }
     let near = nearest(name.as_str(), known.iter().map(String::as_str));
-    let next = match near {
-        Some(near) => format!("Did you mean {near}?"),
-        None => "List the jobs: fencepost status".to_string(),
-    };
-    let file = place
-        .shown_config()
-        .map_or_else(|| "no configuration was found".to_string(), |path| format!("it is not in {path}"));
-    Err(Failure::Usage(format!(
-        "No job {name} is known: {file}, and it has never run on {}. {next}",
-        place.shown_store()
-    )))
+    let (config, store) = (place.shown_config(), place.shown_store());
+    Err(Failure::Usage(unknown_job(name.as_str(), config.as_deref(), Some(&store), near)))
 }
 
 /// Refuses a ttl outside the limits.

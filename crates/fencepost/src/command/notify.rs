@@ -23,9 +23,9 @@ pub fn run(global: &Global, options: &NotifyOptions) -> Result<Code, Failure> {
         let message = "There is no configuration, and only a configuration names recipients. Write one: fencepost init";
         return Err(Failure::Usage(message.to_string()));
     };
+    config.refuse_broken(name)?;
     if !config.jobs.contains_key(name) {
-        let near = config.near(name).map(|near| format!(" Did you mean {near:?}?")).unwrap_or_default();
-        return Err(Failure::Usage(format!("{} has no job {name}.{near}", config.path.display())));
+        return Err(config.unknown(name));
     }
     let keys = config.job(name);
     let job = super::job(name, keys.per_host(), &place)?;

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use fencepost_core::name::{Job, Name};
 use fencepost_guard::transact::look;
-use fencepost_view::answer::{AnswerVersion, ForgetAnswer};
+use fencepost_view::answer::{AnswerVersion, ForgetAnswer, OnceState};
 use fencepost_view::items::OnceItem;
 use fencepost_view::text::{flat, length};
 
 use super::forget::Forgettable;
 use crate::args::{Global, ItemVerb, OnceOptions};
+use crate::calendar;
 use crate::exit::{Code, Failure};
 use crate::place::Place;
 use crate::report::Voice;
@@ -35,7 +36,8 @@ pub fn run(global: &Global, verb: ItemVerb, options: &OnceOptions) -> Result<Cod
 fn list(global: &Global) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     let store = place.open_to_read()?;
-    let answer = place.ask(store.as_ref(), |view| view.once_items())?;
+    let zone = calendar::zone_of_all(None, place.config.as_ref())?;
+    let answer = place.ask(store.as_ref(), |view| view.once_items(&zone))?;
     if global.json {
         show::json(&answer);
     } else {
@@ -48,11 +50,16 @@ fn list(global: &Global) -> Result<Code, Failure> {
     Ok(super::report_unread(global, &answer.errors, Code::DONE))
 }
 
+/// The word of the JSON as people read it.
+fn in_words(state: OnceState) -> String {
+    state.as_str().replace('_', " ")
+}
+
 fn row(item: &OnceItem) -> Vec<String> {
     let dash = || "-".to_string();
     vec![
         item.key.clone(),
-        item.state.to_string(),
+        in_words(item.state),
         item.age_ms.map_or_else(dash, |age| length(Duration::from_millis(age))),
         item.exit_code.map_or_else(dash, |code| code.to_string()),
         item.holder.as_ref().map_or_else(dash, |holder| flat(&holder.host)),
@@ -62,7 +69,9 @@ fn row(item: &OnceItem) -> Vec<String> {
 fn one(global: &Global, key: &Name) -> Result<Code, Failure> {
     let place = Place::find(global)?;
     let store = place.open_to_read()?;
-    let Some(answer) = place.ask(store.as_ref(), |view| view.once_item(key))? else { return Err(none(&place, key)) };
+    let zone = calendar::zone_of_all(None, place.config.as_ref())?;
+    let answer = place.ask(store.as_ref(), |view| view.once_item(key, &zone))?;
+    let Some(answer) = answer else { return Err(none(&place, key)) };
     if global.json {
         show::json(&answer);
         return Ok(Code::DONE);
@@ -70,7 +79,7 @@ fn one(global: &Global, key: &Name) -> Result<Code, Failure> {
     let item = &answer.item;
     let say = |what: &str, text: &str| show::line(&format!("  {what:8} {}", flat(text)));
     show::line(&item.key);
-    say("state", &item.state.to_string());
+    say("state", &in_words(item.state));
     for (what, time) in [("started", &item.started), ("finished", &item.finished)] {
         if let Some(time) = time {
             say(what, &show::second_in(time.at, &time.zone));

@@ -1,6 +1,7 @@
 //! `fencepost overdue`: lists slots that passed without a record from any machine. A dead man's switch in one cron
 //! line.
 
+use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -30,6 +31,10 @@ pub fn run(global: &Global, options: &OverdueOptions) -> Result<Code, Failure> {
         show::json(&answer);
     } else if !global.quiet {
         answer.overdue.iter().for_each(|job| show::line(&job.sentence(now)));
+        let is_well = answer.overdue.is_empty() && answer.errors.is_empty();
+        if is_well && std::io::stdout().is_terminal() {
+            show::line("Nothing is overdue.");
+        }
         for job in answer.broken.iter().take(SHOWN_BROKEN_MAX) {
             Voice::of(global).warn(&job.sentence(answer.config.as_deref()));
         }

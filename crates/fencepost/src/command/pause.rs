@@ -23,6 +23,9 @@ use crate::show;
 
 pub fn pause(global: &Global, options: &PauseOptions) -> Result<Code, Failure> {
     rehearsal::find();
+    if options.length.is_some_and(|length| length.is_zero()) {
+        return Err(Failure::Usage("--for 0s would pause nothing. Write for example --for 2h.".to_string()));
+    }
     let place = Place::find(global)?;
     if rehearsal::is_on() {
         return rehearse(global, &Selected::of(&place, &options.jobs)?, "pause");

@@ -140,7 +140,7 @@ fn describe_all(answer: &PlanAllAnswer, place: &Place) {
 fn describe(plan: &PlanAnswer) {
     let shown = |time: &LocalTime| show::second_in(time.at, &time.zone);
     let (schedule, zone) = (&plan.more.schedule, plan.more.schedule.zone());
-    show::line(&format!("schedule  {} ({zone}): {}", schedule.text(), schedule.describe()));
+    show::line(&format!("schedule  {} ({zone}): {}", schedule.written(), schedule.describe()));
     plan.more.due.iter().for_each(|due| describe_due(due, zone));
     if let Some(dropped) = &plan.dropped {
         show::line(&format!("dropped   {} from {} to {}", dropped.count, shown(&dropped.from), shown(&dropped.to)));

@@ -1,5 +1,7 @@
 //! `fencepost why`: explains what became of a slot and why, step by step, from the ledger.
 
+use fencepost_core::name::Name;
+use fencepost_core::schedule::Schedule;
 use fencepost_view::why::{WhyAnswer, WhyQuery};
 
 use super::runs::moment;
@@ -38,9 +40,18 @@ pub fn answer(place: &Place, options: &WhyOptions) -> Result<WhyAnswer, Failure>
         },
         at,
         zone: is_zone_known.then(|| calendar::zone(options.tz.as_deref(), config, name)).transpose()?,
+        schedule: schedule(place, name),
+        retries: place.config.as_ref().and_then(|config| config.jobs.get(name)).map(|keys| keys.retries()),
         configured: place.config.iter().flat_map(Config::all_names).collect(),
         output: &HostLogs(place),
     };
     let store = place.open_to_read()?;
     Ok(place.ask(store.as_ref(), |view| view.why(&query))?)
+}
+
+/// When the job is due by the configuration. One that is disabled waits for no slot.
+fn schedule(place: &Place, name: &Name) -> Option<Schedule> {
+    let config = place.config.as_ref()?;
+    config.jobs.get(name).filter(|keys| keys.enabled())?;
+    calendar::schedule(config, name).ok().flatten()
 }

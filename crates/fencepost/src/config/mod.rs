@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use fencepost_core::name::Name;
 use fencepost_view::answer::JobMistakes;
+use fencepost_view::text::unknown_job;
 use toml::de::DeTable;
 
 pub use check::{GRACE, GRACES_PER_TTL, TTL};
@@ -114,6 +115,12 @@ impl Config {
     /// Fails for a job with mistakes, and shows them.
     pub fn refuse_broken(&self, name: &Name) -> Result<(), Failure> {
         self.broken.get(name.as_str()).map_or(Ok(()), |job| Err(self.failure_of(name.as_str(), job)))
+    }
+
+    /// The failure for a name that no job of the configuration has.
+    pub fn unknown(&self, name: &Name) -> Failure {
+        let path = self.path.display().to_string();
+        Failure::Usage(unknown_job(name.as_str(), Some(&path), None, self.near(name)))
     }
 
     /// The jobs with mistakes, for answers.

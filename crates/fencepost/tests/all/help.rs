@@ -136,9 +136,12 @@ fn a_first_run_that_is_not_due_says_when_it_is_and_how_to_run_it_at_once() {
     let mut shell = Shell::start(site.program("setsid", &[]));
     shell.say(&format!("$BINARY run hello --config {}; echo code-\"$?\"\n", config.display()));
     let screen = shell.expect("code-0");
-    for part in
-        ["hello: nothing was run: Nothing is due", "The next slot is 20", "07:00:00Z", "fencepost run hello --now"]
-    {
+    for part in [
+        "hello: nothing was run: nothing is due, because no slot came",
+        "The next slot is 20",
+        "07:00:00Z",
+        "fencepost run hello --now",
+    ] {
         assert!(screen.contains(part), "{part}: {screen}");
     }
     // Off a terminal cron would mail it.

@@ -88,7 +88,7 @@ fn single_jobs_and_other_configurations_are_left_alone() {
     contains(&home.crontab(), &["job news/daily of", "other.toml"]);
     let said = home.say(&["install", "crontab", "news/dayly"]);
     assert_eq!(said.code, 2);
-    contains(&said.stderr, &["has no job news/dayly", "Did you mean \"news/daily\"?"]);
+    contains(&said.stderr, &["No job news/dayly is known: it is not in ", "Did you mean news/daily?"]);
     assert_eq!(home.say(&["install", "crontab", "free"]).code, 2);
     // Edited markers are not guessed at.
     let damaged = home.crontab().replacen("# END fencepost job", "# END", 1);

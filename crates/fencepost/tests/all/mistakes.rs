@@ -72,6 +72,11 @@ fn verbs_work_for_the_other_jobs_and_show_the_broken_one() {
     let said = home.say(&["plan", "bad"]);
     assert_eq!(said.code, 2);
     contains(&said.stderr, &["fencepost.toml:2:"]);
+    for verb in [&["notify", "--test", "bad"][..], &["install", "crontab", "bad"]] {
+        let said = home.say(verb);
+        assert_eq!(said.code, 2);
+        contains(&said.stderr, &["fencepost.toml:2:", "The job bad does not run until this is corrected."]);
+    }
     let said = home.done(&["overdue"]);
     contains(&said.stderr, &[&sentence]);
     assert_eq!(home.json(&["overdue"])["broken"][0]["job"], json!("bad"));

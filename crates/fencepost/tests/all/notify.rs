@@ -448,7 +448,7 @@ fn a_test_message_goes_to_each_recipient_once_and_each_result_is_printed() {
     contains(&said.stdout, &["alone has no recipients. Add on_error = "]);
     let said = home.say(&["notify", "--test", "alon"]);
     assert_eq!(said.code, 2);
-    contains(&said.stderr, &["has no job alon", "alone"]);
+    contains(&said.stderr, &["No job alon is known: it is not in ", "Did you mean alone?"]);
     assert_eq!(home.say(&["notify", "alone"]).code, 2);
 }
 

@@ -17,7 +17,7 @@ fn a_pause_ends_by_itself_and_every_answer_says_when() {
     assert!(until.ends_with("+09:00"), "{until}");
     assert_eq!((&paused["job"], &paused["paused"]), (&json!("a"), &json!(true)));
     let shown = until[..19].replace('T', " ");
-    contains(&home.done(&["status", "a"]).stdout, &["paused   since ", &format!(" until {shown}"), "moving"]);
+    contains(&home.done(&["status", "a"]).stdout, &["paused    since ", &format!(" until {shown}"), "moving"]);
     contains(&home.done(&["why", "a"]).stdout, &["It is paused since ", &format!(" until {shown}")]);
     let plan = home.json(&["plan", "a"]);
     contains(plan["reason"].as_str().unwrap(), &[&format!("The job is paused until {shown}")]);

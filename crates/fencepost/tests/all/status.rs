@@ -67,7 +67,7 @@ fn status_is_a_table_for_people_and_says_first_which_store() {
 
     let one = site.say(&["status", "going"]);
     assert_eq!(one.stdout.lines().next(), Some(store.as_str()));
-    contains(&one.stdout, &["state    running: ", "since", "until", "token", "skipped  1 (50.0 %)"]);
+    contains(&one.stdout, &["state     running: ", "since", "until", "token", "skipped   1 (50.0 %)"]);
     assert!(!one.stdout.contains("by-hand"));
     contains(&site.say(&["status", "dead"]).stdout, &["lost: run", "did not end properly", "takes over"]);
     let said = site.say(&["status", "ded"]);
@@ -180,7 +180,7 @@ fn an_upstream_that_keeps_a_job_from_working_is_counted_with_its_last_reason() {
     assert_eq!(json!(shown), json!([["broken", 2, 0], ["quiet", 0, 1]]));
     contains(gauges[0]["reason"].as_str().unwrap(), &["broken has never run"]);
     assert!(gauges[0]["at"].as_str().unwrap().ends_with("+09:00"), "{job}");
-    contains(&site.say(&["status", "j"]).stdout, &["upstream broken halted it 2 ×, skipped it 0 ×", "never run"]);
+    contains(&site.say(&["status", "j"]).stdout, &["upstream  broken halted it 2 ×, skipped it 0 ×", "never run"]);
     contains(&site.say(&["status"]).stdout, &["UPSTREAM", "HALTS", "SKIPS", "REASON", "quiet had nothing"]);
 }
 
@@ -193,7 +193,7 @@ fn one_job_shows_what_its_last_good_run_left() {
     assert_eq!(said.code, 0, "{said:?}");
     site.say(&["run", "j", "--", "false"]);
     let start = "5891b5b522d5";
-    contains(&site.say(&["status", "j"]).stdout, &["last ok", "left     ", &format!("(6 bytes, SHA-256 {start}…)")]);
+    contains(&site.say(&["status", "j"]).stdout, &["last ok", "left      ", &format!("(6 bytes, SHA-256 {start}…)")]);
     let artifact = site.job("j")["last_ok"]["artifacts"][0].clone();
     assert_eq!(keys(&artifact), sorted("path size sha256"));
     assert!(artifact["sha256"].as_str().unwrap().starts_with(start), "{artifact}");

@@ -83,6 +83,10 @@ fn a_job_whose_slot_passed_unseen_needs_attention() {
     contains(&said.stdout, &["often: nothing is recorded for its slot", "Try: fencepost validate --installed"]);
     // `overdue` says the same.
     assert_eq!(home.say(&["overdue"]).code, 1);
+    assert_eq!(home.say(&["pause", "often", "--for", "0s"]).code, 2);
+    home.done(&["pause", "often", "--for", "2h"]);
+    contains(&row(&home.done(&["status"]), "often"), &["often paused to "]);
+    home.done(&["resume", "often"]);
     home.done(&["pause", "often"]);
     assert_eq!(home.say(&["status", "--check"]).code, 0);
     contains(&row(&home.done(&["status"]), "often"), &["often paused "]);
@@ -156,4 +160,41 @@ fn watch_shows_changes_survives_a_lost_store_and_restores_the_terminal() {
     shell.say("\x03");
     shell.expect("\x1b[?25h\x1b[?1049l");
     shell.expect("code-is-0");
+}
+
+#[test]
+fn one_job_is_shown_in_words() {
+    let home = Home::new("[job.poll]\nevery = '10m'\ncommand = 'exit 3'\n");
+    contains(&home.done(&["status", "poll"]).stdout, &["  state     never ran\n", "  schedule  every 10m (UTC)\n"]);
+    assert_eq!(home.json(&["status", "poll"])["jobs"][0]["schedule"], json!("every 600s"));
+    contains(&home.done(&["plan", "poll"]).stdout, &["schedule  every 10m (UTC)"]);
+    contains(&home.done(&["why", "poll"]).stdout, &["Its next slot is ", "At once: fencepost run poll --now"]);
+    home.done(&["run", "other", "--", "true"]);
+    contains(&home.done(&["status", "poll", "--since", "12h"]).stdout, &["\n\nJOB ", "Nothing happened to 1 job."]);
+    assert_eq!(home.say(&["run", "poll", "--now"]).code, 3);
+    contains(&home.done(&["status", "poll"]).stdout, &["  attention poll failed (exit 3) at "]);
+    let why = home.done(&["why", "poll"]).stdout;
+    contains(
+        &why,
+        &["The newest recorded slot of poll is ", "It has used 1 of its 1 attempts (retries = 0). To repeat it"],
+    );
+}
+
+#[test]
+fn a_time_of_day_is_shown_as_typed_if_zones_differ() {
+    let job =
+        |name: &str, zone: &str| format!("[job.{name}]\nschedule = '@daily'\ntimezone = '{zone}'\ncommand = 'true'\n");
+    let home = Home::new(&format!("{}{}", job("a", "Asia/Tokyo"), job("b", "UTC")));
+    for name in ["a", "b"] {
+        home.done(&["run", name, "--now"]);
+    }
+    contains(&home.done(&["status", "--since", "07:00"]).stdout, &["since   07:00 in each job's zone\n"]);
+}
+
+#[test]
+fn of_two_mistakes_one_is_shown_and_the_command_once() {
+    let home = Home::new("[job.bad]\nretires = 3\nmail = 4\ncommand = 'true'\n");
+    let said = home.done(&["status"]).stdout;
+    contains(&said, &["And 1 more mistake. Try: fencepost validate"]);
+    assert_eq!(said.matches("fencepost validate").count(), 1, "{said}");
 }

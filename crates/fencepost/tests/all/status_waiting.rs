@@ -48,8 +48,8 @@ fn a_job_waits_for_the_clone_that_another_job_holds() {
     );
     let sentence = "article waits for site-clone, held by photos, since ";
     contains(&site.say(&["status"]).stdout, &[sentence, "at most until"]);
-    contains(&site.say(&["status", "site-clone"]).stdout, &[sentence, "runs     photos"]);
-    contains(&site.say(&["status", "photos"]).stdout, &["inside   the run of site-clone"]);
+    contains(&site.say(&["status", "site-clone"]).stdout, &[sentence, "runs      photos"]);
+    contains(&site.say(&["status", "photos"]).stdout, &["inside    the run of site-clone"]);
     contains(&site.say(&["why", "site-clone"]).stdout, &[sentence]);
     let before_its_first_run = site.say(&["status", "article"]);
     assert_eq!(before_its_first_run.code, 0, "{before_its_first_run:?}");

@@ -19,6 +19,16 @@ fn the_job_reads_from_the_terminal() {
 }
 
 #[test]
+fn nothing_overdue_is_said_on_a_terminal() {
+    let mut shell = Shell::new();
+    shell.run("a", "true");
+    shell.expect_code(0);
+    shell.say("$FENCEPOST overdue\n");
+    shell.expect("Nothing is overdue.");
+    shell.expect_code(0);
+}
+
+#[test]
 fn forgetting_is_asked_about() {
     let mut shell = Shell::new();
     shell.run("a", "true");

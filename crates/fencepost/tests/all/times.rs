@@ -82,6 +82,7 @@ fn times_are_in_the_zone_of_the_job() {
     let again = home.say(&["run", "j", "--now", "-v"]);
     home.done(&["pause", "j", "--for", "2h"]);
     home.done(&["lease", "acquire", "by-hand"]);
+    home.done(&["once", "mail/42", "--", "true"]);
     fencepost_testkit::eventually("it is overdue", || home.say(&["overdue"]).code == 1);
     let mut checked = 0;
     for arguments in [
@@ -98,6 +99,7 @@ fn times_are_in_the_zone_of_the_job() {
         &["logs", "j", "--list"],
         &["pause", "j", "--for", "3h"],
         &["advise", "j"],
+        &["once", "show", "mail/42"],
         &["lease", "show", "by-hand"],
         &["lease", "acquire", "by-hand"],
     ] {
@@ -112,10 +114,12 @@ fn times_are_in_the_zone_of_the_job() {
         assert!(of_utc == 0 && !text.split_whitespace().any(ends_in_z), "{arguments:?}: {text}");
         checked += usize::from(times > 0);
     }
-    assert!(checked >= 11, "only {checked} verbs show a time");
-    for (field, said) in [("next_slot", home.json(&["status"])), ("slot", home.json(&["runs", "j"]))] {
+    assert!(checked >= 12, "only {checked} verbs show a time");
+    let item = home.json(&["once", "show", "mail/42"]);
+    for (field, said) in [("next_slot", home.json(&["status"])), ("slot", home.json(&["runs", "j"])), ("started", item)]
+    {
         let time = match field {
-            "slot" => said["slot"].clone(),
+            "slot" | "started" => said[field].clone(),
             _ => said["jobs"][1]["next_slot"].clone(),
         };
         assert!(time.as_str().is_some_and(|time| time.ends_with("+09:00")), "{field}: {said}");

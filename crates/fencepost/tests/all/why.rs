@@ -26,7 +26,7 @@ fn a_good_run_is_explained_from_its_trigger_to_what_it_left() {
     assert_eq!(site.say(&["run", "article", "--tz", "Asia/Tokyo", "--needs", &need, "--", "true"]).code, 0);
 
     let text = why(&site, &["reference"]);
-    contains(&text, &["store   sqlite:", "The newest slot of reference is ", "(UTC); it belongs to the day "]);
+    contains(&text, &["store   sqlite:", "The newest recorded slot of reference is ", "(UTC); it belongs to the day "]);
     contains(&text, &["Attempt 1 was triggered by a direct call at ", "under token ", "exit code 0"]);
     contains(&text, &["It left ", "(6 bytes, SHA-256 5891b5b522d5…).", "It ended as ok at ", "So the slot is done"]);
 
@@ -58,7 +58,7 @@ fn a_failure_says_what_the_job_said_and_what_follows() {
         &text,
         &["The job said: no disk.", "ended with exit code 3;", "It ended as error", "j has never ended well."],
     );
-    contains(&text, &["jobs that need it halt. The next trigger runs the job again"]);
+    contains(&text, &["jobs that need it halt. The next trigger runs it again."]);
     site.say(&["run", "j", "-c", "kill -9 $$"]);
     contains(&why(&site, &["j"]), &["exit code 137 (signal 9)"]);
     site.say(&["run", "j", "--empty-exit", "75", "-c", "exit 75"]);
@@ -184,7 +184,7 @@ fn a_name_that_nobody_knows_is_a_mistake_and_the_nearest_is_named() {
     site.say(&["run", "reference", "--", "true"]);
     let said = site.say(&["why", "referense"]);
     assert_eq!(said.code, 2);
-    contains(&said.stderr, &["No job referense is known on sqlite:", "Did you mean \"reference\"?"]);
+    contains(&said.stderr, &["No job referense is known: ", "it has never run on sqlite:", "Did you mean reference?"]);
     let said = site.say(&["why", "something"]);
     assert_eq!(said.code, 2);
     assert!(!said.stderr.contains("Did you mean"), "{said:?}");
@@ -199,5 +199,5 @@ fn a_name_that_nobody_knows_is_a_mistake_and_the_nearest_is_named() {
     contains(&said.stdout, &["article is a job of ", "never run on this store"]);
 
     site.say(&["run", "own", "--per-host", "--", "true"]);
-    contains(&why(&site, &["own"]), &["The newest slot of own@"]);
+    contains(&why(&site, &["own"]), &["The newest recorded slot of own@"]);
 }

@@ -90,7 +90,7 @@ fn why_says_whether_a_failed_slot_is_tried_again() {
     let site = Site::new();
     let (schedule, _) = hourly();
     assert_eq!(site.say(&["run", "a", "--schedule", &schedule, "--again", "--", "false"]).code, 1);
-    contains(&why(&site, &["a"]).0, &["It has used 1 of its attempts", "fencepost run a --again"]);
+    contains(&why(&site, &["a"]).0, &["It has used 1 attempt. To repeat it: fencepost run a --again"]);
     assert_eq!(site.say(&["run", "b", "--schedule", &schedule, "--again", "--", "/no/such/program"]).code, 127);
     contains(&why(&site, &["b"]).0, &["used none of its attempts", "the next trigger tries it again"]);
 }

@@ -202,6 +202,7 @@ impl DemoJob {
             more: JobDetails {
                 zone: zone(),
                 holder: going.map(|run| format!("{} (pid 4711), since 03:30, until 04:01 unless renewed", run.host)),
+                schedule: None,
                 process: None,
                 last_took: ended.iter().find_map(|run| run.duration_ms).map(Duration::from_millis),
             },

@@ -44,8 +44,7 @@ fn start(global: &Global, job: &str) -> Result<StartedRun, Failure> {
     config.refuse_broken(&name)?;
     let path = config.path.display();
     if !config.jobs.contains_key(&name) {
-        let near = config.near(&name).map_or_else(String::new, |near| format!(" Did you mean {near}?"));
-        return Err(Failure::Usage(format!("There is no job {name} in {path}.{near}")));
+        return Err(config.unknown(&name));
     }
     let keys = config.job(&name);
     if keys.command.is_none() {

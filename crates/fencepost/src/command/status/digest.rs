@@ -1,17 +1,17 @@
 //! What happened since a moment, a line for each job that anything happened to.
 
 use fencepost_view::digest::{Digest, DigestCounts};
-use fencepost_view::text::second_in;
+use fencepost_view::text::{flat, second_in};
 
 use super::style::Style;
 use crate::show::{Cell, aligned};
 
-/// Since when, if that is one instant for all jobs.
-pub fn since(digest: &Digest) -> String {
+/// Since when: one instant for all jobs, or the time as it was typed, which each job's zone has at another instant.
+pub fn since(digest: &Digest, typed: &str) -> String {
     let first = digest.jobs.first().map(|job| &job.since);
     match first.filter(|first| digest.jobs.iter().all(|job| job.since.at == first.at)) {
         Some(first) => format!("since   {}", second_in(first.at, &first.zone)),
-        None => "since   a moment of each job's own zone".to_string(),
+        None => format!("since   {} in each job's zone", flat(typed)),
     }
 }
 
@@ -22,8 +22,11 @@ pub fn lines(digest: &Digest, style: &Style) -> Vec<String> {
     let mut lines = aligned(&["JOB", "RAN", "OK", "EMPTY", "FAILED", "HALTED", "MISSED", "FENCED", "SKIPPED"], rows);
     match digest.jobs.len() - happened.len() {
         0 => {}
-        1 => lines.push("Nothing happened to 1 other job.".to_string()),
-        others => lines.push(format!("Nothing happened to {others} other jobs.")),
+        rest => {
+            let other = if happened.is_empty() { "" } else { "other " };
+            let jobs = if rest == 1 { "job" } else { "jobs" };
+            lines.push(format!("Nothing happened to {rest} {other}{jobs}."));
+        }
     }
     lines
 }

@@ -6,15 +6,15 @@ use fencepost_view::status::{JobStatus, StatusAnswer};
 use fencepost_view::text::{artifacts, flat, second_in, time_for_people};
 use fencepost_view::time::LocalTime;
 
-use super::overview::{attention_line, took};
+use super::overview::{attention_line, state_in_words, took};
 use super::style::Style;
 use crate::report::percent;
 
 pub fn lines(job: &JobStatus, status: &StatusAnswer, style: &Style, now: Wall) -> Vec<String> {
     let mut lines = vec![job.job.clone()];
-    let mut say = |what: &str, text: &str| lines.push(format!("  {what:8} {}", flat(text)));
+    let mut say = |what: &str, text: &str| lines.push(format!("  {what:9} {}", flat(text)));
     for attention in status.attention.iter().filter(|attention| attention.job.as_ref() == Some(&job.job)) {
-        say("look", &attention_line(attention));
+        say("attention", &attention_line(attention));
     }
     say("state", &state(job));
     let holder = job.holder.as_ref();
@@ -32,7 +32,7 @@ pub fn lines(job: &JobStatus, status: &StatusAnswer, style: &Style, now: Wall) -
         let until = paused.until.as_ref().map_or_else(String::new, |until| format!(", until {}", moment(until)));
         say("paused", &format!("since {}{until}, from {}{note}", ago(&paused.since, now), paused.by));
     }
-    if let Some(schedule) = &job.schedule {
+    if let Some(schedule) = &job.more.schedule {
         let enabled = if job.enabled { "" } else { ", disabled" };
         say("schedule", &format!("{schedule} ({}){enabled}", job.timezone));
     }
@@ -80,9 +80,9 @@ fn ago(time: &LocalTime, now: Wall) -> String {
 
 fn state(job: &JobStatus) -> String {
     match (&job.more.holder, &job.lost_run) {
-        (Some(holder), _) => format!("{}: {holder}", job.state),
+        (Some(holder), _) => format!("{}: {holder}", state_in_words(job.state)),
         (None, Some(run)) => format!("lost: run {run} did not end properly; the next run takes over"),
-        (None, None) => job.state.to_string(),
+        (None, None) => state_in_words(job.state),
     }
 }
 

@@ -89,7 +89,8 @@ fn page(status: &StatusAnswer, options: &StatusOptions, style: &Style, now: Wall
         format!("store   {}", show::flat(&status.store)),
         format!("config  {}", show::clean(status.config.as_deref().unwrap_or("none"))),
     ];
-    lines.extend(status.digest.iter().map(digest::since));
+    let typed = options.since.as_deref().unwrap_or_default();
+    lines.extend(status.digest.iter().map(|digest| digest::since(digest, typed)));
     lines.extend(status.sealed.iter().map(|seal| format!("sealed  {}", show::flat(&seal.to_string()))));
     match (&options.job, status.jobs.as_slice()) {
         // An unreadable record does not tell whether its job has run.
@@ -104,8 +105,11 @@ fn page(status: &StatusAnswer, options: &StatusOptions, style: &Style, now: Wall
             "No job has run on this store yet. Try: fencepost run hello -- echo hello".to_string(),
         ]),
         (Some(_), jobs) => {
-            lines.extend(status.digest.iter().flat_map(|digest| digest::lines(digest, style)));
             lines.push(String::new());
+            if let Some(digest) = &status.digest {
+                lines.extend(digest::lines(digest, style));
+                lines.push(String::new());
+            }
             jobs.iter().for_each(|job| lines.extend(job::lines(job, status, style, now)));
         }
         (None, _) => lines.extend(overview::lines(status, style, now)),

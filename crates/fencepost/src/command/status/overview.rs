@@ -5,7 +5,7 @@ use std::time::Duration;
 use fencepost_core::ledger::Status;
 use fencepost_core::time::Wall;
 use fencepost_view::attention::Attention;
-use fencepost_view::status::{JobState, JobStatus, StatusAnswer};
+use fencepost_view::status::{JobState, JobStatus, PausedJob, StatusAnswer};
 use fencepost_view::text::{flat, length, near, short, width};
 use fencepost_view::time::LocalTime;
 
@@ -140,7 +140,7 @@ fn row(job: &JobStatus, room: Room, with_zone: bool, style: &Style, now: Wall) -
     if style.verbose {
         let dash = || "-".to_string();
         let more = [
-            job.state.to_string(),
+            state_in_words(job.state),
             job.more.process.clone().unwrap_or_else(dash),
             job.token.to_string(),
             job.grants.to_string(),
@@ -158,6 +158,7 @@ fn next_cell(job: &JobStatus, now: Wall) -> String {
         _ if !job.enabled => "disabled".to_string(),
         (JobState::Running, Some(holder), _) => format!("running {}", since(&holder.since)),
         (JobState::Held, Some(holder), _) => format!("held {}", since(&holder.since)),
+        (_, _, Some(PausedJob { until: Some(until), .. })) => format!("paused to {}", near(until.at, now, &until.zone)),
         (_, _, Some(paused)) => format!("paused {}", since(&paused.since)),
         _ => job.next_slot.as_ref().map_or_else(|| "-".to_string(), |next| near(next.at, now, &next.zone)),
     }
@@ -176,6 +177,11 @@ fn last_cell(job: &JobStatus, style: &Style, now: Wall) -> Cell {
         true => Cell::painted(&format!("{word}{ended}"), |text| style.red(text)),
         false => Cell::plain(&format!("{word}{ended}")),
     }
+}
+
+/// The word of the JSON as people read it.
+pub fn state_in_words(state: JobState) -> String {
+    state.as_str().replace('_', " ")
 }
 
 /// Where it runs, or ran last.

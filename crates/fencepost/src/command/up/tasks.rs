@@ -75,8 +75,7 @@ impl ScheduledJob {
 pub fn scheduling(place: &Place, config: &Config, names: &[Name]) -> Result<Scheduling, Failure> {
     let all: BTreeSet<Name> = config.all_names().collect();
     if let Some(name) = unknown(names, &all) {
-        let near = config.near(&name).map_or_else(String::new, |near| format!(" Did you mean {near}?"));
-        return Err(Failure::Usage(format!("There is no job {name} in {}.{near}", config.path.display())));
+        return Err(config.unknown(&name));
     }
     let mut scheduling = Scheduling::default();
     let holder = Arc::new(place.host.holder(std::process::id().cast_signed(), None));
