@@ -25,7 +25,7 @@ pub use run::{RunOptions, Sink};
 
 /// Run it once, on fresh input, and let nothing stale write
 #[derive(Debug, Parser)]
-#[command(name = "fencepost", version)]
+#[command(name = "fencepost", version, subcommand_value_name = "VERB")]
 pub struct Arguments {
     #[command(flatten)]
     pub global: Global,
@@ -197,6 +197,7 @@ pub struct LogsOptions {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(subcommand_value_name = "VERB")]
 pub enum LeaseVerb {
     /// Take a lease (lock) and print its token; exit 11 if another holds it
     Acquire {

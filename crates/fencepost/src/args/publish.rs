@@ -23,6 +23,7 @@ pub use git::GitOptions;
 pub use local::{FileOptions, TreeOptions};
 
 #[derive(Debug, Subcommand)]
+#[command(subcommand_value_name = "VERB")]
 pub enum PublishVerb {
     /// Replace a file, unless a newer run has written it
     File(FileOptions),

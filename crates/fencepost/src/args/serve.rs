@@ -45,6 +45,7 @@ const ACCESS: &str = "Access";
 const SHARE: &str = "A store for other machines";
 
 #[derive(Debug, Subcommand)]
+#[command(subcommand_value_name = "VERB")]
 pub enum ServeVerb {
     /// Add a client's token to a file, and print it once
     Token {

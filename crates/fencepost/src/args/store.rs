@@ -27,6 +27,7 @@ pub struct MoveOptions {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(subcommand_value_name = "VERB")]
 pub enum StoreVerb {
     /// Prove by running that a store keeps what the promises rest on; exit 1 if it does not
     Check {

@@ -94,7 +94,7 @@ impl<'c> Typed<'c> {
         let arguments = sections.flat_map(|section| section.arguments);
         let mut options: Vec<Candidate> = arguments
             .filter_map(|arg| {
-                let word = arg.spelling.split([',', ' ']).find(|word| word.starts_with("--"));
+                let word = arg.spelling.split([',', ' ', '[']).find(|word| word.starts_with("--"));
                 let word = word.or_else(|| arg.spelling.split(' ').next().filter(|word| word.starts_with('-')))?;
                 Some(Candidate { word: word.to_string(), about: arg.short })
             })

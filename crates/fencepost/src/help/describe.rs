@@ -82,11 +82,16 @@ fn heading(arg: &Arg) -> &str {
 fn spelling(arg: &Arg) -> String {
     let names: Vec<&str> = arg.get_value_names().into_iter().flatten().map(AsRef::as_ref).collect();
     let takes_value = arg.get_action().takes_values();
-    let value = if takes_value { names.join(" ") } else { String::new() };
+    let is_optional = arg.get_num_args().is_some_and(|count| count.min_values() == 0) && !arg.is_positional();
+    let value = match (takes_value, is_optional) {
+        (false, _) => String::new(),
+        (true, true) => format!("[={}]", names.join(" ")),
+        (true, false) => format!(" {}", names.join(" ")),
+    };
     let short = arg.get_short().map(|short| format!("-{short}"));
     let long = arg.get_long().map(|long| format!("--{long}"));
     let flags: Vec<String> = short.into_iter().chain(long).collect();
-    format!("{} {value}", flags.join(", ")).trim().to_string()
+    format!("{}{value}", flags.join(", ")).trim().to_string()
 }
 
 fn short(arg: &Arg) -> String {

@@ -49,8 +49,12 @@ pub fn answer(error: &clap::Error) -> Code {
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             without_verb(error, &words)
         }
+        ErrorKind::InvalidSubcommand if asks_for_help(&words) => {
+            show::text(&help_for(&words));
+            Code::DONE
+        }
         ErrorKind::InvalidSubcommand => match wrong_verb(error) {
-            Some(word) => other_words::answer(word, &parent(&words), asked_for(&["--json"])),
+            Some(word) => other_words::answer(word, &parent(&words), named_command(&words), asked_for(&["--json"])),
             None => wrong(error),
         },
         _ => wrong(error),
@@ -67,6 +71,9 @@ fn wrong(error: &clap::Error) -> Code {
     }
     // The error repeats what was typed, which may come from a program.
     eprintln!("fencepost: {}", show::clean(&text));
+    if error.kind() == ErrorKind::MissingRequiredArgument && matches!(parent(&words).as_str(), "pause" | "resume") {
+        eprintln!("\nName a job, or all of them: fencepost {} --all", parent(&words));
+    }
     if let Some(word) = command_without_dashes(error) {
         eprintln!("\nWrite the command after --, as in: fencepost run JOB -- {}", show::flat(word));
     }
@@ -148,6 +155,22 @@ fn parent(words: &[OsString]) -> String {
     let root = grammar();
     let (command, _) = named(&root, &typed(words));
     describe::path(command).to_string()
+}
+
+/// The command after `--`, with the word before it, which is its name.
+fn named_command(words: &[OsString]) -> Option<String> {
+    let command = words.iter().skip_while(|word| *word != "--").map(|word| word.to_string_lossy());
+    let name = typed(words).last().copied().unwrap_or("NAME");
+    let line = std::iter::once(name.into()).chain(command).collect::<Vec<_>>();
+    (line.len() > 2).then(|| line.join(" "))
+}
+
+/// Whether `help` is followed by a verb and one of its arguments, as in `help once forget`.
+fn asks_for_help(words: &[OsString]) -> bool {
+    let root = grammar();
+    let typed = typed(words);
+    let (command, _) = named(&root, &typed);
+    typed.first().is_some_and(|word| *word == "help") && command.get_positionals().next().is_some()
 }
 
 fn wrong_verb(error: &clap::Error) -> Option<&str> {

@@ -14,14 +14,20 @@ use crate::show;
 /// Verbs named at most for one word.
 const SHOWN_MAX: usize = 3;
 
-/// Names the verbs that `word` may mean below `parent`. Runs nothing.
-pub fn answer(word: &str, parent: &str, as_json: bool) -> Code {
+/// Names the verbs that `word` may mean below `parent`, or how to run the command that was typed. Runs nothing.
+pub fn answer(word: &str, parent: &str, command_line: Option<String>, as_json: bool) -> Code {
     let word = show::flat(word);
     let whole = if parent.is_empty() { word.clone() } else { format!("{parent} {word}") };
     let mut text = format!("There is no verb `{whole}`. Nothing was run.");
     let meant = meant(&word, parent);
-    if parent.is_empty() && is_job(&word) {
+    let is_job = parent.is_empty() && is_job(&word);
+    let command_line = command_line.or_else(|| (word.contains('/') && !is_job).then(|| format!("NAME -- {word}")));
+    if let Some(line) = command_line.filter(|_| parent.is_empty()) {
+        text += &format!("\n\nTo run a command under a name:\n  fencepost run {}", show::flat(&line));
+    } else if is_job {
         text += &format!("\n\n{word} is a job of the configuration. To run it:\n  fencepost run {word} --now");
+    } else if parent.is_empty() && is_help(&word) {
+        text += "\n\nDid you mean:\n  fencepost help: Print the verbs, or the help of one.";
     } else if !meant.is_empty() {
         text += "\n\nDid you mean:";
         for entry in meant {
@@ -83,6 +89,11 @@ fn best_example(entry: &'static VerbHelp, word: &str) -> Option<&'static (&'stat
 
 fn command<'c>(root: &'c clap::Command, verb: &str) -> Option<&'c clap::Command> {
     verb.split(' ').try_fold(root, |command, word| command.find_subcommand(word))
+}
+
+/// Whether `help` is nearer than every verb.
+fn is_help(word: &str) -> bool {
+    nearest(&word.to_lowercase(), verbs().map(last).chain(["help"])) == Some("help")
 }
 
 /// Whether the configuration has a job of this name.

@@ -117,9 +117,9 @@ const VERBS: &[VerbHelp] = &[
     VerbHelp {
         verb: "status",
         group: SEE,
-        page: "docs/LEDGER.md",
+        page: "docs/COMMANDS.md",
         other_words: &[
-            "list", "ls", "ps", "jobs", "show", "st", "stat", "state", "overview", "health", "top", "metrics",
+            "list", "ls", "ps", "jobs", "show", "st", "stat", "state", "overview", "health", "top", "metrics", "watch",
         ],
         examples: &[
             ("All jobs, those that need attention first", "fencepost status"),
@@ -217,22 +217,6 @@ const VERBS: &[VerbHelp] = &[
         notes: "On a loopback address reading needs no token. Any other address needs TLS and a token.",
     },
     VerbHelp {
-        verb: "hook",
-        group: INSIDE,
-        page: "docs/HOOKS.md",
-        other_words: &["agent", "claude", "codex", "gemini", "antigravity", "pretooluse"],
-        examples: &[
-            ("Called by Claude Code before a tool, inside `fencepost run`", "fencepost hook claude"),
-            (
-                "Sessions that no run wraps: the first prompt that matches claims the job's slot",
-                "fencepost hook claude --job nightly --match-prompt '^nightly:'",
-            ),
-        ],
-        notes: "It reads the agent's JSON on standard input and answers in the agent's format, with exit 0. Without a run \
-                around it and without --job it lets everything pass. A hook is gated: only the fence at the target is atomic.",
-        ..PLAIN
-    },
-    VerbHelp {
         verb: "advise",
         group: SEE,
         page: "docs/LEDGER.md",
@@ -277,6 +261,51 @@ const VERBS: &[VerbHelp] = &[
             ("The same in a script", "fencepost forget nightly --yes"),
         ],
         notes: "Its token stays, and no slot runs again by it. Jobs that need it halt until it has run again.",
+    },
+    VerbHelp {
+        verb: "init",
+        group: SET_UP,
+        page: "docs/INSTALL.md",
+        other_words: &["new", "create", "configure", "setup", "generate", "bootstrap", "add", "config", "convert"],
+        examples: &[
+            ("A first fencepost.toml in this directory", "fencepost init"),
+            ("One with the jobs of your crontab, which stays as it is", "fencepost init --from crontab"),
+        ],
+        ..PLAIN
+    },
+    VerbHelp {
+        verb: "demo",
+        group: SET_UP,
+        page: "docs/COMMANDS.md",
+        other_words: &["tutorial", "example", "examples", "tour", "try"],
+        examples: &[
+            ("All five incidents, in under 40 seconds", "fencepost demo"),
+            ("Only the zombie, without pauses", "fencepost demo --incident 3 --fast"),
+        ],
+        ..PLAIN
+    },
+    VerbHelp {
+        verb: "validate",
+        group: SET_UP,
+        page: "docs/CONFIGURATION.md",
+        other_words: &["check", "lint", "verify", "test", "config", "configtest"],
+        examples: &[
+            ("Mistakes, and when each job is due", "fencepost validate"),
+            ("Also compare with the installed triggers", "fencepost validate --installed"),
+            ("What changed since jobs last ended well", "fencepost validate --drift"),
+        ],
+        ..PLAIN
+    },
+    VerbHelp {
+        verb: "store",
+        group: SET_UP,
+        page: "docs/stores/README.md",
+        other_words: &["backend", "db", "database", "storage"],
+        examples: &[
+            ("Prove that a store's compare-and-swap is one", "fencepost store check redis://127.0.0.1:6379"),
+            ("Use it from now on", "fencepost store use redis://127.0.0.1:6379"),
+        ],
+        ..PLAIN
     },
     VerbHelp {
         verb: "record",
@@ -330,12 +359,31 @@ const VERBS: &[VerbHelp] = &[
         group: INSIDE,
         page: "docs/SESSION.md",
         other_words: &["sdk", "library", "protocol"],
-        examples: &[(
-            "What a library starts, to hold leases for a program",
-            "echo '{\"id\":1,\"request\":\"hello\"}' | fencepost session",
-        )],
+        examples: &[
+            (
+                "What a library starts, to hold leases for a program",
+                "echo '{\"id\":1,\"request\":\"hello\"}' | fencepost session",
+            ),
+            ("The same with the leases in a Redis", "fencepost session --store redis://127.0.0.1:6379"),
+        ],
         notes: "A program starts it as a child and speaks JSON lines with it, one request and one answer per line; the libraries for \
                 Python and TypeScript do. At end of input it stops renewing and does not release: the leases end by their ttl.",
+        ..PLAIN
+    },
+    VerbHelp {
+        verb: "hook",
+        group: INSIDE,
+        page: "docs/HOOKS.md",
+        other_words: &["agent", "claude", "codex", "gemini", "antigravity", "pretooluse"],
+        examples: &[
+            ("Called by Claude Code before a tool, inside `fencepost run`", "fencepost hook claude"),
+            (
+                "Sessions that no run wraps: the first prompt that matches claims the job's slot",
+                "fencepost hook claude --job nightly --match-prompt '^nightly:'",
+            ),
+        ],
+        notes: "It reads the agent's JSON on standard input and answers in the agent's format, with exit 0. Without a run \
+                around it and without --job it lets everything pass. A hook is gated: only the fence at the target is atomic.",
         ..PLAIN
     },
     VerbHelp {
@@ -349,51 +397,6 @@ const VERBS: &[VerbHelp] = &[
         ],
         notes: "An agent starts it and speaks the Model Context Protocol with it, as after: claude mcp add fencepost -- fencepost \
                 mcp. Every tool is a verb, and answers as the verb does with --json.",
-        ..PLAIN
-    },
-    VerbHelp {
-        verb: "demo",
-        group: SET_UP,
-        page: "docs/COMMANDS.md",
-        other_words: &["tutorial", "example", "examples", "tour", "try"],
-        examples: &[
-            ("All five incidents, in under 40 seconds", "fencepost demo"),
-            ("Only the zombie, without pauses", "fencepost demo --incident 3 --fast"),
-        ],
-        ..PLAIN
-    },
-    VerbHelp {
-        verb: "init",
-        group: SET_UP,
-        page: "docs/INSTALL.md",
-        other_words: &["new", "create", "configure", "setup", "generate", "bootstrap", "add", "config", "convert"],
-        examples: &[
-            ("A first fencepost.toml in this directory", "fencepost init"),
-            ("One with the jobs of your crontab, which stays as it is", "fencepost init --from crontab"),
-        ],
-        ..PLAIN
-    },
-    VerbHelp {
-        verb: "validate",
-        group: SET_UP,
-        page: "docs/CONFIGURATION.md",
-        other_words: &["check", "lint", "verify", "test", "config", "configtest"],
-        examples: &[
-            ("Mistakes, and when each job is due", "fencepost validate"),
-            ("Also compare with the installed triggers", "fencepost validate --installed"),
-            ("What changed since jobs last ended well", "fencepost validate --drift"),
-        ],
-        ..PLAIN
-    },
-    VerbHelp {
-        verb: "store",
-        group: SET_UP,
-        page: "docs/stores/README.md",
-        other_words: &["backend", "db", "database", "storage"],
-        examples: &[
-            ("Prove that a store's compare-and-swap is one", "fencepost store check redis://127.0.0.1:6379"),
-            ("Use it from now on", "fencepost store use redis://127.0.0.1:6379"),
-        ],
         ..PLAIN
     },
     VerbHelp {
@@ -425,7 +428,10 @@ const VERBS: &[VerbHelp] = &[
         group: ABOUT,
         page: "docs/COMMANDS.md",
         other_words: &["json", "jsonschema", "types"],
-        examples: &[("Write it to a file", "fencepost schema > fencepost.schema.json")],
+        examples: &[
+            ("Write it to a file", "fencepost schema > fencepost.schema.json"),
+            ("List the types", "fencepost schema | jq '.\"$defs\" | keys'"),
+        ],
         ..PLAIN
     },
     VerbHelp {
@@ -433,7 +439,10 @@ const VERBS: &[VerbHelp] = &[
         group: ABOUT,
         page: "docs/COMMANDS.md",
         other_words: &["about", "info", "build"],
-        examples: &[("With commit, target and stores, for a bug report", "fencepost version --verbose")],
+        examples: &[
+            ("The number alone", "fencepost version"),
+            ("With commit, target and stores, for a bug report", "fencepost version --verbose"),
+        ],
         ..PLAIN
     },
 ];

@@ -126,6 +126,35 @@ fn the_bare_name_on_a_terminal_shows_this_machine_and_the_next_commands() {
 }
 
 #[test]
+fn help_of_a_verb_is_printed_with_an_argument_of_it_behind() {
+    let site = Site::new();
+    for words in [&["help", "once", "forget"][..], &["help", "lease", "show", "nightly"]] {
+        let said = site.say(words);
+        assert_eq!((said.code, said.stderr.as_str()), (0, ""), "{words:?}: {said:?}");
+        assert!(said.stdout.contains(&format!("Usage: fencepost {}", words[1])), "{words:?}: {said:?}");
+    }
+    assert_eq!(site.say(&["help", "lease", "nosuch"]).code, 2);
+}
+
+#[test]
+fn a_command_in_place_of_a_verb_is_told_how_to_run_it() {
+    let site = Site::new();
+    for (words, next) in [
+        (&["hlep"][..], "fencepost help:"),
+        (&["watch"], "fencepost status:"),
+        (&["./backup.sh"], "fencepost run NAME -- ./backup.sh"),
+        (&["report", "--", "./x.sh", "a"], "fencepost run report -- ./x.sh a"),
+        (&["exec", "report", "--", "./x.sh"], "fencepost run report -- ./x.sh"),
+        (&["pause"], "fencepost pause --all"),
+        (&["resume"], "fencepost resume --all"),
+    ] {
+        let said = site.say(words);
+        assert_eq!((said.code, said.stdout.as_str()), (2, ""), "{words:?}: {said:?}");
+        assert!(said.stderr.contains(next), "{words:?}: {said:?}");
+    }
+}
+
+#[test]
 fn a_first_run_that_is_not_due_says_when_it_is_and_how_to_run_it_at_once() {
     let site = Site::new();
     let config = site.path("fencepost.toml");

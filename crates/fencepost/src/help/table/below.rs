@@ -8,10 +8,13 @@ pub const VERBS: &[VerbHelp] = &[
         group: SEE,
         page: "docs/SERVE.md",
         other_words: &["password", "login"],
-        examples: &[(
-            "A token for a laptop; it is printed once",
-            "fencepost serve token laptop --token-file /etc/fencepost/tokens",
-        )],
+        examples: &[
+            (
+                "A token for a laptop; it is printed once",
+                "fencepost serve token laptop --token-file /etc/fencepost/tokens",
+            ),
+            ("One for a browser", "fencepost serve token browser --token-file ~/.config/fencepost/tokens"),
+        ],
         notes: "The file holds a digest of each token. Remove a line to revoke its token: the server reads the file again.",
         ..PLAIN
     },
@@ -80,10 +83,10 @@ pub const VERBS: &[VerbHelp] = &[
         group: INSIDE,
         page: "docs/publish/redis.md",
         other_words: &["key", "set", "cache"],
-        examples: &[(
-            "Inside a run: set a key",
-            "./prices.sh | fencepost publish redis prices --url redis://127.0.0.1:6379",
-        )],
+        examples: &[
+            ("Inside a run: set a key", "./prices.sh | fencepost publish redis prices --url redis://127.0.0.1:6379"),
+            ("Keep it for an hour", "fencepost publish redis prices --from prices.json --url redis://127.0.0.1:6379"),
+        ],
         ..PLAIN
     },
     VerbHelp {
@@ -91,10 +94,16 @@ pub const VERBS: &[VerbHelp] = &[
         group: INSIDE,
         page: "docs/publish/s3.md",
         other_words: &["bucket", "object", "upload", "r2", "minio"],
-        examples: &[(
-            "Inside a run: write an object",
-            "./prices.sh | fencepost publish s3 's3://my-bucket/prices.json?region=eu-west-1' --content-type application/json",
-        )],
+        examples: &[
+            (
+                "Inside a run: write an object",
+                "./prices.sh | fencepost publish s3 's3://my-bucket/prices.json?region=eu-west-1' --content-type application/json",
+            ),
+            (
+                "From a file, which readers may keep for a minute",
+                "fencepost publish s3 's3://my-bucket/prices.json?region=eu-west-1' --from prices.json --cache-control max-age=60",
+            ),
+        ],
         ..PLAIN
     },
     VerbHelp {
@@ -102,10 +111,16 @@ pub const VERBS: &[VerbHelp] = &[
         group: INSIDE,
         page: "docs/publish/http.md",
         other_words: &["https", "post", "curl", "webhook", "api"],
-        examples: &[(
-            "Inside a run: send a file",
-            "fencepost publish http https://api.example.org/prices --from prices.json --content-type application/json",
-        )],
+        examples: &[
+            (
+                "Inside a run: send a file",
+                "fencepost publish http https://api.example.org/prices --from prices.json --content-type application/json",
+            ),
+            (
+                "Send it by POST, with a token from a file",
+                "fencepost publish http https://api.example.org/prices --from prices.json --method post --bearer-file api-token",
+            ),
+        ],
         ..PLAIN
     },
     VerbHelp {
@@ -113,10 +128,16 @@ pub const VERBS: &[VerbHelp] = &[
         group: INSIDE,
         page: "docs/publish/exec.md",
         other_words: &["run", "command", "cmd"],
-        examples: &[(
-            "Inside a run: upload with a tool that knows no tokens, one upload at a time",
-            "fencepost publish exec --resource site -- rsync -a build/ web.example.org:site/",
-        )],
+        examples: &[
+            (
+                "Inside a run: upload with a tool that knows no tokens, one upload at a time",
+                "fencepost publish exec --resource site -- rsync -a build/ web.example.org:site/",
+            ),
+            (
+                "Wait up to ten minutes until another command on it has ended",
+                "fencepost publish exec --resource site --wait 10m -- ./deploy.sh",
+            ),
+        ],
         ..PLAIN
     },
     VerbHelp {
@@ -135,7 +156,10 @@ pub const VERBS: &[VerbHelp] = &[
         group: INSIDE,
         page: "docs/COMMANDS.md",
         other_words: &["extend", "refresh", "keepalive", "heartbeat", "touch"],
-        examples: &[("Start the time-to-live anew", "fencepost lease renew deploy --token \"$token\"")],
+        examples: &[
+            ("Start the time-to-live anew", "fencepost lease renew deploy --token \"$token\""),
+            ("As JSON, with the time until which it lasts", "fencepost lease renew deploy --token \"$token\" --json"),
+        ],
         ..PLAIN
     },
     VerbHelp {
@@ -166,7 +190,10 @@ pub const VERBS: &[VerbHelp] = &[
         group: INSIDE,
         page: "docs/COMMANDS.md",
         other_words: &["holder", "who", "owner", "view", "status", "locked"],
-        examples: &[("Who holds a lease, and how long it still lasts", "fencepost lease show nightly")],
+        examples: &[
+            ("Who holds a lease, and how long it still lasts", "fencepost lease show nightly"),
+            ("The same for programs", "fencepost lease show nightly --json"),
+        ],
         ..PLAIN
     },
     VerbHelp {
@@ -174,10 +201,10 @@ pub const VERBS: &[VerbHelp] = &[
         group: INSIDE,
         page: "docs/COMMANDS.md",
         other_words: &["keep"],
-        examples: &[(
-            "For a program: hold a lease as long as the pipe is open",
-            "./work.sh | fencepost lease hold deploy",
-        )],
+        examples: &[
+            ("For a program: hold a lease as long as the pipe is open", "./work.sh | fencepost lease hold deploy"),
+            ("Wait up to a minute for it", "./work.sh | fencepost lease hold deploy --wait 1m"),
+        ],
         ..PLAIN
     },
     VerbHelp {
