@@ -1,5 +1,6 @@
 // A store filled by real runs, and a real server on it.
 import { execFile, spawn } from "node:child_process";
+import { createHash } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -47,6 +48,40 @@ command = "true"
 
 export class World {
   static async create() {
+    const world = await World.empty(CONFIG);
+    await world.fill();
+    await world.serve();
+    return world;
+  }
+
+  // So many jobs with 40 outcomes each.
+  static async ofJobs(count) {
+    const world = await World.empty("");
+    await world.run(["run", "job", "--", "true"]);
+    const [header, line] = (await world.run(["store", "export"])).split("\n");
+    const { key, value } = JSON.parse(line);
+    const record = JSON.parse(value);
+    const [outcome] = record.ledger.ring;
+    const earlier = (hours) => {
+      const times = ["slot", "started", "finished", "token"].map((name) => [name, outcome[name] - hours * 3_600_000]);
+      return { ...outcome, ...Object.fromEntries(times), took_ms: 1000 + 37 * hours, status: hours % 13 === 5 ? "error" : "ok" };
+    };
+    record.ledger.ring = Array.from({ length: 40 }, (_, place) => earlier(39 - place));
+    const lines = Array.from({ length: count }, (_, number) => {
+      const name = `job${number}`;
+      return JSON.stringify({ key: key.replace(/job$/, name), value: JSON.stringify({ ...record, job: { name } }) });
+    });
+    const text = [header, ...lines, ""].join("\n");
+    const digest = createHash("sha256").update(text).digest("hex");
+    const file = join(world.directory, "thousand.jsonl");
+    await writeFile(file, `${text}${JSON.stringify({ entries: count, digest: `sha256:${digest}` })}\n`);
+    world.env.FENCEPOST_STATE_DIR = join(world.directory, "filled");
+    await world.run(["store", "import", file]);
+    await world.serve();
+    return world;
+  }
+
+  static async empty(config) {
     const world = new World();
     world.directory = await mkdtemp(join(tmpdir(), "fencepost-browser-"));
     world.env = {
@@ -54,9 +89,7 @@ export class World {
       FENCEPOST_STATE_DIR: join(world.directory, "state"),
       FENCEPOST_CONFIG: join(world.directory, "fencepost.toml"),
     };
-    await writeFile(world.env.FENCEPOST_CONFIG, CONFIG, { mode: 0o600 });
-    await world.fill();
-    await world.serve();
+    await writeFile(world.env.FENCEPOST_CONFIG, config, { mode: 0o600 });
     return world;
   }
 
@@ -110,7 +143,7 @@ export class World {
 
   async end() {
     const ended = (child) => new Promise((resolve) => (child.exitCode === null ? child.once("exit", resolve) : resolve()));
-    for (const child of [this.server, this.going]) {
+    for (const child of [this.server, this.going].filter(Boolean)) {
       child.kill("SIGTERM");
       await ended(child);
     }
