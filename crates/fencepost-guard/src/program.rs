@@ -11,11 +11,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use fencepost_core::contract::{Recorded, Word};
-use fencepost_core::run::{Event, Exit, Finish, Grant, Input, NotSpawned, Output, Run, StopCause};
+use fencepost_core::run::{Event, Exit, Finish, Grant, Input, Output, Run, StopCause};
 use fencepost_core::said::Said;
 use fencepost_core::time::Boot;
-use nix::libc::SIGTERM;
 
 use crate::checks::Checks;
 use crate::clock;
@@ -80,9 +78,6 @@ enum ProgramOrder {
     End(Exit),
     Cancel,
 }
-
-/// What the ledger notes if the store granted a lease that the program had given up meanwhile.
-const CANCELLED: &str = "the program gave up its claim before it began";
 
 /// The program's side: reports while it works, and the end of the work.
 #[derive(Clone)]
@@ -178,7 +173,7 @@ impl ProgramWork {
         }
         if self.is_given_up() {
             self.state = ProgramState::Ended;
-            return vec![Input::NotSpawned(NotSpawned { not_found: false, text: CANCELLED.to_string() })];
+            return vec![Input::GivenUp];
         }
         self.state = ProgramState::Working;
         (self.news)(ProgramNews::Granted { grant, inputs: self.checks.inputs().to_vec() });
@@ -195,15 +190,12 @@ impl ProgramWork {
         }
     }
 
-    /// Ends a claim that the program gives up. The run ends as by a signal before its command starts.
+    /// Ends a claim that the program gives up. It does so only before it has heard of a grant, so it has not begun to work.
     fn cancel(&mut self) -> Vec<Input> {
-        if self.state == ProgramState::Claiming {
-            return vec![Input::Interrupted(SIGTERM)];
+        match std::mem::replace(&mut self.state, ProgramState::Ended) {
+            ProgramState::Ended => Vec::new(),
+            ProgramState::Claiming | ProgramState::Working | ProgramState::Stopping { .. } => vec![Input::GivenUp],
         }
-        let said = Recorded { word: Word::Error, note: Some(CANCELLED.to_string()), artifacts: Vec::new() };
-        let mut inputs = self.obey(ProgramOrder::Said(Said::Recorded(said)));
-        inputs.extend(self.end(Exit::Code(1)));
-        inputs
     }
 
     /// Whether the program has given up while the store granted the lease. No other order can come before the grant is told.
@@ -356,5 +348,94 @@ impl GuardedWork for ProgramWork {
 
     fn is_alone(&self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fencepost_core::lease::Claim;
+    use fencepost_core::ledger::{Status, Trigger};
+    use fencepost_core::name::{Job, Name};
+    use fencepost_core::run::{Kept, Overlap, Stages, Terms};
+    use fencepost_core::slot::Choice;
+    use fencepost_core::token::RunId;
+    use fencepost_store::layer::{Faulty, InjectedFault};
+    use fencepost_store::{MemoryStore, Store};
+
+    use super::*;
+    use crate::host::Host;
+    use crate::transact::look;
+
+    fn terms(job: &Job) -> Terms {
+        let claim = Claim {
+            run: RunId(uuid::Uuid::now_v7()),
+            ttl: Duration::from_secs(600),
+            holder: Host::this().holder_of_program(),
+            slot: Choice::At(clock::wall_now()),
+            zone: "UTC".to_string(),
+            trigger: Trigger::Manual,
+        };
+        Terms {
+            job: job.clone(),
+            claim,
+            grace: Duration::from_secs(10),
+            overlap: Overlap::Skip,
+            wait: None,
+            timeout: None,
+            run_without_store: false,
+            inside: Vec::new(),
+            stages: Stages::default(),
+            empty_exit: None,
+            must_record: false,
+            observe: false,
+            stuck_after: None,
+        }
+    }
+
+    /// A claim that its program gives up before its swap, or at the moment of its grant.
+    fn drive_given_up(store: &Arc<Faulty<MemoryStore>>, job: &Job, is_granted: bool) -> Finish {
+        let directory = tempfile::tempdir().unwrap();
+        let local = Local::new(directory.path(), Host::this());
+        let own: Arc<std::sync::OnceLock<ProgramHandle>> = Arc::default();
+        let sink: NewsSink = {
+            let own = Arc::clone(&own);
+            Arc::new(move |news| {
+                if matches!(news, ProgramNews::Granted { .. }) {
+                    own.wait().cancel();
+                }
+            })
+        };
+        let (work, handle) = ProgramWork::new(None, Duration::from_secs(10), sink).unwrap();
+        if !is_granted {
+            handle.cancel();
+        }
+        own.set(handle).unwrap();
+        let callee = Callee { store: Arc::clone(store) as Arc<dyn Store>, is_prompt: false };
+        work.drive(Run::new(terms(job)), callee, &local, &mut |_| {})
+    }
+
+    fn given_up(swap_takes: Duration, is_granted: bool) {
+        let job = Job::shared(Name::new("j").unwrap());
+        let store = Arc::new(Faulty::new(MemoryStore::new()));
+        // The first claim of a store also writes the store's id.
+        drive_given_up(&store, &job, is_granted);
+        store.on_swaps([InjectedFault::Delay(swap_takes)]);
+        let finish = drive_given_up(&store, &job, is_granted);
+        assert_eq!(finish, Finish::GivenUp { recorded: Kept::Recorded });
+        let record = look(store.as_ref(), &job).unwrap().0.unwrap();
+        let last = record.ledger.last().unwrap();
+        assert!(record.lease.is_none(), "{record:?}");
+        assert_eq!((last.status, last.unstarted, last.tries.unwrap_or_default()), (Status::Error, true, 0));
+        assert_eq!(last.note.as_deref(), Some("the program gave up its claim before it began"));
+    }
+
+    #[test]
+    fn a_lease_that_a_slow_store_grants_after_the_claim_was_given_up_is_released() {
+        given_up(Duration::from_secs(3), false);
+    }
+
+    #[test]
+    fn a_claim_that_is_given_up_at_the_moment_of_its_grant_uses_no_attempt() {
+        given_up(Duration::ZERO, true);
     }
 }

@@ -60,6 +60,7 @@ impl RunContext<'_> {
             }
             Finish::Unrecorded { exit, error, escaped } => Summary { escaped, ..self.unrecorded(exit, error) },
             Finish::Interrupted(signal) => self.interrupted(signal),
+            Finish::GivenUp { recorded } => self.given_up(recorded),
         }
     }
 
@@ -271,6 +272,18 @@ impl RunContext<'_> {
         let message = format!("{}: interrupted by signal {signal}; nothing was run.", self.job);
         let summary = self.by_fencepost(Status::Error, Code::of_signal(signal), ReasonCode::Interrupted, message);
         Summary { weight: Weight::Remark, recorded: Kept::NoLease, signal: Some(signal), ..summary }
+    }
+
+    /// A program gave up its claim. A lease that it had got and that could not be released is a failure.
+    fn given_up(&self, recorded: Kept) -> Summary {
+        let text = format!("{}: the program gave up its claim before it was granted. Nothing was run.", self.job);
+        let (weight, reason, message) = match &recorded {
+            Kept::Failed(error) => {
+                (Weight::Trouble, ReasonCode::Unrecorded, format!("{text}{}", not_recorded(self.job, error)))
+            }
+            Kept::Recorded | Kept::NoLease => (Weight::Remark, ReasonCode::Cancelled, text),
+        };
+        Summary { weight, recorded, ..self.by_fencepost(Status::Error, Code::FAILED, reason, message) }
     }
 
     fn nested(&self) -> String {

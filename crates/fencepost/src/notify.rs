@@ -126,7 +126,8 @@ impl Teller {
     /// Tells the end of the run. Its lease is released by then.
     pub fn end(&mut self, summary: &Summary, retries: u32, in_a_row: Option<u64>) {
         // The failure of a slot was told when it happened.
-        let is_news = !summary.is(ReasonCode::Interrupted) && !summary.is(ReasonCode::Failed);
+        let known = [ReasonCode::Interrupted, ReasonCode::Cancelled, ReasonCode::Failed];
+        let is_news = !summary.reason.is_some_and(|reason| known.contains(&reason));
         if is_news && self.brief.wants(summary.status) {
             let job = &self.brief.job;
             let message = summary.message.clone().unwrap_or_else(|| match summary.status {

@@ -1,12 +1,11 @@
 //! How a run gets its lease: it looks, waits, and claims, or says why not.
 
 use alloc::boxed::Box;
-use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{Event, Finish, Kept, NotSpawned, Output, Overlap, Run, RunPhase, TookOver};
+use super::{Event, Finish, Interruption, Kept, Output, Overlap, Run, RunPhase, TookOver};
 use crate::lease::{Intent, Now, Rules};
 use crate::ledger::{Covered, EndedBy, Outcome, Status};
 use crate::record::{Record, StopAsked};
@@ -28,8 +27,8 @@ const CLAIM_PATIENCE: Duration = Duration::from_secs(30);
 
 impl<R: Rules> Run<R> {
     pub(super) fn look(&mut self, now: Now, out: &mut Vec<Output>) {
-        if let Some(signal) = self.interrupted {
-            return self.finish(Finish::Interrupted(signal), out);
+        if let Some(why) = self.interrupted {
+            return self.finish(why.finish(Kept::NoLease), out);
         }
         if self.child.stopped.is_some() {
             return self.finish_child(Kept::NoLease, out);
@@ -47,7 +46,7 @@ impl<R: Rules> Run<R> {
         let record = done.held.map(|known| known.record);
         out.extend(record.map(|record| Output::Tell(Event::AskedToStop { record })));
         match self.interrupted {
-            Some(signal) => self.finish(Finish::Interrupted(signal), out),
+            Some(why) => self.finish(why.finish(Kept::NoLease), out),
             None => self.pause(now),
         }
     }
@@ -63,9 +62,8 @@ impl<R: Rules> Run<R> {
         self.began.get_or_insert(done.sent);
         self.hold(done);
         let deadline = self.lease_deadline().unwrap_or(now.boot);
-        if let Some(signal) = self.interrupted {
-            let text = format!("interrupted by signal {signal} before it started");
-            self.child.not_spawned = Some(NotSpawned { not_found: false, text });
+        if let Some(why) = self.interrupted {
+            self.child.not_spawned = Some(why.unstarted());
             return self.complete(now, out);
         }
         if self.child.stopped.is_some() {
@@ -94,7 +92,8 @@ impl<R: Rules> Run<R> {
 
     pub(super) fn give_up_claim(&mut self, now: Now, out: &mut Vec<Output>) {
         match self.interrupted {
-            Some(signal) => self.finish(Finish::Interrupted(signal), out),
+            Some(why @ Interruption::Signal(_)) => self.finish(why.finish(Kept::NoLease), out),
+            Some(Interruption::GivenUp) => self.finish(Finish::StoreFailed(silent_store()), out),
             None if self.child.stopped.is_some() => self.finish_child(Kept::NoLease, out),
             None if self.terms.observe => self.observe_failure(now, &silent_store(), out),
             // The call is still out, so that nothing can be asked of this store again.
@@ -105,8 +104,8 @@ impl<R: Rules> Run<R> {
 
     /// The trigger is early. It claims when its slot has come.
     pub(super) fn wait_for_slot(&mut self, now: Now, slot: Wall, wait: Duration, out: &mut Vec<Output>) {
-        if let Some(signal) = self.interrupted {
-            return self.finish(Finish::Interrupted(signal), out);
+        if let Some(why) = self.interrupted {
+            return self.finish(why.finish(Kept::NoLease), out);
         }
         if self.awaited.replace(slot) != Some(slot) {
             out.push(Output::Tell(Event::Early { slot, wait }));
@@ -129,8 +128,8 @@ impl<R: Rules> Run<R> {
         if holder.is_some_and(|holder| self.terms.inside.contains(&holder)) {
             return self.finish(Finish::Nested, out);
         }
-        if let Some(signal) = self.interrupted {
-            return self.finish(Finish::Interrupted(signal), out);
+        if let Some(why) = self.interrupted {
+            return self.finish(why.finish(Kept::NoLease), out);
         }
         if self.child.stopped.is_some() {
             return self.finish_child(Kept::NoLease, out);

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{COMPLETION_PATIENCE, Event, Exit, Finish, Kept, Output, Run, RunPhase, Stage, StopCause};
+use super::{COMPLETION_PATIENCE, Event, Exit, Finish, Interruption, Kept, Output, Run, RunPhase, Stage, StopCause};
 use crate::contract::{Breach, Judgement, judge};
 use crate::lease::{Intent, Now, Rules};
 use crate::ledger::{Barred, EndedBy, Ending, Status};
@@ -60,11 +60,12 @@ impl<R: Rules> Run<R> {
             (Some(why), _, _) => by_us(why.status()).with_note(why.note()),
             // Nothing ran, which the code says that a shell would show.
             (None, Some(failure), _) => Ending {
-                exit_code: Some(match self.interrupted {
-                    Some(signal) => Exit::Signal(signal).code(),
-                    None if failure.not_found => 127,
-                    None => 126,
-                }),
+                exit_code: match self.interrupted {
+                    Some(Interruption::Signal(signal)) => Some(Exit::Signal(signal).code()),
+                    Some(Interruption::GivenUp) => None,
+                    None if failure.not_found => Some(127),
+                    None => Some(126),
+                },
                 ..by_us(Status::Error).with_note(failure.text.clone())
             },
             (None, None, Some(halt)) => {
@@ -114,7 +115,7 @@ impl<R: Rules> Run<R> {
             let note = format!("the command to prepare failed with exit code {code}");
             return Judgement { note: Some(note), ..judge(code, None, None, &[], &[]) };
         }
-        if let (Stage::Surveying, Some(signal)) = (self.stage, self.interrupted) {
+        if let (Stage::Surveying, Some(Interruption::Signal(signal))) = (self.stage, self.interrupted) {
             let note = format!("interrupted by signal {signal} while its artifacts were looked at");
             return Judgement { note: Some(note), ended_by: EndedBy::Fencepost, ..judge(code, None, None, &[], &[]) };
         }
@@ -169,7 +170,7 @@ impl<R: Rules> Run<R> {
         let judgement = Box::new(self.judgement());
         let finish = match (self.child.stopped.take(), self.child.not_spawned.take(), self.interrupted) {
             (Some(why), _, _) => Finish::Stopped { why, started, exit, recorded: kept, escaped },
-            (None, Some(_), Some(signal)) => Finish::Interrupted(signal),
+            (None, Some(_), Some(why)) => why.finish(kept),
             (None, Some(failure), None) => Finish::NotSpawned(failure),
             (None, None, _) if self.child.halt.is_some() => {
                 let (halt, barred) = (self.child.halt == Some(true), core::mem::take(&mut self.child.barred));

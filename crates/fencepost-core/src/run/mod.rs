@@ -69,7 +69,7 @@ pub struct Run<R: Rules = Honest> {
     retry_at: Option<Boot>,
     /// When a claim or a completion is given up.
     give_up_at: Option<Boot>,
-    interrupted: Option<i32>,
+    interrupted: Option<Interruption>,
     last_error: Option<StoreError>,
 }
 
@@ -191,6 +191,7 @@ impl<R: Rules> Run<R> {
             Input::Woke => self.renew(now, &mut out),
             Input::KeeperDied { escaped } => self.keeper_died(now, escaped, &mut out),
             Input::Interrupted(signal) => self.interrupt(signal, now, &mut out),
+            Input::GivenUp => self.give_up(now, &mut out),
         }
         self.end_without_tree(now, &mut out);
         out
@@ -371,16 +372,31 @@ impl<R: Rules> Run<R> {
     }
 
     fn interrupt(&mut self, signal: i32, now: Now, out: &mut Vec<Output>) {
-        self.interrupted = Some(signal);
+        let why = Interruption::Signal(signal);
+        self.interrupted = Some(why);
         match self.phase {
             RunPhase::Running if self.has_tree() => out.push(Output::Forward(signal)),
-            RunPhase::Running => self.interrupt_look(now, signal, out),
-            RunPhase::Waiting { .. } => self.finish(Finish::Interrupted(signal), out),
+            RunPhase::Running => self.interrupt_look(now, why, out),
+            RunPhase::Waiting { .. } => self.finish(why.finish(Kept::NoLease), out),
             RunPhase::Claiming | RunPhase::Completing => {
                 let patience = now.boot + INTERRUPT_PATIENCE;
                 self.give_up_at = Some(self.give_up_at.map_or(patience, |at| at.min(patience)));
             }
             RunPhase::Finished => {}
+        }
+    }
+
+    /// The program goes on, so an answer that is still out is waited for as always: a lease that it grants is released.
+    fn give_up(&mut self, now: Now, out: &mut Vec<Output>) {
+        match self.phase {
+            RunPhase::Running if self.stage == Stage::Surveying => return,
+            RunPhase::Completing | RunPhase::Finished => return,
+            _ => self.interrupted = Some(Interruption::GivenUp),
+        }
+        match self.phase {
+            RunPhase::Running => self.interrupt_look(now, Interruption::GivenUp, out),
+            RunPhase::Waiting { .. } => self.finish(Interruption::GivenUp.finish(Kept::NoLease), out),
+            _ => {}
         }
     }
 

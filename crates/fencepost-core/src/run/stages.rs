@@ -1,11 +1,10 @@
 //! What is done under the lease, one after the other: the command to prepare, a look at the upstreams, the job itself,
 //! and a look at what it left.
 
-use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{Exit, Grant, NotSpawned, Output, Passage, Run, RunPhase, StopCause};
+use super::{Exit, Grant, Interruption, Output, Passage, Run, RunPhase, StopCause};
 use crate::contract::Produced;
 use crate::lease::{Now, Rules};
 use crate::ledger::Status;
@@ -127,7 +126,7 @@ impl<R: Rules> Run<R> {
         self.child.frozen_since = None;
         match self.stage {
             Stage::Preparing if stands && self.interrupted.is_some() => {
-                self.interrupt_look(now, self.interrupted.unwrap_or_default(), out);
+                self.interrupted.into_iter().for_each(|why| self.interrupt_look(now, why, out));
             }
             Stage::Preparing if stands && self.child.exit == Some(Exit::Code(0)) => self.advance(now, out),
             Stage::Preparing if self.observes_prepare() => {
@@ -179,14 +178,14 @@ impl<R: Rules> Run<R> {
         }
     }
 
-    /// A signal asked this process to end while no command was running.
-    pub(super) fn interrupt_look(&mut self, now: Now, signal: i32, out: &mut Vec<Output>) {
-        if self.stage == Stage::Surveying {
+    /// The run has to end while no command is running.
+    pub(super) fn interrupt_look(&mut self, now: Now, why: Interruption, out: &mut Vec<Output>) {
+        match why {
             // The command has run. Its artifacts are not known, so it did not end well.
-            self.child.exit = Some(Exit::Signal(signal));
-        } else {
-            let text = format!("interrupted by signal {signal} before it started");
-            self.child.not_spawned = Some(NotSpawned { not_found: false, text });
+            Interruption::Signal(signal) if self.stage == Stage::Surveying => {
+                self.child.exit = Some(Exit::Signal(signal));
+            }
+            why => self.child.not_spawned = Some(why.unstarted()),
         }
         self.complete(now, out);
     }

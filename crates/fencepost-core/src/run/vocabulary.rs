@@ -104,6 +104,8 @@ pub enum Input {
     },
     /// A signal that asks this process to end.
     Interrupted(i32),
+    /// A program gives up its claim. It has not been told of a grant, so no work has begun.
+    GivenUp,
 }
 
 /// What to do.
@@ -332,6 +334,37 @@ pub enum Finish {
         escaped: Vec<String>,
     },
     Interrupted(i32),
+    /// A program gave up its claim before any work began. `recorded` says whether a lease that it had got is released.
+    GivenUp {
+        recorded: Kept,
+    },
+}
+
+/// Why a run ends before its work begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Interruption {
+    /// A signal asked this process to end.
+    Signal(i32),
+    /// The program gave up its claim, and goes on.
+    GivenUp,
+}
+
+impl Interruption {
+    /// What is recorded if there is a lease already.
+    pub(super) fn unstarted(self) -> NotSpawned {
+        let text = match self {
+            Self::Signal(signal) => format!("interrupted by signal {signal} before it started"),
+            Self::GivenUp => "the program gave up its claim before it began".to_string(),
+        };
+        NotSpawned { not_found: false, text }
+    }
+
+    pub(super) fn finish(self, recorded: Kept) -> Finish {
+        match self {
+            Self::Signal(signal) => Finish::Interrupted(signal),
+            Self::GivenUp => Finish::GivenUp { recorded },
+        }
+    }
 }
 
 /// Whether the store knows how a run ended.

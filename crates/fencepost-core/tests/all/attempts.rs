@@ -112,6 +112,8 @@ fn only_a_command_that_started_and_ended_uses_an_attempt() {
         };
         assert_eq!(after(none, shut_down), (Status::Error, Some(0)), "{exit:?}");
     }
+    let given_up = |bench: &mut Bench| bench.step(Input::GivenUp);
+    assert_eq!(after(none, given_up), (Status::Error, Some(0)));
     // At a terminal ctrl-C goes to the command alone.
     let ctrl_c = |bench: &mut Bench| (started(bench), bench.end_child(Exit::Signal(2))).1;
     assert_eq!(after(none, ctrl_c), (Status::Error, Some(0)));

@@ -6,7 +6,7 @@ use fencepost_core::ledger::Status;
 use fencepost_core::name::Key;
 use fencepost_core::record::StopAsked;
 use fencepost_core::register::{Answer, Fate, StoreError, Trouble};
-use fencepost_core::run::{Event, Exit, Finish, Input, Output, Overlap, StopCause, Terms};
+use fencepost_core::run::{Event, Exit, Finish, Input, Kept, Output, Overlap, Stages, StopCause, Terms};
 use fencepost_core::time::{StoreClock, Wall};
 use fencepost_core::token::Token;
 use fencepost_core::transition::Call;
@@ -450,6 +450,65 @@ fn interrupted_while_asking_the_holder_to_stop_nothing_is_waited_for() {
         bench.answer();
         assert_eq!(bench.finish(), Finish::Interrupted(2));
     }
+}
+
+// Given up by its program, which goes on.
+
+#[test]
+fn a_claim_that_is_given_up_waits_for_an_answer_that_is_out_and_releases() {
+    let mut bench = Bench::begun(terms(2), Memory::with(&free(5)));
+    bench.answer();
+    assert!(is_swap(&bench));
+    bench.step(Input::GivenUp);
+    bench.wait(3_000);
+    bench.step(Input::Tick);
+    assert!(!bench.run.is_finished(), "the claim may be won");
+    bench.settle();
+    assert_eq!(bench.finish(), Finish::GivenUp { recorded: Kept::Recorded });
+    let record = bench.store.record();
+    let last = record.ledger.last().unwrap();
+    assert_eq!(
+        (record.lease.is_none(), last.status, last.unstarted, last.exit_code),
+        (true, Status::Error, true, None)
+    );
+    assert_eq!(last.note.as_deref(), Some("the program gave up its claim before it began"));
+}
+
+#[test]
+fn a_claim_that_is_given_up_and_never_answered_is_a_failure_of_the_store() {
+    let mut bench = Bench::begun(terms(2), Memory::with(&free(5)));
+    bench.answer();
+    bench.step(Input::GivenUp);
+    bench.wake();
+    assert_eq!(bench.at, 30_000);
+    assert!(matches!(bench.finish(), Finish::StoreFailed(_)));
+}
+
+#[test]
+fn a_claim_is_given_up_while_it_waits_looks_or_is_granted() {
+    let mut waiting = Bench::begun(Terms { wait: Some(ms(10_000)), ..terms(2) }, Memory::with(&held(5, 1)));
+    waiting.settle();
+    waiting.step(Input::GivenUp);
+    assert_eq!(waiting.finish(), Finish::GivenUp { recorded: Kept::NoLease });
+    let inspect = Terms { stages: Stages { inspect: true, ..Stages::default() }, ..terms(2) };
+    for terms in [terms(2), inspect] {
+        let mut granted = Bench::begun(terms, Memory::with(&free(5)));
+        granted.settle();
+        granted.step(Input::GivenUp);
+        granted.settle();
+        assert_eq!(granted.finish(), Finish::GivenUp { recorded: Kept::Recorded });
+        assert_eq!(granted.store.record().lease, None);
+    }
+    let mut unreleased = Bench::running(terms(2));
+    unreleased.step(Input::GivenUp);
+    unreleased.fail(unavailable());
+    while !unreleased.run.is_finished() {
+        unreleased.wake();
+        if unreleased.call.is_some() {
+            unreleased.fail(unavailable());
+        }
+    }
+    assert_eq!(unreleased.finish(), Finish::GivenUp { recorded: Kept::Failed(unavailable()) });
 }
 
 #[test]

@@ -224,7 +224,7 @@ impl Walk {
                 assert!(!is_ours || !escaped.is_empty(), "walk {number}: not released");
                 assert!(!matches!(why, StopCause::Taken { .. }) || !is_ours, "walk {number}: not taken");
             }
-            Finish::NotSpawned(_) | Finish::Held { .. } | Finish::Interrupted(_) => {}
+            Finish::NotSpawned(_) | Finish::Held { .. } | Finish::Interrupted(_) | Finish::GivenUp { .. } => {}
             Finish::Stopped { .. } | Finish::Unrecorded { .. } | Finish::WithoutLease { .. } => {}
             Finish::StoreFailed(_) | Finish::Refused(_) => {}
             Finish::Fenced { .. } => panic!("walk {number}: it published nothing"),

@@ -172,7 +172,7 @@ impl Ended<'_> {
         if passed.was_cancelled {
             self.desk.forget(id);
             self.desk.answer(Some(id.clone()), reply::cancelled(self.job));
-            return self.desk.answer(passed.release, reply::given_up(self.job));
+            return self.desk.answer(passed.release, reply::given_up(self.job, summary));
         }
         if !passed.was_granted {
             self.desk.forget(id);

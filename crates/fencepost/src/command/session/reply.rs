@@ -2,6 +2,7 @@
 
 use fencepost_core::ledger::Status;
 use fencepost_core::name::Job;
+use fencepost_core::run::Kept;
 use fencepost_core::zone::Zone;
 use fencepost_view::ReasonCode;
 use fencepost_view::session::{ErrorReply, HaltedReply, PublishedReply, ReleasedReply, SessionAnswer, SkippedReply};
@@ -58,8 +59,12 @@ pub fn cancelled(job: &Job) -> SessionAnswer {
     })
 }
 
-/// The answer to the request that gave up a claim.
-pub fn given_up(job: &Job) -> SessionAnswer {
+/// The answer to the request that gave up a claim. If the store failed, a lease may be left until its ttl.
+pub fn given_up(job: &Job, summary: &Summary) -> SessionAnswer {
+    let is_unsure = matches!(summary.recorded, Kept::Failed(_)) || summary.is(ReasonCode::StoreFailed);
+    if is_unsure {
+        return released(summary);
+    }
     let (status, reason) = (Status::SkippedOverlap, Some(ReasonCode::Cancelled));
     SessionAnswer::Released(ReleasedReply { status, reason, message: Some(gave_up(job)) })
 }
@@ -82,5 +87,36 @@ pub fn published(end: PublishEnd) -> SessionAnswer {
     match end.answer.error {
         Some(detail) => error(end.code, detail.reason, &format!("{}: {}", end.answer.resource, detail.message)),
         None => SessionAnswer::Published(PublishedReply::new(end.answer, end.remarks)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fencepost_core::name::Name;
+    use fencepost_core::register::{StoreError, Trouble};
+    use fencepost_core::run::Finish;
+    use fencepost_core::time::Wall;
+    use fencepost_view::run_end::RunContext;
+
+    use super::*;
+
+    #[test]
+    fn a_claim_that_was_given_up_says_so_if_a_lease_may_be_left() {
+        let (job, zone) = (Job::shared(Name::new("j").unwrap()), Zone::utc());
+        let context = RunContext { job: &job, skip_exit: 0, now: Wall(0), zone: &zone };
+        let answer = |finish| given_up(&job, &context.summary(finish));
+        let error = || StoreError::unknown(Trouble::Unavailable, "no answer");
+        for recorded in [Kept::Recorded, Kept::NoLease] {
+            let SessionAnswer::Released(released) = answer(Finish::GivenUp { recorded }) else { panic!("released") };
+            assert_eq!(released.reason, Some(ReasonCode::Cancelled));
+        }
+        for (finish, reason) in [
+            (Finish::GivenUp { recorded: Kept::Failed(error()) }, ReasonCode::Unrecorded),
+            (Finish::StoreFailed(error()), ReasonCode::StoreFailed),
+        ] {
+            let SessionAnswer::Error(failed) = answer(finish) else { panic!("{reason}") };
+            assert_eq!((failed.reason, failed.code), (reason, Code::FAILED.0));
+            assert!(failed.message.contains("no answer"), "{}", failed.message);
+        }
     }
 }
