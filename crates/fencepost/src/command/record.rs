@@ -123,8 +123,7 @@ fn say(global: &Global, options: &RecordOptions, word: Word, inside: &Inside) ->
 fn by_hand(global: &Global, options: &RecordOptions, name: &Name, word: Word) -> Result<Code, Failure> {
     match put(&Place::find(global)?, options, name, word)? {
         PutOutcome::Recorded { job, record, slot } => {
-            told(global, &job, word, record.as_deref(), &slot);
-            Ok(Code::DONE)
+            told(global, &job, word, record.as_deref(), &slot).map(|()| Code::DONE)
         }
         PutOutcome::Held(text) => Ok(held(global, &text)),
     }
@@ -197,8 +196,7 @@ fn under_token(
                 nudge(&place.host, record);
             }
             let record = done.held.map(|known| known.record);
-            told(global, &job, word, record.as_deref(), &slot);
-            Ok(Code::DONE)
+            told(global, &job, word, record.as_deref(), &slot).map(|()| Code::DONE)
         }
         Err(TransactError::Store(error)) => Err(Failure::Store(error)),
         Err(TransactError::Refused(Refusal::NotHolder { record })) => {
@@ -278,13 +276,24 @@ fn last_due(place: &Place, store: &dyn Store, job: &Job, at: Wall) -> Result<Opt
     Ok(record.as_ref().and_then(recorded_schedule).and_then(|schedule| schedule.at_or_before(at)))
 }
 
-fn told(global: &Global, job: &Job, word: Word, record: Option<&Record>, slot: &str) {
+fn told(global: &Global, job: &Job, word: Word, record: Option<&Record>, slot: &str) -> Result<(), Failure> {
     if global.json {
-        let outcome = record.and_then(|record| record.ledger.last().map(|last| RunAnswer::ended(record, last)));
-        outcome.iter().for_each(show::json);
-        return;
+        show::json(&recorded(job, word, record, slot)?);
+    } else {
+        Voice::of(global).tell(&format!("{job} is recorded as {} for {slot}.", word.as_str()));
     }
-    Voice::of(global).tell(&format!("{job} is recorded as {} for {slot}.", word.as_str()));
+    Ok(())
+}
+
+/// The outcome as the record shows it.
+fn recorded(job: &Job, word: Word, record: Option<&Record>, slot: &str) -> Result<RunAnswer, Failure> {
+    let ended = record.and_then(|record| record.ledger.last().map(|last| RunAnswer::ended(record, last)));
+    ended.ok_or_else(|| {
+        let word = word.as_str();
+        Failure::Other(format!(
+            "{job} is recorded as {word} for {slot}, but its record shows no outcome. Look: fencepost runs {job}"
+        ))
+    })
 }
 
 /// Explains that a run holds the job and will record its own outcome.
@@ -325,4 +334,17 @@ pub(super) fn artifacts(paths: &[String], base: &Base) -> Result<Vec<Artifact>, 
         return Ok(artifacts);
     }
     Err(Failure::Usage(format!("{} artifacts are too many to record; record one that lists them.", artifacts.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_without_an_outcome_is_a_failure() {
+        let job = Job::shared(Name::new("report").unwrap());
+        let failed = recorded(&job, Word::Ok, None, "2026-11-18T07:00:00Z").unwrap_err();
+        assert_eq!((failed.reason(), failed.code(false)), (ReasonCode::Failed, Code::FAILED));
+        assert!(failed.message().ends_with("fencepost runs report"), "{}", failed.message());
+    }
 }
