@@ -28,6 +28,9 @@ pub enum GuardError {
     /// The lease is lost. Stop the work under it, and write nothing any more.
     #[error("{0}")]
     Lost(String),
+    /// The work took longer than its timeout, and has stopped. That is recorded.
+    #[error("{0}")]
+    TimedOut(String),
     /// A fenced write was refused: a newer token has written, or the target belongs to another job.
     #[error("{0}")]
     Stale(String),
@@ -49,10 +52,11 @@ pub enum GuardError {
 }
 
 impl GuardError {
-    /// The exit code of the command line for the same failure.
+    /// The exit code of the command line for the same failure, by hand: 11 to 18, 124, 125, or 2.
     pub fn code(&self) -> u8 {
         match self {
-            Self::Skipped { .. } => Code::HELD,
+            Self::Skipped { reason, .. } => skipped(reason),
+            Self::TimedOut(_) => Code::TIMED_OUT,
             Self::Halted(_) => Code::HALTED,
             Self::Lost(_) => Code::LOST,
             Self::Stale(_) => Code::FENCED,
@@ -74,7 +78,8 @@ impl GuardError {
             ReasonCode::Halted => Self::Halted(message),
             ReasonCode::Unknown => Self::Unknown { token: token.unwrap_or_default() },
             ReasonCode::Fenced => Self::Stale(message),
-            ReasonCode::Lost | ReasonCode::Timeout => Self::Lost(message),
+            ReasonCode::Timeout => Self::TimedOut(message),
+            ReasonCode::Lost => Self::Lost(message),
             ReasonCode::StoreFailed | ReasonCode::Unrecorded => Self::Store(message),
             _ => Self::Failed(message),
         })
@@ -85,8 +90,25 @@ impl GuardError {
         Self::Lost(format!("The lease is lost: {why}. Nothing was done."))
     }
 
+    /// The end of work whose lease was lost before.
+    pub(crate) fn lost_before_the_end(why: &str) -> Self {
+        Self::Lost(format!("The lease is lost: {why}. The outcome was not recorded."))
+    }
+
     pub(crate) fn store(error: &StoreError) -> Self {
         Self::Store(error.to_string())
+    }
+}
+
+/// The exit code of a claim that had nothing to do.
+fn skipped(reason: &str) -> Code {
+    let is = |codes: &[ReasonCode]| codes.iter().any(|code| code.as_str() == reason);
+    if is(&[ReasonCode::Done, ReasonCode::NotDue]) {
+        Code::NOT_NOW
+    } else if is(&[ReasonCode::Barred]) {
+        Code::BARRED
+    } else {
+        Code::HELD
     }
 }
 
@@ -106,5 +128,26 @@ impl From<OpenError> for GuardError {
             OpenError::Usage(message) => Self::Usage(message),
             OpenError::Store(error) => Self::store(&error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_word_of_a_skip_has_the_code_of_the_command_line() {
+        let code = |reason: ReasonCode| match reason {
+            ReasonCode::Held | ReasonCode::Running | ReasonCode::Paused => 11,
+            ReasonCode::Barred => 14,
+            ReasonCode::Done | ReasonCode::NotDue => 16,
+            other => panic!("{other} has no code"),
+        };
+        for reason in ReasonCode::ALL.iter().copied().filter(|reason| reason.is_skip()) {
+            let skipped = GuardError::Skipped { reason: reason.as_str(), message: String::new(), in_a_row: 0 };
+            assert_eq!(skipped.code(), code(reason), "{reason}");
+        }
+        assert_eq!(GuardError::TimedOut(String::new()).code(), 124);
+        assert_eq!(GuardError::Lost(String::new()).code(), 12);
     }
 }

@@ -392,7 +392,8 @@ impl HeldLease {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`](crate::Error::Lost) if the lease was lost before, [`Error::Stale`](crate::Error::Stale) if a write was
+    /// [`Error::Lost`](crate::Error::Lost) if the lease was lost before, [`Error::TimedOut`](crate::Error::TimedOut) if the work
+    /// was asked to stop by its timeout and ends in time, [`Error::Stale`](crate::Error::Stale) if a write was
     /// refused, [`Error::Store`](crate::Error::Store) if the store did not confirm the record.
     pub fn done(mut self, outcome: Word) -> Result<(), GuardError> {
         let code = i32::from(outcome.status() == Status::Error);
@@ -426,7 +427,7 @@ impl HeldLease {
         self.parking.take(self.ticket).into_iter().for_each(|mut run| run.finish());
         let state = self.watch.wait_while(|state| state.over.is_none() && !state.is_gone);
         if let Some(why) = &state.loss {
-            return Err(GuardError::lost(why));
+            return Err(GuardError::lost_before_the_end(why));
         }
         match &state.over {
             Some(over) => GuardError::of(over).map_or(Ok(()), Err),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use fencepost_core::fence::WriteMode;
+use fencepost_core::fence::{Level, WriteMode};
 use fencepost_core::said::{Published, Said};
 use fencepost_guard::clock;
 use fencepost_guard::publish::git::{Outgoing, Wish};
@@ -20,6 +20,18 @@ use crate::lease::HeldLease;
 /// How long a server may say nothing.
 const SILENCE: Duration = Duration::from_secs(60);
 
+/// A write that the fence let through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PublishedWrite {
+    /// Whether the target checks the fence and writes in one step.
+    pub level: Level,
+    /// The target had this content from this run already.
+    pub already_applied: bool,
+    /// What else there is to say of this target, for people.
+    pub remarks: Vec<String>,
+}
+
 /// Each returns [`Error::Stale`](crate::Error::Stale) if the fence refuses the write, and [`Error::Lost`](crate::Error::Lost) if the
 /// lease is lost. Nothing is changed then. A refused write makes the run end as fenced.
 impl HeldLease {
@@ -28,7 +40,7 @@ impl HeldLease {
     /// # Errors
     ///
     /// [`Error::Stale`](crate::Error::Stale) and [`Error::Lost`](crate::Error::Lost), as for every fenced write.
-    pub fn publish_file(&self, path: impl AsRef<Path>, mut content: &[u8]) -> Result<(), GuardError> {
+    pub fn publish_file(&self, path: impl AsRef<Path>, mut content: &[u8]) -> Result<PublishedWrite, GuardError> {
         let path = path.as_ref();
         self.publish("file", shown(path), |request| file::publish(request, path, &mut content, file::PATIENCE))
     }
@@ -38,7 +50,7 @@ impl HeldLease {
     /// # Errors
     ///
     /// As [`HeldLease::publish_file`].
-    pub fn publish_tree(&self, source: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<(), GuardError> {
+    pub fn publish_tree(&self, source: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<PublishedWrite, GuardError> {
         let (source, path) = (source.as_ref(), path.as_ref());
         self.publish("tree", shown(path), |request| tree::publish(request, source, path, tree::Options::default()))
     }
@@ -49,7 +61,12 @@ impl HeldLease {
     /// # Errors
     ///
     /// As [`HeldLease::publish_file`].
-    pub fn publish_git(&self, clone: impl AsRef<Path>, remote: &str, branches: &[&str]) -> Result<(), GuardError> {
+    pub fn publish_git(
+        &self,
+        clone: impl AsRef<Path>,
+        remote: &str,
+        branches: &[&str],
+    ) -> Result<PublishedWrite, GuardError> {
         self.check_held()?;
         let branches: Vec<String> = branches.iter().map(ToString::to_string).collect();
         let wish = Wish { remote, branches: &branches, ..Wish::default() };
@@ -68,7 +85,7 @@ impl HeldLease {
         bearer: Option<&str>,
         content_type: &str,
         content: &[u8],
-    ) -> Result<(), GuardError> {
+    ) -> Result<PublishedWrite, GuardError> {
         let url = EndpointUrl::new(url)?;
         let resource = url.shown();
         let endpoint = Endpoint {
@@ -89,7 +106,7 @@ impl HeldLease {
     /// # Errors
     ///
     /// As [`HeldLease::publish_file`].
-    pub fn publish_sql(&self, url: &str, statements: &str) -> Result<(), GuardError> {
+    pub fn publish_sql(&self, url: &str, statements: &str) -> Result<PublishedWrite, GuardError> {
         let database = Database::parse(url)?.with_limit(SILENCE);
         self.publish("sql", database.resource(), |request| {
             sql::publish(request, &database, None, statements.as_bytes())
@@ -101,7 +118,7 @@ impl HeldLease {
     /// # Errors
     ///
     /// As [`HeldLease::publish_file`].
-    pub fn publish_redis(&self, url: &str, key: &str, value: &[u8]) -> Result<(), GuardError> {
+    pub fn publish_redis(&self, url: &str, key: &str, value: &[u8]) -> Result<PublishedWrite, GuardError> {
         let server = RedisDestination::parse(url)?;
         self.publish("redis", format!("redis:{key}"), |request| redis::publish(request, &server, key, value))
     }
@@ -111,7 +128,7 @@ impl HeldLease {
     /// # Errors
     ///
     /// As [`HeldLease::publish_file`].
-    pub fn publish_s3(&self, url: &str, content_type: &str, content: &[u8]) -> Result<(), GuardError> {
+    pub fn publish_s3(&self, url: &str, content_type: &str, content: &[u8]) -> Result<PublishedWrite, GuardError> {
         let to = S3Destination::parse(url, SILENCE)?.with_header("content-type", content_type)?;
         self.publish("s3", to.shown(), |request| s3::publish(request, &to, &payload(content)?))
     }
@@ -126,7 +143,7 @@ impl HeldLease {
         kind: &str,
         resource: String,
         write: impl FnOnce(&WriteRequest) -> Result<Receipt, PublishError>,
-    ) -> Result<(), GuardError> {
+    ) -> Result<PublishedWrite, GuardError> {
         self.check_held()?;
         let writer = self.writer.clone();
         let request =
@@ -144,7 +161,8 @@ impl HeldLease {
             let (kind, at) = (kind.to_string(), clock::wall_now());
             self.handle.say(Said::Published(Published { resource, kind, level, token, run, at, seen, refused }));
         }
-        written.map(drop).map_err(GuardError::from)
+        let Receipt { level, already_applied, remarks, .. } = written?;
+        Ok(PublishedWrite { level, already_applied, remarks })
     }
 }
 

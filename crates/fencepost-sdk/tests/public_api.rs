@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use fencepost_sdk::{Error, Guard, JobClaim, Lease, Outcome, Published};
+
 /// Writes the list instead of comparing it, if this variable is set.
 const BLESS: &str = "FENCEPOST_BLESS";
 
@@ -24,19 +26,45 @@ fn items(source: &str) -> Vec<String> {
     items
 }
 
+/// The variants of each public enumeration of a source with their fields, each on one line.
+fn variants(source: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for declared in source.split("pub enum ").skip(1) {
+        let (name, rest) = declared.split_once(" {\n").expect("an enumeration has a body");
+        let body = rest.split("\n}").next().unwrap_or_default();
+        let lines = body.lines().map(str::trim).filter(|line| !line.starts_with("///") && !line.starts_with('#'));
+        let mut variant = String::new();
+        for line in lines {
+            variant += line;
+            if variant.matches('{').count() == variant.matches('}').count() && variant.ends_with(',') {
+                found.push(format!(
+                    "{name}::{}",
+                    variant.trim_end_matches(',').replace('{', "{ ").replace(",}", " }").replace(',', ", ")
+                ));
+                variant.clear();
+            }
+        }
+    }
+    found
+}
+
 #[test]
 fn the_list_of_public_items_is_current() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files: Vec<_> = fs::read_dir(root.join("src")).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    assert!(files.iter().all(|file| file.is_file()), "a directory of sources is not looked at");
     let mut found = String::new();
-    for file in ["lib.rs", "guard.rs", "claim.rs", "lease.rs", "publish.rs", "error.rs"] {
-        let source = fs::read_to_string(root.join("src").join(file)).unwrap();
-        found += &format!("# {file}\n{}\n", items(&source).join("\n"));
-        let variants = source.split("pub enum GuardError {").nth(1).and_then(|rest| rest.split("\n}").next());
-        for variant in variants.into_iter().flat_map(str::lines).map(str::trim) {
-            if variant.starts_with(char::is_uppercase) {
-                found += &format!("GuardError::{}\n", variant.trim_end_matches([',', '{', ' ']));
-            }
-        }
+    for file in files {
+        let source = fs::read_to_string(&file).unwrap();
+        let lines = [items(&source), variants(&source)].concat().join("\n");
+        found += &format!("# {}\n{lines}\n", file.file_name().unwrap().display());
+    }
+    // What is exported from another crate.
+    for (file, name) in [("contract.rs", "Word"), ("fence.rs", "Level")] {
+        let source = fs::read_to_string(root.join("../fencepost-core/src").join(file)).unwrap();
+        let of_it = variants(&source).into_iter().filter(|variant| variant.starts_with(&format!("{name}::")));
+        found += &format!("# fencepost-core {file}\n{}\n", of_it.collect::<Vec<_>>().join("\n"));
     }
     let path = root.join("public-api.txt");
     if std::env::var_os(BLESS).is_some() {
@@ -47,4 +75,15 @@ fn the_list_of_public_items_is_current() {
         listed == found,
         "public-api.txt is out of date. If the change is meant: {BLESS}=1 cargo test -p fencepost-sdk\n{found}"
     );
+}
+
+#[test]
+fn every_type_may_be_used_by_any_thread() {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<Guard>();
+    is_shared::<JobClaim>();
+    is_shared::<Lease>();
+    is_shared::<Error>();
+    is_shared::<Published>();
+    is_shared::<Outcome>();
 }

@@ -25,6 +25,8 @@ impl Code {
     pub const BARRED: Self = Self(14);
     /// The barrier says halt, by hand.
     pub const HALTED: Self = Self(15);
+    /// Done already, or not due, by hand.
+    pub const NOT_NOW: Self = Self(16);
     /// An earlier attempt died between its effect and its record, by hand.
     pub const UNKNOWN: Self = Self(17);
     /// A declared artifact is missing or untouched, by hand.
