@@ -203,7 +203,7 @@ fn two_machines(url: &str) {
     let (claim, first) = clients[0].claim(json!({ "job": "j", "ttl": "10s" }));
     assert_eq!(said(&clients[1].ask("claim", json!({ "job": "j" }))), ("skipped", "held"));
     assert_eq!(clients[0].ask("release", json!({ "claim": claim, "outcome": "ok" }))["status"], "ok");
-    let (claim, second) = clients[1].claim(json!({ "job": "j", "ttl": "3s" }));
+    let (claim, second) = clients[1].claim(json!({ "job": "j", "ttl": "9s" }));
     assert!(second["token"].as_u64() > first["token"].as_u64() && second["store"] == first["store"]);
     let waiting = clients[0].send("claim", json!({ "job": "j", "wait": "10m" }));
     assert_eq!(clients[1].event("renewed")["claim"], claim);
