@@ -125,10 +125,7 @@ impl Teller {
 
     /// Tells the end of the run. Its lease is released by then.
     pub fn end(&mut self, summary: &Summary, retries: u32, in_a_row: Option<u64>) {
-        // The failure of a slot was told when it happened.
-        let known = [ReasonCode::Interrupted, ReasonCode::Cancelled, ReasonCode::Failed];
-        let is_news = !summary.reason.is_some_and(|reason| known.contains(&reason));
-        if is_news && self.brief.wants(summary.status) {
+        if is_news(summary) && self.brief.wants(summary.status) {
             let job = &self.brief.job;
             let message = summary.message.clone().unwrap_or_else(|| match summary.status {
                 Status::Ok | Status::Empty => format!("{job} is {}.", summary.status),
@@ -303,6 +300,12 @@ impl Brief {
 }
 
 /// The end of a run as an event, with a message that fits into the pipe.
+/// Whether the end of a run may be told. An end on request is not, and the failure of a slot was told when it happened.
+fn is_news(summary: &Summary) -> bool {
+    let known = [ReasonCode::Interrupted, ReasonCode::Cancelled, ReasonCode::Failed];
+    !summary.reason.is_some_and(|reason| known.contains(&reason))
+}
+
 fn ended(summary: &Summary, message: &str) -> RunEvent {
     let message = Some(cut(message, MESSAGE_BYTES_MAX));
     RunEvent::Ended(RunEnd { message, ..RunEnd::of(summary) })
@@ -347,6 +350,13 @@ pub fn open_log(state: &Path) -> std::io::Result<File> {
 mod tests {
     use super::*;
     use crate::config::Service;
+
+    #[test]
+    fn a_run_that_was_ended_on_request_is_no_news() {
+        let is_told = |reason| is_news(&Summary::failed(125, reason, ""));
+        let silent = ReasonCode::ALL.iter().copied().filter(|reason| !is_told(*reason)).collect::<Vec<_>>();
+        assert_eq!(silent, [ReasonCode::Failed, ReasonCode::Interrupted, ReasonCode::Cancelled]);
+    }
 
     #[test]
     fn a_brief_prints_no_secret() {
