@@ -33,7 +33,7 @@ struct LeftRecord {
 }
 
 impl FreeRecords {
-    pub fn new(inner: Arc<dyn Store>) -> Self {
+    pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
         Self { inner, left: Mutex::default() }
     }
 

@@ -33,7 +33,7 @@ struct Parking {
 
 impl ParkedRuns {
     /// Parks a run until it is due. If no thread can be started for that, gives it back.
-    pub fn park(self: &Arc<Self>, run: Box<LeaseRun>) -> Result<Ticket, (Box<LeaseRun>, io::Error)> {
+    pub(crate) fn park(self: &Arc<Self>, run: Box<LeaseRun>) -> Result<Ticket, (Box<LeaseRun>, io::Error)> {
         let mut state = self.state();
         let ticket = (run.due(), state.tickets);
         match state.looks_at {
@@ -54,7 +54,7 @@ impl ParkedRuns {
     }
 
     /// Takes a run out, unless it has a thread already.
-    pub fn take(&self, ticket: Ticket) -> Option<Box<LeaseRun>> {
+    pub(crate) fn take(&self, ticket: Ticket) -> Option<Box<LeaseRun>> {
         self.state().runs.remove(&ticket)
     }
 
