@@ -8,13 +8,13 @@ use fencepost_core::record::Record;
 use fencepost_core::time::{StoreClock, Wall};
 use fencepost_core::token::{RunId, Token};
 use fencepost_store::StoreError;
-use fencepost_store::records::history_and_details;
+use fencepost_store::records::{history_and_details, look};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::answer::{AnswerVersion, ErrorDetail, RunAnswer};
 use crate::archive::Slots;
-use crate::moment::Range;
+use crate::moment::{Moment, Range};
 use crate::unread::{Unread, each_record};
 use crate::{View, ViewError, text};
 
@@ -49,6 +49,17 @@ impl View<'_> {
         let records: Vec<_> = records.iter().map(|(record, is_over)| (record, *is_over)).collect();
         let runs = self.listed(query, &records, &mut unread)?;
         Ok(RunList { v: AnswerVersion, runs, errors: unread.into_errors() })
+    }
+
+    /// The runs of one job since a moment, newest first and at most `limit`, from its record and its history. Reads no other
+    /// record. Pages of the history that cannot be read are left out.
+    pub fn runs_since(&self, job: &Job, since: Wall, limit: usize) -> Result<Vec<RunAnswer>, ViewError> {
+        let (record, clock) = look(self.store, job)?;
+        let Some(record) = record.filter(|record| !record.is_hidden()) else { return Ok(Vec::new()) };
+        let range = Range { since: Some(Moment::Instant(since)), ..Range::default() };
+        let query = RunsQuery { range, limit, ..RunsQuery::default() };
+        let is_over = self.is_over(&record, clock.as_ref());
+        Ok(self.listed(&query, &[(&record.remembered(), is_over)], &mut Unread::default())?)
     }
 
     /// The runs of these records that match the query, newest first. With a record comes whether its lease has ended

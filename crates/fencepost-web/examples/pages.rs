@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use fencepost_view::board::Board;
-use fencepost_web::{Frame, JobQuery, OverviewQuery, TimelineQuery};
+use fencepost_web::{Frame, JobQuery, MoreRuns, OverviewQuery, TimelineQuery};
 
 fn main() -> std::io::Result<()> {
     let directory = std::env::args().nth(1).expect("the directory to write to");
@@ -36,8 +36,8 @@ fn main() -> std::io::Result<()> {
 fn pages(directory: &Path, name: &str, board: &Board, frame: &Frame) -> std::io::Result<()> {
     let write = |page: &str, text: String| fs::write(directory.join(format!("{name}-{page}.html")), text);
     write("overview", fencepost_web::overview(board, frame, &OverviewQuery::default()))?;
-    write("timeline", fencepost_web::timeline(board, frame, &TimelineQuery::parse("")))?;
-    write("week", fencepost_web::timeline(board, frame, &TimelineQuery::parse("range=week")))?;
+    write("timeline", fencepost_web::timeline(board, &MoreRuns::new(), frame, &TimelineQuery::parse("")))?;
+    write("week", fencepost_web::timeline(board, &MoreRuns::new(), frame, &TimelineQuery::parse("range=week")))?;
     write("graph", fencepost_web::graph(board, frame))?;
     if let Some(job) = board.status.by_urgency().first() {
         let acting = Frame {

@@ -38,4 +38,4 @@ pub use login::login;
 pub use overview::overview;
 pub use query::{JobAction, JobQuery, OverviewQuery, TimelineQuery};
 pub use stores::stores;
-pub use timeline::timeline;
+pub use timeline::{MoreRuns, cut_jobs, timeline};

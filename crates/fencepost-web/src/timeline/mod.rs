@@ -11,7 +11,7 @@ use fencepost_view::board::Board;
 use fencepost_view::status::JobStatus;
 use maud::{Markup, html};
 
-pub use self::night::Night;
+pub use self::night::{MoreRuns, Night};
 use crate::layout::{Frame, page};
 use crate::overview::matches;
 use crate::path;
@@ -23,13 +23,12 @@ const ROWS_MAX: usize = 60;
 /// How many colours the style sheet has for hosts. With more hosts than these, colours repeat.
 const HOST_COLOURS: usize = 8;
 
-/// The page of all attempts.
-pub fn timeline(board: &Board, frame: &Frame, query: &TimelineQuery) -> String {
-    let night = Night::new(frame.now, query.range);
-    let jobs: Vec<_> = board.status.jobs.iter().filter(|job| matches(job, &query.search)).collect();
-    let pages = jobs.len().div_ceil(ROWS_MAX).max(1);
-    let current = query.page.min(pages);
-    let shown = jobs.chunks(ROWS_MAX).nth(current - 1).unwrap_or_default();
+/// The page of all attempts. `more` has the runs of jobs whose records do not reach back far enough.
+pub fn timeline(board: &Board, more: &MoreRuns, frame: &Frame, query: &TimelineQuery) -> String {
+    let night = Night::new(frame.now, query.range).with(more);
+    let jobs = found(board, query);
+    let (current, pages) = page_of(&jobs, query);
+    let shown = shown(&jobs, query);
     let content = html! {
         div.heading {
             h1 { "Timeline" }
@@ -43,6 +42,29 @@ pub fn timeline(board: &Board, frame: &Frame, query: &TimelineQuery) -> String {
         @if pages > 1 { (pager(query, current, pages)) }
     };
     page(frame, "Timeline", path::TIMELINE, &query.notes, &content)
+}
+
+/// The jobs on the page whose records do not reach back to its beginning, and since when their runs are wanted. Beyond the beginning,
+/// so that it is seen that none is missing.
+pub fn cut_jobs<'b>(board: &'b Board, now: Wall, query: &TimelineQuery) -> (Wall, Vec<&'b str>) {
+    let night = Night::new(now, query.range);
+    let jobs = found(board, query);
+    let cut = shown(&jobs, query).iter().filter(|job| night.unlisted_until(board, job).is_some());
+    (night.some_before(), cut.map(|job| job.job.as_str()).collect())
+}
+
+fn found<'b>(board: &'b Board, query: &TimelineQuery) -> Vec<&'b JobStatus> {
+    board.status.jobs.iter().filter(|job| matches(job, &query.search)).collect()
+}
+
+/// The number of the page, and how many there are.
+fn page_of(jobs: &[&JobStatus], query: &TimelineQuery) -> (usize, usize) {
+    let pages = jobs.len().div_ceil(ROWS_MAX).max(1);
+    (query.page.min(pages), pages)
+}
+
+fn shown<'j, 'b>(jobs: &'j [&'b JobStatus], query: &TimelineQuery) -> &'j [&'b JobStatus] {
+    jobs.chunks(ROWS_MAX).nth(page_of(jobs, query).0 - 1).unwrap_or_default()
 }
 
 fn choices(query: &TimelineQuery) -> Markup {
@@ -73,7 +95,7 @@ fn pager(query: &TimelineQuery, current: usize, pages: usize) -> Markup {
 }
 
 /// The rows of these jobs under one axis, and the colours of the hosts.
-pub fn drawing(board: &Board, night: &Night, jobs: &[&JobStatus], now: Wall) -> Markup {
+pub fn drawing(board: &Board, night: &Night<'_>, jobs: &[&JobStatus], now: Wall) -> Markup {
     let hosts = Hosts::of(board, night, jobs);
     let axis = night.axis(jobs);
     html! {
@@ -91,7 +113,7 @@ pub fn drawing(board: &Board, night: &Night, jobs: &[&JobStatus], now: Wall) -> 
 pub struct Hosts<'b>(BTreeMap<&'b str, usize>);
 
 impl<'b> Hosts<'b> {
-    fn of(board: &'b Board, night: &Night, jobs: &[&JobStatus]) -> Self {
+    fn of(board: &'b Board, night: &Night<'b>, jobs: &[&JobStatus]) -> Self {
         let runs = jobs.iter().flat_map(|job| night.runs(board, &job.job)).filter(|run| run.status.is_of_a_run());
         let mut hosts: BTreeMap<&str, usize> = runs.map(|run| (run.host.as_str(), 0)).collect();
         hosts.values_mut().enumerate().for_each(|(place, colour)| *colour = place % HOST_COLOURS);

@@ -1,6 +1,8 @@
 //! The stretch of time that a timeline covers, and its axis.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Arc;
 
 use fencepost_core::ledger::Status;
 use fencepost_core::time::Wall;
@@ -23,28 +25,48 @@ const DAY_QUARTERS: usize = 96;
 /// The hours of the day that a day's axis names.
 const HOURS: [&str; 8] = ["00:00", "03:00", "06:00", "09:00", "12:00", "15:00", "18:00", "21:00"];
 
+/// Runs of jobs, newest first: all that are known, in place of those that the board has.
+pub type MoreRuns = BTreeMap<String, Arc<[RunAnswer]>>;
+
 /// A stretch of time that ends now.
 #[derive(Clone, Copy, Debug)]
-pub struct Night {
+pub struct Night<'a> {
     start: Wall,
     end: Wall,
     range: TimelineRange,
+    more: Option<&'a MoreRuns>,
 }
 
-impl Night {
+impl<'a> Night<'a> {
     pub fn new(now: Wall, range: TimelineRange) -> Self {
         let days = match range {
             TimelineRange::Day => 1,
             TimelineRange::Week => 7,
         };
-        Self { start: Wall(now.0.saturating_sub(days * DAY_MILLIS)), end: now, range }
+        Self { start: Wall(now.0.saturating_sub(days * DAY_MILLIS)), end: now, range, more: None }
+    }
+
+    pub fn with(self, more: &'a MoreRuns) -> Self {
+        Self { more: Some(more), ..self }
+    }
+
+    fn listed<'b>(&self, board: &'b Board, job: &str) -> &'b [RunAnswer]
+    where
+        'a: 'b,
+    {
+        match self.more.and_then(|more| more.get(job)) {
+            Some(runs) => runs,
+            None => board.runs_of(job),
+        }
     }
 
     /// The runs of a job in it, newest first.
-    pub fn runs<'b>(&self, board: &'b Board, job: &str) -> impl Iterator<Item = &'b RunAnswer> {
+    pub fn runs<'b>(&self, board: &'b Board, job: &str) -> impl Iterator<Item = &'b RunAnswer>
+    where
+        'a: 'b,
+    {
         let (start, end) = (self.start, self.end);
-        board
-            .runs_of(job)
+        self.listed(board, job)
             .iter()
             .filter(move |run| run.finished.as_ref().is_none_or(|at| at.at >= start) && run.started.at <= end)
     }
@@ -68,9 +90,9 @@ impl Night {
         if is_cut { format!("{count}+") } else { count.to_string() }
     }
 
-    /// Until when the runs of a job are not listed, because its record has no room for them.
+    /// Until when the runs of a job are not listed: its record had no room for them, and they were not read.
     pub fn unlisted_until(&self, board: &Board, job: &JobStatus) -> Option<Wall> {
-        let runs = board.runs_of(&job.job);
+        let runs = self.listed(board, &job.job);
         let listed = u64::try_from(runs.len()).unwrap_or(u64::MAX);
         // Skipped triggers are counted, and not listed.
         let recorded: u64 = Status::ALL
@@ -80,6 +102,12 @@ impl Night {
             .sum();
         let oldest = runs.last()?.started.at;
         (recorded > listed && oldest > self.start).then_some(oldest)
+    }
+
+    /// An eighth of it before its start.
+    pub fn some_before(&self) -> Wall {
+        let eighth = self.end.0.saturating_sub(self.start.0) / 8;
+        Wall(self.start.0.saturating_sub(eighth))
     }
 
     pub fn contains(&self, at: Wall) -> bool {

@@ -25,7 +25,7 @@ const BAR_MIN: u64 = 4;
 /// How far the mark of a bad end stands out on both sides.
 const MARK_MORE: u64 = 3;
 
-pub fn row(board: &Board, night: &Night, axis: &Axis, hosts: &Hosts<'_>, job: &JobStatus, now: Wall) -> Markup {
+pub fn row(board: &Board, night: &Night<'_>, axis: &Axis, hosts: &Hosts<'_>, job: &JobStatus, now: Wall) -> Markup {
     let runs: Vec<_> = night.runs(board, &job.job).collect();
     let attempts = attempts(&runs);
     let unlisted = night.unlisted_until(board, job).map(|until| night.x(until));
@@ -59,7 +59,7 @@ fn summary(runs: &[&RunAnswer]) -> String {
     format!("{}{on}: {}", counted(attempts.len(), "attempt"), counts.join(", "))
 }
 
-fn ticks(runs: &[&RunAnswer], night: &Night) -> String {
+fn ticks(runs: &[&RunAnswer], night: &Night<'_>) -> String {
     let slots = runs.iter().filter(|run| night.contains(run.slot.at));
     let slots: BTreeSet<u64> = slots.map(|run| night.x(run.slot.at)).collect();
     let mut path = String::new();
@@ -99,7 +99,7 @@ impl AttemptBar<'_> {
 }
 
 /// Lines from an attempt to the next one of the same slot, if that is on another host: the lease has passed on.
-fn passes(attempts: &[AttemptBar<'_>], night: &Night) -> Markup {
+fn passes(attempts: &[AttemptBar<'_>], night: &Night<'_>) -> Markup {
     let mut path = String::new();
     for pair in attempts.windows(2) {
         let (earlier, later) = (pair[0].run, pair[1].run);
@@ -121,7 +121,7 @@ fn passes(attempts: &[AttemptBar<'_>], night: &Night) -> Markup {
 }
 
 /// An attempt, or slots that were missed.
-fn bar(attempt: &AttemptBar<'_>, night: &Night, hosts: &Hosts<'_>, now: Wall) -> Markup {
+fn bar(attempt: &AttemptBar<'_>, night: &Night<'_>, hosts: &Hosts<'_>, now: Wall) -> Markup {
     let run = attempt.run;
     let (class, from, to) = match run.status {
         Status::Missed => {

@@ -3,7 +3,7 @@
 use fencepost_view::answer::ErrorAnswer;
 use fencepost_view::text::is_unsafe;
 use fencepost_view::vocabulary::ReasonCode;
-use fencepost_web::{JobQuery, OverviewQuery, TimelineQuery};
+use fencepost_web::{JobQuery, MoreRuns, OverviewQuery, TimelineQuery};
 
 use crate::demo;
 use crate::pages::{pages, read};
@@ -18,7 +18,7 @@ fn hostile_pages(text: &str) -> Vec<(&'static str, String)> {
     let mut all = pages(&board, &frame);
     all.extend([
         ("searched", fencepost_web::overview(&board, &frame, &OverviewQuery::parse(&asked))),
-        ("searched timeline", fencepost_web::timeline(&board, &frame, &TimelineQuery::parse(&asked))),
+        ("searched timeline", fencepost_web::timeline(&board, &MoreRuns::new(), &frame, &TimelineQuery::parse(&asked))),
         ("job", fencepost_web::job(&demo::hostile_job_page(&board, text, &query), &acting)),
         ("stores", fencepost_web::stores(&demo::hostile_store(text), &frame)),
         ("error", fencepost_web::error(400, &error, Some(&frame))),

@@ -4,7 +4,7 @@ use fencepost_core::ledger::Status;
 use fencepost_view::answer::ErrorAnswer;
 use fencepost_view::board::Board;
 use fencepost_view::vocabulary::ReasonCode;
-use fencepost_web::{Disclosed, Frame, JobQuery, OverviewQuery, TimelineQuery};
+use fencepost_web::{Disclosed, Frame, JobQuery, MoreRuns, OverviewQuery, TimelineQuery};
 
 use crate::demo;
 use crate::html::{Element, parse};
@@ -15,8 +15,8 @@ pub fn pages(board: &Board, frame: &Frame) -> Vec<(&'static str, String)> {
     vec![
         ("overview", fencepost_web::overview(board, frame, &OverviewQuery::default())),
         ("filtered", fencepost_web::overview(board, frame, &filtered)),
-        ("timeline", fencepost_web::timeline(board, frame, &TimelineQuery::parse(""))),
-        ("week", fencepost_web::timeline(board, frame, &TimelineQuery::parse("range=week"))),
+        ("timeline", fencepost_web::timeline(board, &MoreRuns::new(), frame, &TimelineQuery::parse(""))),
+        ("week", fencepost_web::timeline(board, &MoreRuns::new(), frame, &TimelineQuery::parse("range=week"))),
         ("graph", fencepost_web::graph(board, frame)),
         ("fences", fencepost_web::fences(board, frame)),
         ("stores", fencepost_web::stores(&demo::store(), frame)),
@@ -167,7 +167,7 @@ fn what_needs_a_token_is_withheld_without_one() {
 
 #[test]
 fn the_timeline_shows_a_lease_that_passed_on_and_what_the_records_do_not_hold() {
-    let page = fencepost_web::timeline(&demo::eight(), &demo::frame(), &TimelineQuery::parse(""));
+    let page = fencepost_web::timeline(&demo::eight(), &MoreRuns::new(), &demo::frame(), &TimelineQuery::parse(""));
     let elements = read("timeline", &page);
     // One in the legend.
     assert_eq!(elements.iter().filter(|element| element.has_class("pass")).count(), 2);
@@ -228,6 +228,7 @@ fn a_thousand_jobs_fit_into_a_small_page() {
     let page = overview(&board, "");
     assert_eq!(rows(&page).len(), 1000);
     assert!(page.len() < 1_800_000, "{}", page.len());
-    let timeline = fencepost_web::timeline(&board, &demo::frame(), &TimelineQuery::parse("range=week&page=17"));
+    let timeline =
+        fencepost_web::timeline(&board, &MoreRuns::new(), &demo::frame(), &TimelineQuery::parse("range=week&page=17"));
     assert!(timeline.len() < 200_000, "{}", timeline.len());
 }

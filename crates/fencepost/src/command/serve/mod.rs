@@ -19,6 +19,7 @@ mod connection;
 mod events;
 mod form;
 mod listen;
+mod older_runs;
 mod openapi;
 mod pages;
 mod poller;
@@ -46,6 +47,7 @@ use crate::place::Place;
 
 use self::access::{AccessRules, Caller};
 use self::events::Hub;
+use self::older_runs::OlderRuns;
 use self::poller::Poller;
 use self::share::Share;
 use self::terms::ServeTerms;
@@ -86,6 +88,7 @@ pub struct Server {
     pub hub: Arc<Hub>,
     /// Questions to the store that are being answered.
     pub questions: tokio::sync::Semaphore,
+    pub older_runs: Arc<OlderRuns>,
     /// The store for other machines.
     pub share: Option<Share>,
 }
@@ -97,7 +100,7 @@ impl Server {
         let poller = Poller::start(Global { hides_configuration: terms.is_open(), ..global.clone() }, Arc::clone(&hub));
         let access = AccessRules::new(&terms, port);
         let questions = tokio::sync::Semaphore::new(question::QUESTIONS_MAX);
-        Self { global, terms, access, poller, hub, questions, share }
+        Self { global, terms, access, poller, hub, questions, older_runs: Arc::default(), share }
     }
 
     /// The options of a question that this caller asks. Every user of the host may ask without a token.

@@ -13,6 +13,7 @@ use hyper::header;
 
 use super::access::Caller;
 use super::answer::{ServeRequest, knows};
+use super::older_runs::OlderRuns;
 use super::poller::{BoardLook, TimedBoard};
 use super::reply::{self, ServeReply};
 use crate::args::{AdviseOptions, Global, LogsOptions, PlanOptions, WhyOptions};
@@ -44,6 +45,7 @@ pub enum PageKind {
 struct Known {
     board: Arc<TimedBoard>,
     frame: Frame,
+    older_runs: Arc<OlderRuns>,
 }
 
 /// Answers with a page.
@@ -82,7 +84,7 @@ impl Known {
             actions: asked.server.terms.allow_actions,
             live: true,
         };
-        Some(Self { board, frame })
+        Some(Self { board, frame, older_runs: Arc::clone(&asked.server.older_runs) })
     }
 
     fn render(
@@ -97,7 +99,11 @@ impl Known {
         let (board, frame) = (&self.board.board, &self.frame);
         let text = match page {
             PageKind::Overview => fencepost_web::overview(board, frame, &OverviewQuery::parse(query)),
-            PageKind::Timeline => fencepost_web::timeline(board, frame, &TimelineQuery::parse(query)),
+            PageKind::Timeline => {
+                let query = TimelineQuery::parse(query);
+                let more = self.older_runs.of(board, &query, frame.now, global);
+                fencepost_web::timeline(board, &more, frame, &query)
+            }
             PageKind::Graph => fencepost_web::graph(board, frame),
             PageKind::Fences => fencepost_web::fences(board, frame),
             PageKind::Stores => fencepost_web::stores(&self.board.store_state(look.trouble.as_deref()), frame),

@@ -48,3 +48,18 @@ fn a_change_of_a_shared_directory_is_seen_in_the_promised_time() {
     // Each 5 s, and one look.
     assert!(changed.elapsed() < Duration::from_secs(10), "{:?}", changed.elapsed());
 }
+
+#[test]
+fn the_timeline_has_the_runs_that_have_left_the_record() {
+    let site = Site::new();
+    let run = || assert_eq!(site.say(&["run", "j", "--", "true"]).code, 0);
+    (0..60).for_each(|_| run());
+    let served = Served::of(&site, &[]);
+    for address in ["/timeline", "/timeline?range=week"] {
+        let page = served.get(address).body;
+        assert!(page.contains(": 60 attempts on ") && !page.contains("Older runs: "), "{page}");
+    }
+    run();
+    eventually("the new run is on the timeline", || served.get("/timeline").body.contains(": 61 attempts on "));
+    assert_eq!(served.get("/api/v1/jobs/j/runs?limit=100").json()["runs"].as_array().map(Vec::len), Some(61));
+}
