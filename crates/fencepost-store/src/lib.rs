@@ -23,7 +23,8 @@ pub mod percent;
 mod pool;
 pub mod records;
 mod redact;
-#[cfg(any(feature = "http", feature = "postgres"))]
+#[cfg(any(feature = "http-client", feature = "postgres"))]
+#[allow(dead_code, reason = "not every store that may be built in trusts a certificate of its own")]
 mod tls;
 #[allow(dead_code, reason = "for stores on the network, none of which may be built in")]
 mod transport;
