@@ -106,7 +106,7 @@ fn a_job_that_cannot_be_scheduled_is_a_mistake() {
     let scene = Scene::new("[job.manual]\ncommand = 'true'\n[job.daily]\nschedule = '@daily'\ncommand = 'true'\n");
     let said = scene.say(&["up", "dayly"]);
     assert_eq!(said.code, 2);
-    contains(&said.stderr, &["no job dayly", "Did you mean daily?"]);
+    contains(&said.stderr, &["No job dayly is known", "Did you mean daily?"]);
     let said = scene.say(&["up", "manual"]);
     assert_eq!(said.code, 2);
     contains(&said.stderr, &["fencepost.toml:1:", "manual has no schedule"]);
