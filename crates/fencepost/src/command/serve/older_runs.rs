@@ -11,6 +11,7 @@ use fencepost_view::answer::RunAnswer;
 use fencepost_view::board::Board;
 use fencepost_web::{MoreRuns, TimelineQuery, cut_jobs};
 
+use super::poller::TimedBoard;
 use crate::args::Global;
 use crate::exit::Failure;
 use crate::place::Place;
@@ -23,6 +24,9 @@ const RUNS_MAX: usize = 6_000;
 
 /// How long a page waits for runs that are not kept yet. The next page goes on.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a look may take besides its reads, on a busy machine.
+const LOOK_BESIDES: Duration = Duration::from_millis(500);
 
 /// A job, and since when its runs are wanted, as the page's address says it.
 type Wanted = (String, &'static str);
@@ -43,7 +47,9 @@ struct KnownRuns {
 
 impl OlderRuns {
     /// All runs of the jobs on a page of the timeline whose records do not reach back far enough, as far as they are known.
-    pub fn of(&self, board: &Board, query: &TimelineQuery, now: Wall, global: &Global) -> MoreRuns {
+    /// Reads nothing without `global`: the store cannot be asked now.
+    pub fn of(&self, timed: &TimedBoard, query: &TimelineQuery, now: Wall, global: Option<&Global>) -> MoreRuns {
+        let board = &timed.board;
         let (since, cut) = cut_jobs(board, now, query);
         let range = query.range.as_str();
         let (mut more, mut missing) = (MoreRuns::new(), Vec::new());
@@ -57,9 +63,9 @@ impl OlderRuns {
             Err(TryLockError::WouldBlock) => return more,
             alone => alone,
         };
-        if !missing.is_empty() {
+        if let Some(global) = global.filter(|_| !missing.is_empty()) {
             // If the store cannot be read, the page says so, and shows what the records had.
-            let _ = self.read(&mut more, board, &missing, (range, since), global);
+            let _ = self.read(&mut more, timed, &missing, (range, since), global);
         }
         drop(alone);
         more
@@ -67,26 +73,28 @@ impl OlderRuns {
 
     fn kept(&self, wanted: &Wanted, board: &Board) -> Option<Arc<[RunAnswer]>> {
         let known = self.known();
-        let runs = known.get(wanted).filter(|runs| Arc::ptr_eq(&runs.newest, &board.runs[&wanted.0]))?;
+        let (runs, newest) = (known.get(wanted)?, board.runs.get(&wanted.0)?);
+        let runs = Some(runs).filter(|runs| Arc::ptr_eq(&runs.newest, newest))?;
         Some(Arc::clone(&runs.all))
     }
 
     fn read(
         &self,
         more: &mut MoreRuns,
-        board: &Board,
+        timed: &TimedBoard,
         missing: &[&str],
         (range, since): (&'static str, Wall),
         global: &Global,
     ) -> Result<(), Failure> {
         let (begun, place) = (Instant::now(), Place::find(global)?);
         let store = place.open_to_read()?;
+        let limit = runs_in_patience(timed);
         for job in missing.iter().map(|job| job.to_string()) {
             if begun.elapsed() > PATIENCE {
                 break;
             }
-            let (Ok(name), Some(newest)) = (Job::parse(&job), board.runs.get(&job).cloned()) else { continue };
-            let all = place.ask(store.as_ref(), |view| view.runs_since(&name, since, RUNS_OF_JOB_MAX))?;
+            let (Ok(name), Some(newest)) = (Job::parse(&job), timed.board.runs.get(&job).cloned()) else { continue };
+            let all = place.ask(store.as_ref(), |view| view.runs_since(&name, since, limit))?;
             let all: Arc<[RunAnswer]> = all.into();
             more.insert(job.clone(), Arc::clone(&all));
             self.keep((job, range), KnownRuns { newest, all });
@@ -106,4 +114,13 @@ impl OlderRuns {
     fn known(&self) -> MutexGuard<'_, BTreeMap<Wanted, KnownRuns>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How many runs of a job are wanted. A look reads each job's record, so it shows how long a read takes: of a slow store fewer
+/// are read, so that one job does not take longer than a page waits.
+fn runs_in_patience(timed: &TimedBoard) -> usize {
+    let reads = u128::try_from(timed.board.status.jobs.len()).unwrap_or(1).max(1);
+    let reading = timed.took.saturating_sub(LOOK_BESIDES);
+    let possible = PATIENCE.as_nanos() * reads / reading.as_nanos().max(1);
+    usize::try_from(possible).unwrap_or(usize::MAX).min(RUNS_OF_JOB_MAX)
 }

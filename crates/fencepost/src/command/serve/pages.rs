@@ -101,7 +101,8 @@ impl Known {
             PageKind::Overview => fencepost_web::overview(board, frame, &OverviewQuery::parse(query)),
             PageKind::Timeline => {
                 let query = TimelineQuery::parse(query);
-                let more = self.older_runs.of(board, &query, frame.now, global);
+                let reader = look.trouble.is_none().then_some(global);
+                let more = self.older_runs.of(&self.board, &query, frame.now, reader);
                 fencepost_web::timeline(board, &more, frame, &query)
             }
             PageKind::Graph => fencepost_web::graph(board, frame),
